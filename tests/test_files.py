@@ -22,7 +22,7 @@ def test_a_file_is_replaced_by_bytes_or_by_pieces(tmp_path):
 
 
 def test_pieces_that_fail_half_way_leave_the_old_file_and_nothing_else(tmp_path):
-    def pieces():
+    def token_strings():
         yield b"new"
         raise KeyboardInterrupt
 

@@ -148,7 +148,7 @@ def test_buffers_and_positions_of_an_earlier_version_are_read(tmp_path):
         return SelfDistilled(vit, PrototypeHead(8, 8, 4, prototypes=5), temperature=0.04)
 
     model = dino()
-    model.teach([torch.randn(3, 1, 4, 4)])
+    model.teacher_probabilities([torch.randn(3, 1, 4, 4)])
     torch.nn.init.normal_(model.student.embedding.class_position)
     save_state(state_of(model), tmp_path / "step-1")
     former = ("said", "heard", "class_place")

@@ -48,7 +48,9 @@ def test_guesses_are_the_models_likeliest_words_at_each_mask(bundle, text, parts
     assert len(predictions) == len(positions) == text.count("[MASK]")
     for position, words in zip(positions, predictions, strict=True):
         best = probabilities[position].topk(4)
-        assert [word.word for word in words] == bundle.tokenizer.pieces(best.indices.tolist())
+        assert [word.word for word in words] == bundle.tokenizer.token_strings(
+            best.indices.tolist()
+        )
         for word, value in zip(words, best.values.tolist(), strict=True):
             assert word.probability == pytest.approx(value, abs=1e-6)
 
@@ -87,7 +89,7 @@ def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
     reader = roberta_tokenizer()
     wide = EncoderBundle(encoder(vocabulary=reader.size).model, reader)
     framed = wide._framed_with_masks("two <mask> and <mask> dogs")
-    pieces = reader.pieces(framed)
+    pieces = reader.token_strings(framed)
     assert pieces[0] == "<s>" and pieces[-1] == "</s>" and pieces.count("<mask>") == 2
     assert "Ġ" not in pieces
     assert reader.decode(framed) == "two and dogs"

@@ -56,10 +56,10 @@ def test_sentences_and_documents_come_back(corpus, tokenizer):
 
 
 def test_a_run_over_a_document_border_has_a_separator(corpus, tokenizer):
-    pieces = tokenizer.pieces(corpus.run(4, 6).tolist())
+    pieces = tokenizer.token_strings(corpus.run(4, 6).tolist())
     assert pieces.count("[SEP]") == 1 and "[CLS]" not in pieces
     assert pieces[pieces.index("[SEP]") + 1] == "fox" and pieces[-1] == "."
-    assert "[SEP]" not in tokenizer.pieces(corpus.run(0, 5).tolist())
+    assert "[SEP]" not in tokenizer.token_strings(corpus.run(0, 5).tolist())
 
 
 def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp_path):
@@ -236,9 +236,9 @@ def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, t
 
 def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
     rows = MaskedBatches([source_of(corpus, tokenizer)])
-    given = take(rows, rows.batches_an_epoch + 4)
+    given = take(rows, rows.batches_per_epoch + 4)
     assert (given[-1][0], given[0][:2]) == (1, (0, 1))
-    for at in (2, rows.batches_an_epoch + 1):
+    for at in (2, rows.batches_per_epoch + 1):
         epoch, position = given[at][:2]
         again = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
         for a, b in zip(given[at + 1 :], again, strict=False):

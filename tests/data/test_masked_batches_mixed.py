@@ -93,7 +93,7 @@ def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
         plans = rows._of(epoch).plans
         mixed.append(any((plan[:, 5] != SAME_CORPUS).any() for each in plans for plan in each))
     assert mixed == [True, True, False, False]
-    given = take(rows, rows.batches_an_epoch + 3)
+    given = take(rows, rows.batches_per_epoch + 3)
     epoch, position = given[1][:2]
     again = take(MaskedBatches(several), len(given) - 2, epoch, position)
     for a, b in zip(given[2:], again, strict=True):

@@ -43,7 +43,7 @@ def test_a_view_does_not_depend_on_its_neighbours(corpus):
 def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):
     made = batches(corpus)
     first = [next(s) for s in [made.stream(0, 0)] for _ in range(9)]
-    per_epoch = made.batches_an_epoch
+    per_epoch = made.batches_per_epoch
     indices = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
     assert sorted(indices) == list(range(len(corpus)))
     epoch, position, _ = first[4]

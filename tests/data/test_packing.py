@@ -50,7 +50,7 @@ def through(rows: PackedBatches, batches: int, epoch: int = 0, position: int = 0
 
 
 def an_epoch(rows: PackedBatches, epoch: int = 0) -> list[TextBatch]:
-    return [batch for _, batch in through(rows, rows.batches_an_epoch, epoch)]
+    return [batch for _, batch in through(rows, rows.batches_per_epoch, epoch)]
 
 
 def same(a: TextBatch, b: TextBatch) -> bool:
@@ -166,9 +166,9 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
         return PackedBatches(texts, rows, 4, weights=weights, seed=seed)
 
     one = fresh()
-    walk = through(one, 3 * one.batches_an_epoch + 1)
+    walk = through(one, 3 * one.batches_per_epoch + 1)
     assert [place for place, _ in walk] == [
-        divmod(number, one.batches_an_epoch) for number in range(len(walk))
+        divmod(number, one.batches_per_epoch) for number in range(len(walk))
     ]
     at = data.draw(st.integers(0, len(walk) - 1))
     for stream in (fresh(), one):  # a new process, and one that was elsewhere
@@ -336,6 +336,6 @@ def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     text = written(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()
     stream = PackedBatches([text], 16, 256, seed=3)
-    _, _, batch = next(stream.stream(5, stream.batches_an_epoch // 2))
+    _, _, batch = next(stream.stream(5, stream.batches_per_epoch // 2))
     assert time.perf_counter() - started < 1
     assert batch.tokens.shape == (16, 256)

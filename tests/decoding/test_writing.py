@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.decoding import TextStreamer
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 
 # Few merges: most characters beyond ASCII lie in several tokens, some tokens end inside one.
 PIECES = TextBPE.train(["the cat and the däd, été, 猫猫 and 🦊🦊🦊 " * 20], 290)
@@ -126,7 +126,7 @@ def test_endless_broken_bytes_cost_no_more_either():
 
 
 def test_characters_are_written_one_by_one():
-    alphabet = Characters.train(["abcd"])
+    alphabet = CharacterTokenizer.train(["abcd"])
     writer = TextStreamer(alphabet, alphabet.begin("ab"), ("da",))
     assert written(writer, alphabet.encode("abda")) == ["a", "b", "", "", ""]
     with pytest.raises(ValueError, match="empty"):

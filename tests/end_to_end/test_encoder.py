@@ -92,7 +92,7 @@ def test_a_model_goes_on_in_a_domain_with_words_of_its_own(working_folder, run_h
         assert part in said, part
     assert "resumed from step 4" in run_headway(*words)[1]
     old, new = (load(working_folder / "runs" / run).tokenizer for run in "ab")
-    assert new.pieces(range(old.size, new.size)) == ["lemonade"]
+    assert new.token_strings(range(old.size, new.size)) == ["lemonade"]
 
 
 def test_full_sentences_without_pairs(run_headway):

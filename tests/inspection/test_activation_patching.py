@@ -45,7 +45,7 @@ def test_either_stack_of_a_translator_and_one_of_shared_blocks_can_be_patched():
     clean, corrupted = (bundle.reading(text, "zwei hunde") for text in ("two dogs", "dogs two"))
     found = patch_stream(clean, corrupted, of(2, 5), part="encoder")
     assert found.side == "source" and found.recovered.shape[0] == 2
-    assert found.tokens == list(corrupted.pieces["source"])
+    assert found.tokens == list(corrupted.tokens["source"])
     shared = encoder(shared_layers=True, num_layers=3)
     clean, corrupted = (
         shared.reading(f"A {a} looks {b}.") for a, b in (("fox", "on"), ("on", "fox"))

@@ -39,7 +39,7 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
     (best,) = bundle.search([source], beam=beam)[0]
     side = bundle.tokenizer.target
     path = [leaf for leaf in leaves if leaf.chosen]
-    assert [leaf.token for leaf in path] == side.pieces([side.bos, *best.tokens, side.eos])
+    assert [leaf.token for leaf in path] == side.token_strings([side.bos, *best.tokens, side.eos])
     assert path[-1].log_probability == best.log_probability and all(leaf.continued for leaf in path)
     reading = bundle.reading(source, "")
     for place, leaf in enumerate(leaves[1:], 1):
@@ -51,7 +51,7 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
         first[[side.pad, side.bos]] = -torch.inf
         wanted = first.log_softmax(-1).topk(2 * beam)
     begun = [leaf for leaf in leaves if leaf.parent == 0]
-    assert [leaf.token for leaf in begun] == side.pieces(wanted.indices.tolist())
+    assert [leaf.token for leaf in begun] == side.token_strings(wanted.indices.tolist())
     assert [leaf.log_probability for leaf in begun] == pytest.approx(wanted.values.tolist())
     assert sum(leaf.continued and leaf.token != "</s>" for leaf in begun) == beam
 

@@ -22,7 +22,7 @@ def test_every_kind_of_bundle_gives_full_maps_of_all_its_layers(name):
     reading = bundle.reading(*given)
     for layer, weights in found.maps.items():
         rows, columns = reading.axes[part_of(layer)]
-        assert weights.shape[1:] == (len(reading.pieces[rows]), len(reading.pieces[columns]))
+        assert weights.shape[1:] == (len(reading.tokens[rows]), len(reading.tokens[columns]))
         assert_close(weights.sum(-1), torch.ones(weights.shape[:2]), rtol=0, atol=1e-5)
         assert part_of(layer) != "decoder" or torch.equal(weights, weights.tril())
 
@@ -60,9 +60,9 @@ def test_some_layers_and_some_heads_are_those_of_all(name):
 def test_every_side_has_a_name_for_every_token_and_words_hold_each_piece_once(name):
     make, given = BUNDLES[name]
     reading = make().reading(*given)
-    assert set(reading.ids) == set(reading.words) <= set(reading.pieces)
+    assert set(reading.ids) == set(reading.words) <= set(reading.tokens)
     for side, ids in reading.ids.items():
-        assert len(ids) == len(reading.pieces[side])
+        assert len(ids) == len(reading.tokens[side])
         together = [place for places in reading.words[side] for place in places]
         assert together == list(range(len(ids)))
     for side, module in reading.embeddings.items():
@@ -72,7 +72,7 @@ def test_every_side_has_a_name_for_every_token_and_words_hold_each_piece_once(na
         )
         reading.run()
         hook.remove()
-        assert seen == [len(reading.pieces[side])]
+        assert seen == [len(reading.tokens[side])]
 
 
 def test_a_layer_that_shares_its_block_can_be_chosen_alone():

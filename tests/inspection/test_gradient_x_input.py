@@ -35,7 +35,7 @@ def test_it_is_the_slope_when_one_token_grows(name):
     found = gradient_x_input(reading, score)
     assert set(found) == set(reading.embeddings)
     for side, module in embeddings.items():
-        for token in {0, len(reading.pieces[side]) - 1}:
+        for token in {0, len(reading.tokens[side]) - 1}:
             values = []
             for factor in (1 + 1e-5, 1 - 1e-5):
 

@@ -63,11 +63,11 @@ def test_every_bundle_keeps_the_contract(name, tmp_path):
     assert probe.kind == bundle.kind and probe.reading.model is bundle.model
     assert bundle.device == torch.device("cpu") and bundle.config is bundle.model.config
     assert isinstance(bundle, BeamSearching) == bundle.inputs.target
-    assert set(probe.images) == {"image"} & set(probe.reading.pieces)
+    assert set(probe.images) == {"image"} & set(probe.reading.tokens)
     assert bool(probe.images) == (bundle.inputs.modality == "image")
     assert set(probe.tokenizers) == set(probe.reading.ids)
     for side, ids in probe.reading.ids.items():
-        assert len(ids) == len(probe.reading.pieces[side])
+        assert len(ids) == len(probe.reading.tokens[side])
         assert hasattr(probe.tokenizers[side], "encode")
     bundle.save(tmp_path / "model")
     assert (tmp_path / "model" / "config.json").is_file()
@@ -84,7 +84,7 @@ def test_a_readout_names_every_logit_at_positions_of_its_side(name):
     names = readout.names(range(logits.shape[1]))
     assert len(names) == logits.shape[1] and all(isinstance(each, str) for each in names)
     follows = name.startswith("gpt") and name != "gpt classifier"  # also the token after the end
-    count = len(probe.reading.pieces[readout.side]) + follows
+    count = len(probe.reading.tokens[readout.side]) + follows
     assert all(0 <= position < count for position in readout.positions)
     assert readout.equation.startswith("z = ") and callable(readout.function)
 
@@ -110,7 +110,7 @@ def test_a_language_models_logits_are_of_the_token_after_each():
     bundle = gpt()
     probe = bundle.probe("the fox eats", written=5)
     begun = len(bundle.tokenizer.begin("the fox eats"))
-    pieces = probe.reading.pieces["text"]
+    pieces = probe.reading.tokens["text"]
     named = dict(zip(probe.readout.positions, best_names(probe), strict=True))
     assert [named[i] for i in range(begun, len(pieces))] == pieces[begun:]
     assert len(pieces) > begun and bundle.probe("the fox eats", written=0).answer == ""
@@ -122,7 +122,7 @@ def test_an_answers_logits_are_of_its_first_and_its_last_token():
     output = probe.reading.run()
     begin, end = probe.readout.positions
     assert [begin, end] == output[0].argmax(0).tolist()
-    assert best_names(probe) == [probe.reading.pieces["text"][i] for i in (begin, end)]
+    assert best_names(probe) == [probe.reading.tokens["text"][i] for i in (begin, end)]
     assert probe.answer == bundle.answer("Who waves?", SENTENCE)[0].text
 
 
@@ -131,7 +131,7 @@ def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, given):
     bundle = make()
     trace, probe = bundle.trace_search(given), bundle.probe(given)
     assert probe.reading.ids["read"] == [trace.first, *trace.best]
-    assert trace.names([trace.first]) == probe.reading.pieces["read"][:1]
+    assert trace.names([trace.first]) == probe.reading.tokens["read"][:1]
     assert any((*each.before, each.token) == (*trace.best, *trace.end) for each in trace.candidates)
 
 

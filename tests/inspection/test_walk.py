@@ -218,7 +218,7 @@ def test_what_is_walked_is_seen_however_long_the_text_is():
     for place in (0, 5, 11, 13):
         steps = walk(bundle, text, position=place, head=5)
         (step,) = (each for each in steps if each.title == "Scale")
-        name = bundle.reading(text).pieces["text"][place]
+        name = bundle.reading(text).tokens["text"][place]
         assert name in step.arrays[0].rows and name in step.arrays[0].columns
         (step,) = (each for each in steps if each.title == "Output projection")
         assert any(column.startswith("h5.") for column in step.arrays[0].columns)
@@ -260,7 +260,7 @@ def test_a_head_of_every_group_and_kind_is_walked():
         (
             image_encoder,
             PIXELS[0],
-            {"place": 6},
+            {"position": 6},
             "no position 6: its positions are 0 to 5",
         ),
         (captioner, PIXELS[0], {"map": "encoder", "layer": 1}, "no layer 1"),
@@ -275,5 +275,5 @@ def test_the_walk_follows_the_place_from_which_the_answer_is_read():
     for name, token in (("encoder", "[MASK]"), ("classifier", "[CLS]"), ("gpt", "")):
         one = probed(name)
         (step,) = (each for each in walk_through(one) if each.title == "Tokens")
-        seen = one.reading.pieces["text"][-1] if name == "gpt" else token
+        seen = one.reading.tokens["text"][-1] if name == "gpt" else token
         assert step.text.endswith(f"The following steps show the token {seen!r}.")

@@ -116,7 +116,7 @@ def test_a_translation_is_told_with_its_source_and_its_likeliest_words():
     for t, guess in enumerate(frame.predictions):
         assert guess.position == t and frame.predictions_side == "target"
         assert guess.probabilities[0] == pytest.approx(float(shares[t].max()))
-        assert list(guess.tokens[:1]) == target.pieces([int(shares[t].argmax())])
+        assert list(guess.tokens[:1]) == target.token_strings([int(shares[t].argmax())])
     assert best.finished
     total = sum(float(allowed.log_softmax(-1)[t, token]) for t, token in enumerate(ids))
     assert total == pytest.approx(best.log_probability, abs=1e-3)
@@ -177,8 +177,8 @@ def test_classes_tags_and_answers_are_those_of_the_verbs():
 def test_a_picture_stands_beside_its_tokens():
     frame = watch(image_encoder(), PIXELS[1])
     side = frame.sides["image"]
-    assert side.grid == (2, 2) and side.reach == (8, 8) and side.beside == 2
-    assert side.picture is not None and side.picture.shape == (8, 8, 3)
+    assert side.grid == (2, 2) and side.reach == (8, 8) and side.num_prefix_tokens == 2
+    assert side.image is not None and side.picture.shape == (8, 8, 3)
     assert list(side.tokens) == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"]
     written = watch(captioner(), PIXELS[1], target="the red cat", language="de")
     assert written.answer == "the red cat" and written.sides["read"].tokens[0] == "<de>"

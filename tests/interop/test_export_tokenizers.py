@@ -11,19 +11,19 @@ from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
 
 WIDE = replace(TINY, vocabulary=520)
 
 
-def pieces(_):
+def token_strings(_):
     return TextBPE.train(STORY, 290)
 
 
 def characters(_):
-    return Characters.train([*STORY, *ODD])
+    return CharacterTokenizer.train([*STORY, *ODD])
 
 
 def gpt2(folder):

@@ -182,7 +182,7 @@ def test_a_gpt_without_a_tokenizer_computes_from_ids_and_refuses_texts(tmp_path,
         lambda: bundle.attention("a"),
         lambda: bundle.tokenizer.decode([1]),
         lambda: bundle.tokenizer.encode_batch(["a"]),
-        lambda: bundle.tokenizer.pieces([1]),
+        lambda: bundle.tokenizer.token_strings([1]),
         lambda: bundle.save(tmp_path / "ours"),
     ):
         with pytest.raises(UsageError, match="no tokenizer, so it cannot"):

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.errors import UsageError
-from headway.serving import BundleViewer, Question
+from headway.serving import BundleViewer, InspectionRequest
 from tests.fixtures.bundles import BUNDLES, captioner, gpt, translator
 from tests.fixtures.images import png
 
@@ -11,23 +11,25 @@ TEXT = "the fox eats the lemon"
 
 
 def test_a_text_is_looked_at_and_kept_in_the_line_to_type_in():
-    (frame,) = BundleViewer(gpt(), "my model").look(Question(text=TEXT)).frames
+    (frame,) = BundleViewer(gpt(), "my model").look(InspectionRequest(text=TEXT)).frames
     assert frame.label == "my model" and frame.model["input"] == TEXT
     assert frame.maps[0].vectors
 
 
 def test_heads_switched_off_change_the_second_frame_only_and_come_back():
     viewer = BundleViewer(gpt(), "m")
-    asked = Question(text=TEXT, heads=(("decoder", 0, 1), ("decoder", 1, 2)))
+    asked = InspectionRequest(text=TEXT, heads=(("decoder", 0, 1), ("decoder", 1, 2)))
     whole, fewer = viewer.without(asked).frames
     assert fewer.label == "without decoder 1.2, decoder 2.3"
-    (again,) = viewer.look(Question(text=TEXT)).frames
+    (again,) = viewer.look(InspectionRequest(text=TEXT)).frames
     assert (whole.maps[0].weights[2] - again.maps[0].weights[2]).abs().max() == 0
     assert (whole.maps[0].weights[2] - fewer.maps[0].weights[2]).abs().max() > 1e-4
 
 
 def test_a_translation_is_held_to_what_was_typed():
-    (frame,) = BundleViewer(translator(), "m").look(Question(text="bread", target="zwei")).frames
+    (frame,) = (
+        BundleViewer(translator(), "m").look(InspectionRequest(text="bread", target="zwei")).frames
+    )
     assert "".join(frame.sides["target"].tokens).strip().startswith("zwei")
 
 
@@ -36,20 +38,20 @@ def test_questions_without_a_picture_are_about_the_last_one():
 
     viewer = BundleViewer(captioner(), "m")
     with pytest.raises(UsageError, match="the image is missing"):
-        viewer.look(Question(text=""))
+        viewer.look(InspectionRequest(text=""))
     picture = png(np.random.default_rng(0).integers(0, 256, (20, 21, 3)).astype(np.uint8))
-    (frame,) = viewer.look(Question(image=picture)).frames
-    whole, _ = viewer.without(Question(heads=(("cross", 0, 0),))).frames
+    (frame,) = viewer.look(InspectionRequest(image=picture)).frames
+    whole, _ = viewer.without(InspectionRequest(heads=(("cross", 0, 0),))).frames
     assert (frame.maps[0].weights[0] - whole.maps[0].weights[0]).abs().max() == 0
 
 
 @pytest.mark.parametrize("name", ["gpt", "encoder", "classifier", "translator"])
 def test_a_walk_of_the_head_that_was_asked_for(name):
     viewer = BundleViewer(BUNDLES[name][0](), "m")
-    document = viewer.walk(Question(text=TEXT, layer=0, head=1, position=1))
+    document = viewer.walk(InspectionRequest(text=TEXT, layer=0, head=1, position=1))
     assert len(document.walk) > 8
     with pytest.raises(UsageError, match="layer 99"):
-        viewer.walk(Question(text=TEXT, layer=99))
+        viewer.walk(InspectionRequest(text=TEXT, layer=99))
 
 
 def test_the_first_page_is_of_a_sentence_or_waits():

@@ -21,7 +21,7 @@ from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
-from headway.text import Characters
+from headway.text import CharacterTokenizer
 from headway.training import read_metrics
 from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured, weights
@@ -151,7 +151,7 @@ def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     for batches in (first_, second):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
     assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
-    assert len(first_) == rows.batches_an_epoch == 14
+    assert len(first_) == rows.batches_per_epoch == 14
     stream = rows.stream(0, 12)
     positions = [
         (epoch, position, batch.indices) for epoch, position, batch in (next(stream), next(stream))
@@ -351,4 +351,4 @@ def test_labels_of_another_training_are_refused(trained, tmp_path):
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="3 labels"):
-        ClassifierBundle(bundle.model, ClassReader(Characters("ab"), ("x", "y", "z"), 9))
+        ClassifierBundle(bundle.model, ClassReader(CharacterTokenizer("ab"), ("x", "y", "z"), 9))

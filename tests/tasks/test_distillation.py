@@ -92,7 +92,7 @@ def test_hidden_states_are_distilled_before_the_outputs_wherever_a_run_resumes(
 ):
     stages = {"distillation__first_stage": 0.5, "training__accumulate": 2, "training__steps": 20}
     job = prepared(student(teacher_and_table, **stages), tmp_path / "job")
-    an_epoch = job.course.train_batches.batches_an_epoch
+    an_epoch = job.course.train_batches.batches_per_epoch
     assert an_epoch < 20  # the stages change in a later epoch than the first
 
     def weights_of(epoch, position, count):

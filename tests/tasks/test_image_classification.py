@@ -297,7 +297,7 @@ def test_images_of_one_class_are_refused(tmp_path):
 
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
-    assert job.config.training.steps == 3 * job.train_batches.batches_an_epoch
+    assert job.config.training.steps == 3 * job.train_batches.batches_per_epoch
     with pytest.raises(UsageError, match=r"disagrees with training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 

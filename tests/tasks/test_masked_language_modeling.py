@@ -300,7 +300,7 @@ def test_new_tokens_shorten_the_text_and_are_reported(first, tmp_path):
     )
     train(config, tmp_path / "run", listeners=[events.append])
     old, new = load(first), load(tmp_path / "run")
-    added = new.tokenizer.pieces(range(old.tokenizer.size, new.tokenizer.size))
+    added = new.tokenizer.token_strings(range(old.tokenizer.size, new.tokenizer.size))
     assert sorted(added) == ["foxtail", "lemonade"]
     assert len(new.tokenizer.encode("foxtail")) == 1 < len(old.tokenizer.encode("foxtail"))
     assert new.config.vocabulary == old.config.vocabulary + 2

@@ -53,7 +53,7 @@ def test_training_twice_gives_the_same_tokenizer_and_a_file_keeps_it(tmp_path: P
 
 def test_tokens_are_readable_and_specials_are_skipped_by_decode() -> None:
     ids = [TOKENIZER.bos, *TOKENIZER.encode("The 🦊"), TOKENIZER.eos]
-    pieces = TOKENIZER.pieces(ids)
+    pieces = TOKENIZER.token_strings(ids)
     assert (pieces[0], pieces[1], pieces[-1]) == ("<s>", " The", "</s>")
     assert all(piece == "\ufffd" for piece in pieces[-5:-1])
     assert TOKENIZER.decode(ids) == "The 🦊"

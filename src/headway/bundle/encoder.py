@@ -271,7 +271,7 @@ class EncoderBundle(StoredBundle):
         special = self.tokenizer.special_tokens
         ids = self._encode_with_masks(text)
         if special.mask not in ids:
-            (name,) = self.tokenizer.pieces([special.mask])
+            (name,) = self.tokenizer.token_strings([special.mask])
             raise UsageError(
                 f"the text {text[:60]!r} has no {name}",
                 f"text {number}",
@@ -283,7 +283,7 @@ class EncoderBundle(StoredBundle):
 
     def _encode_with_masks(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens around it; [MASK] in it is encoded."""
-        (name,) = self.tokenizer.pieces([self.tokenizer.special_tokens.mask])
+        (name,) = self.tokenizer.token_strings([self.tokenizer.special_tokens.mask])
         parts = text.split(name)
         # [MASK] includes the space before it in tokenizers whose tokens include spaces
         encoded = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])

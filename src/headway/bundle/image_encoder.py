@@ -134,7 +134,7 @@ def image_pass(
     return ForwardPass(
         model=model,
         run=run,
-        pieces={"image": names_of(vit, images.shape[2], images.shape[3])},
+        tokens={"image": names_of(vit, images.shape[2], images.shape[3])},
         axes={"encoder": ("image", "image")},
         embeddings={"image": f"{within}embedding"},
     )

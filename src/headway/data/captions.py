@@ -167,7 +167,7 @@ class CaptionBatches:
         self.image_indices = sorted(self.captions)
 
     @property
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         return -(-len(self.image_indices) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:

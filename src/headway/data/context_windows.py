@@ -94,7 +94,7 @@ class Windows:
         np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
         return ids, positions
 
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         """Return the expected number of batches; subsampling makes epochs differ slightly."""
         visited = float((self.keep * self.counts).sum() / self.counts.sum()) * self.corpus.words
         return max(1, round(visited / self.settings.batch_size))

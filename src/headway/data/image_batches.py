@@ -97,7 +97,7 @@ class ImageBatches:
         self.batch_size, self.seed = batch_size, seed
 
     @property
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         return -(-len(self.corpus) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:

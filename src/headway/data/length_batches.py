@@ -30,7 +30,7 @@ class LengthBatches(Generic[B]):
         self._lengths = np.array(lengths)
 
     @property
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         return -(-len(self._lengths) // self.batch_size)
 
     def epoch(self, number: int) -> list[list[int]]:

@@ -121,7 +121,7 @@ class ViewBatches:
         self.small = tuple(max(1, round(side * config.local_size / p)) * p for side, p in sides)
 
     @property
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         return -(-len(self.corpus) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ViewBatch]]:

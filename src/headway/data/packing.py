@@ -142,13 +142,13 @@ class PackedBatches:
         self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
 
     @property
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         return -(-int(self.quotas.sum()) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
         return endless(
-            lambda _: range(self.batches_an_epoch),
+            lambda _: range(self.batches_per_epoch),
             lambda position_in_epoch, number: self._batch(number, position_in_epoch).to(
                 self.device
             ),

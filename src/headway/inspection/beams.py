@@ -13,18 +13,18 @@ from headway.inspection.document import Leaf
 
 
 def beam_tree(
-    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
 ) -> list[Leaf]:
     """Return all candidates of the beam search for a translation or caption, parents first.
 
     Raises UsageError for models without beam search, and for fewer than two beams.
     """
-    bundle.check_input(given, language=language)
-    return search_tree(bundle, given, language=language, beam=beam)[0]
+    bundle.check_input(input, language=language)
+    return search_tree(bundle, input, language=language, beam=beam)[0]
 
 
 def search_tree(
-    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
 ) -> tuple[list[Leaf], list[int]]:
     """Return the nodes of `beam_tree`, and the token ids of the output."""
     if beam < 2:
@@ -37,7 +37,7 @@ def search_tree(
             f"a {bundle.kind} does not use beam search here",
             hint="use a translation or captioning model",
         )
-    trace = bundle.trace_search(given, language=language, beam=beam)
+    trace = bundle.trace_search(input, language=language, beam=beam)
     (root,) = trace.names([trace.first])
     won = (*trace.best, *trace.end)
     leaves = candidate_tree(trace.candidates, root, won, lambda token: trace.names([token])[0])

@@ -196,7 +196,7 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     """
     specials = {tokenizer.bos, tokenizer.eos}
     names = [
-        tokenizer.pieces([i])[0] if i in specials else tokenizer.decode([i])
+        tokenizer.token_strings([i])[0] if i in specials else tokenizer.decode([i])
         for i in range(tokenizer.size)
     ]
     for index, name in enumerate(names):

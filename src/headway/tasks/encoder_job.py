@@ -49,7 +49,7 @@ class EncoderJob(ABC):
         self.train_batches = LengthBatches(
             list(lengths), self.batch, training.batch_size, training.seed
         )
-        steps = planned_steps(training, self.train_batches.batches_an_epoch, least, passes)
+        steps = planned_steps(training, self.train_batches.batches_per_epoch, least, passes)
         self.config = override(config, {**steps, **(decided or {})}, f"the {self.unit}")
 
     @property
@@ -91,6 +91,6 @@ class EncoderJob(ABC):
         return {
             "model": self.described,
             "batches": f"{training.batch_size * training.accumulate:,} {self.unit}",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": self.targets,
         }

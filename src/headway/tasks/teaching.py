@@ -73,7 +73,7 @@ class BatchStream(Protocol):
     """The batches that a student is trained on."""
 
     @property
-    def batches_an_epoch(self) -> int: ...
+    def batches_per_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream: ...
 
@@ -122,7 +122,7 @@ class Students:
 
 
 @runtime_checkable
-class Teaching(Protocol):
+class TeacherTask(Protocol):
     """A `Task` whose models can have students."""
 
     students: Students

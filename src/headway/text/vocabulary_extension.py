@@ -11,8 +11,8 @@ import tokenizers
 
 from headway.errors import UsageError
 from headway.text.bpe import checked
+from headway.text.encoder_tokenizer import CONTINUES, EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
-from headway.text.wordpiece import CONTINUES, EncoderTokenizer
 
 
 def new_words(tokenizer: EncoderTokenizer, texts: Iterable[str], most: int) -> list[str]:

@@ -292,7 +292,8 @@ class CaptionerBundle(StoredBundle):
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(images, decoder_input),
-            pieces=patches | {side: self.reader.pieces(tokens) for side, tokens in ids.items()},
+            tokens=patches
+            | {side: self.reader.token_strings(tokens) for side, tokens in ids.items()},
             axes={
                 "encoder": ("image", "image"),
                 "decoder": ("read", "read"),
@@ -328,7 +329,7 @@ class CaptionerBundle(StoredBundle):
             reading=reading,
             answer=reader.decode(ids),
             readout=next_token_readout(
-                self.model, "target", range(len(ids)), reader.size, reader.pieces
+                self.model, "target", range(len(ids)), reader.size, reader.token_strings
             ),
             tokenizers={"read": reader.tokenizer, "target": reader.tokenizer},
             images={"image": image_patches(self.model.vit, reader.images, request.input)},
@@ -346,5 +347,5 @@ class CaptionerBundle(StoredBundle):
             first=self.reader.first(language),
             best=best.tokens,
             end=(self.reader.tokenizer.eos,) if best.finished else (),
-            names=self.reader.pieces,
+            names=self.reader.token_strings,
         )

@@ -115,7 +115,7 @@ class CaptionJob:
             + (f", languages {languages}" if languages else ""),
             "batches": f"{training.batch_size * training.accumulate:,} images"
             + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",
         }
 

@@ -109,7 +109,7 @@ class ClassifyJob:
             training.batch_size,
             training.seed,
         )
-        self.config = _fitted(config, self.kind, self.train_batches.batches_an_epoch)
+        self.config = _fitted(config, self.kind, self.train_batches.batches_per_epoch)
         auxiliary = training.auxiliary if self.kind.writes else 0.0
         self.objective: ClassificationObjective | RegressionObjective
         if prepared.reader.numbers is not None:
@@ -144,7 +144,7 @@ class ClassifyJob:
         return {
             "model": f"{describe_shape(self.start)}, {head}",
             "batches": f"{training.batch_size * training.accumulate:,} {unit}",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": unit,
         }
 

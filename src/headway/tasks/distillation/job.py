@@ -77,7 +77,7 @@ class DistilJob:
 
     def stream(self, epoch: int, position: int) -> Stream:
         """Yield batches with the weights of the loss terms, which depend on the batch's number."""
-        an_epoch, first = self.course.train_batches.batches_an_epoch, self.first
+        an_epoch, first = self.course.train_batches.batches_per_epoch, self.first
         number = epoch * an_epoch + position
         for after_epoch, after_position, batch in self.course.train_batches.stream(epoch, position):
             yield (
@@ -128,7 +128,7 @@ class DistilJob:
             "model": f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
             f"{parameter_count(self.teacher) / 1e6:.1f} M parameters",
             "batches": f"{training.batch_size * training.accumulate:,} {self.course.unit}",
-            "batches_an_epoch": self.course.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.course.train_batches.batches_per_epoch,
             "unit": self.course.unit,
         }
 

@@ -51,7 +51,7 @@ class VisionJob:
             config.training.batch_size,
             config.training.seed,
         )
-        self.config = _fitted(config, prepared, start, self.train_batches.batches_an_epoch)
+        self.config = _fitted(config, prepared, start, self.train_batches.batches_per_epoch)
         self.objective = ImageObjective(config.training.smoothing)
 
     def build(self) -> nn.Module:
@@ -89,7 +89,7 @@ class VisionJob:
         return {
             "model": f"{model.described}, {len(self.prepared.labels)} classes",
             "batches": f"{training.batch_size * training.accumulate:,} images",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",
         }
 

@@ -81,7 +81,7 @@ class LanguageJob:
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
             f"vocabulary size {model.vocabulary:,}",
             "batches": f"{tokens:,} tokens",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",
         }
 

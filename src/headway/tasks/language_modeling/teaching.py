@@ -96,7 +96,7 @@ def _documents(batch: TextBatch) -> list[View]:
             View(
                 logits=logits,
                 keys=keys,
-                asked=is_target[group.tokens] & keys,
+                target_mask=is_target[group.tokens] & keys,
                 weights=sizes.float(),
                 count=int(sizes.sum()),
             )

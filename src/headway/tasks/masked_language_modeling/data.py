@@ -106,7 +106,7 @@ def prepare_encoder(
     new: list[list[int]] = []
     if start is not None:
         original = start.tokenizer
-        words = tokenizer.pieces(range(original.size, tokenizer.size))
+        words = tokenizer.token_strings(range(original.size, tokenizer.size))
         new = original.encode_batch(words)
     return PreparedSentences(tokenizer, train, valid, new)
 
@@ -158,7 +158,7 @@ def _tokenizer(
         how = "WordPiece"
     if not (folder / FILE).exists():
         tokenizer.save(folder)
-    emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
     return tokenizer
 
 

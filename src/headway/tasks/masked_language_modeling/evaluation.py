@@ -182,9 +182,9 @@ def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[di
     hidden = bundle.model.encode(tokens, None)
     logits = bundle.model.words(hidden[:, position + 1]).float()
     best = logits.softmax(-1)[0, : tokenizer.size].topk(min(top, tokenizer.size))
-    words = tokenizer.pieces(best.indices.tolist())
+    words = tokenizer.token_strings(best.indices.tolist())
     predictions = zip(words, best.values.tolist(), strict=True)
-    (mask, true) = tokenizer.pieces([tokenizer.special_tokens.mask, ids[position]])
+    (mask, true) = tokenizer.token_strings([tokenizer.special_tokens.mask, ids[position]])
     before, after = tokenizer.decode(ids[:position]), tokenizer.decode(ids[position + 1 :])
     output = ", ".join(f"{word} {probability:.2f}" for word, probability in predictions)
     return [
@@ -207,7 +207,7 @@ def _choose_word(
     for number in fitting[len(fitting) // 2 :].tolist():
         ids = corpus.sentence(number)
         following = [*ids[1:], -1]
-        tokens = tokenizer.pieces(ids)
+        tokens = tokenizer.token_strings(ids)
         positions = [
             position
             for position, (i, after) in enumerate(zip(ids, following, strict=True))

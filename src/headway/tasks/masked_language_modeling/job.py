@@ -164,7 +164,7 @@ class PretrainingJob:
             f"vocabulary size {model.vocabulary:,}",
             "batches": f"{training.batch_size * training.accumulate} {kind} of up to "
             f"{training.length} tokens",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "words",
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 from headway.bundle import EncoderBundle
 from headway.machine import Machine
 from headway.tasks.job import Emit
-from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import (
     AnswerDataConfig,
     AnswerEvaluationConfig,
@@ -41,7 +41,7 @@ def _check(config: Any) -> None:
 
 
 def _prepare(
-    config: Any, teacher: AnswererBundle, folder: Path, machine: Machine, emit: Emit
+    config: Any, teacher: QuestionAnsweringBundle, folder: Path, machine: Machine, emit: Emit
 ) -> StudentData:
     """Encode the questions with the reader of the teacher."""
     reader = teacher.reader
@@ -58,7 +58,7 @@ def _prepare(
         views=views,
         held_out=job.held_out,
         evaluation=job.evaluation,
-        bundle=lambda model: AnswererBundle(model, reader),
+        bundle=lambda model: QuestionAnsweringBundle(model, reader),
         unit="windows",
         decided={"data.window": reader.window, "data.stride": reader.stride},
     )

@@ -89,7 +89,7 @@ class DinoJob:
             "model": f"{model.described}, and a teacher",
             "batches": f"{training.batch_size * training.accumulate:,} images, each in "
             f"{views.global_crops} large views and {views.local_crops} of {small[0]} x {small[1]}",
-            "batches_an_epoch": self.train_batches.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",
         }
 

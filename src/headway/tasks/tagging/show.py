@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from headway.data.spans import are_span_tags
 from headway.evaluation.scores import Scores
-from headway.tasks.tagging.bundle import Tagged
+from headway.tasks.tagging.bundle import TaggedText
 from headway.tasks.task import Styled
 
 
-def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
+def prediction_line(tags: Collection[str], prediction: TaggedText) -> Styled:
     """Format the text with [label words] for each span; word/tag if the tags have no spans."""
     if are_span_tags(tags):
         return _bracketed(prediction)
@@ -20,7 +20,7 @@ def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
     return parts[:-1]
 
 
-def _bracketed(prediction: Tagged) -> Styled:
+def _bracketed(prediction: TaggedText) -> Styled:
     parts, last = [], 0
     for span in prediction.spans:
         parts.append((prediction.text[last : span.start], ""))

@@ -50,7 +50,7 @@ def _prepare(
     job = TagJob(_as_tagging(config), prepared, encoder, machine)
 
     def views(batch: WordBatch) -> list[View]:
-        return [replace(view_of(batch.texts), asked=batch.words)]
+        return [replace(view_of(batch.texts), target_mask=batch.words)]
 
     return StudentData(
         train_batches=job.train_batches,

@@ -52,7 +52,7 @@ class WordsJob:
         return {
             "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
             "batches": f"{training.batch_size * training.accumulate:,} words",
-            "batches_an_epoch": self.windows.batches_an_epoch(),
+            "batches_per_epoch": self.windows.batches_per_epoch(),
             "unit": "pairs",
         }
 

@@ -263,14 +263,16 @@ class EncoderTokenizer:
         """Return the text of `ids` without special tokens, as far as the tokens preserve it."""
         return str(self._engine.decode(checked_ids(ids, self.size), skip_special_tokens=True))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display."""
         return [str(self._engine.id_to_token(i)) for i in checked_ids(ids, self.size)]
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the text of each id on its own; ## is the prefix of one that continues a word."""
         words = []
-        for i, token in zip(known := checked_ids(ids, self.size), self.pieces(known), strict=True):
+        for i, token in zip(
+            known := checked_ids(ids, self.size), self.token_strings(known), strict=True
+        ):
             if i in self.special_ids:
                 words.append(token)
                 continue

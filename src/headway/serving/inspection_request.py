@@ -15,7 +15,7 @@ HEADS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class InspectionRequest:
     """A request of the page.
 
     text, second, target, image: the input to inspect, as the model needs them. heads: those to
@@ -34,14 +34,14 @@ class Question:
     position: int = 0
 
 
-def parse(request: Any) -> Question:
+def parse(request: Any) -> InspectionRequest:
     """Parse a request from JSON. DataError names the key with an invalid value."""
     if not isinstance(request, Mapping):
         raise DataError("a request must be a JSON object")
     known = {"text", "second", "target", "image", "heads", "map", "layer", "head", "position"}
     if unknown := sorted(set(request) - known):
         raise DataError(f"unknown key {unknown[0]!r}: must be one of {', '.join(sorted(known))}")
-    return Question(
+    return InspectionRequest(
         text=_text(request, "text"),
         second=_text(request, "second"),
         target=_text(request, "target"),

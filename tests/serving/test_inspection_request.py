@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.serving import Question, parse
+from headway.serving import InspectionRequest, parse
 
 PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
 JSON = st.recursive(
@@ -20,10 +20,10 @@ KEYS = ["text", "second", "target", "image", "heads", "map", "layer", "head", "p
 
 def test_a_question_is_read():
     told = {"text": "a", "heads": [["decoder", 1, 2]], "image": PICTURE, "map": "cross"}
-    assert parse({**told, "position": 3}) == Question(
+    assert parse({**told, "position": 3}) == InspectionRequest(
         text="a", heads=(("decoder", 1, 2),), image=b"\x89PNG", maps="cross", position=3
     )
-    assert parse({}) == Question()
+    assert parse({}) == InspectionRequest()
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,6 @@ def test_what_is_none_is_refused_by_name(told, what):
 @given(JSON | st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_any_json_is_a_question_or_an_error(told):
     try:
-        assert isinstance(parse(told), Question)
+        assert isinstance(parse(told), InspectionRequest)
     except DataError as error:
         assert str(error)

@@ -146,10 +146,10 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
         TRAINED.special_tokens.end,
     ]
     assert TRAINED.decode(ids) == "the dog"
-    pieces = TRAINED.pieces(ids)
+    pieces = TRAINED.token_strings(ids)
     assert pieces[0] == "[CLS]" and pieces[-2:] == ["[MASK]", "[SEP]"]
     for wrong in (-1, TRAINED.size):
-        for call in (TRAINED.decode, TRAINED.pieces, TRAINED.words):
+        for call in (TRAINED.decode, TRAINED.token_strings, TRAINED.words):
             with pytest.raises(DataError, match="outside the vocabulary"):
                 call([wrong])
 
@@ -157,10 +157,12 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
 def test_a_single_token_is_shown_as_a_word_or_as_a_continuation():
     wide = roberta_tokenizer()
     the, mark = wide.encode(" the")[0], wide.special_tokens.mask
-    assert wide.pieces([the]) == ["Ġthe"]
+    assert wide.token_strings([the]) == ["Ġthe"]
     assert wide.words([the, wide.encode("o")[0], mark]) == ["the", "##o", "<mask>"]
     ids = TRAINED.encode("dogma")
-    assert TRAINED.words(ids) == TRAINED.pieces(ids) and TRAINED.words(ids)[1].startswith("##")
+    assert TRAINED.words(ids) == TRAINED.token_strings(ids) and TRAINED.words(ids)[1].startswith(
+        "##"
+    )
     assert TRAINED.words([TRAINED.special_tokens.mask]) == ["[MASK]"]
 
 
