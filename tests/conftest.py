@@ -1,4 +1,4 @@
-"""What every test shares: seeds, threads, and the door to real data."""
+"""Setup of all tests: seeds, threads, and the fixture of real data."""
 
 import gc
 import os
@@ -12,13 +12,13 @@ from hypothesis import settings
 from tests import shape_checks
 
 shape_checks.install()
-# A busy machine is no failure, and a run that is red must be red again.
+# Deadlines would fail on a busy machine; derandomised examples make failures reproducible.
 settings.register_profile("headway", deadline=None, derandomize=True)
 settings.load_profile("headway")
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported stays: no collection need look through it again
+    gc.freeze()  # imported modules are permanent, so garbage collections can skip them
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,7 +29,7 @@ def pytest_runtest_setup() -> None:
 @pytest.fixture(autouse=True)
 def _reproducible() -> Iterator[None]:
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # tiny tensors: a second thread only waits
+    torch.set_num_threads(1)  # with tiny tensors a second thread only waits
     yield
 
 
@@ -43,7 +43,7 @@ def real_data():
             pytest.skip(f"{name}: HEADWAY_DATA is not set")
         path = Path(folder) / name
         if not path.exists():
-            pytest.skip(f"{name} is not there")
+            pytest.skip(f"{name} does not exist")
         return path
 
     return find

@@ -1,4 +1,4 @@
-"""Headway in Python, as the README shows it."""
+"""The Python API, as in the README."""
 
 import json
 
@@ -23,7 +23,7 @@ STUDENT = {"training.batch_size": 7, "model.num_layers": 1, "machine.threads": 1
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api")
     torch.manual_seed(0)
     save_encoder(folder / "start")
@@ -32,10 +32,10 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(place):
+def run(working_folder):
     events = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
+        patch.chdir(working_folder)
         run = headway.train(
             "tagging",
             data="names.conll",
@@ -59,15 +59,15 @@ def test_a_run_has_its_bundle_its_scores_and_its_log(run):
     assert len(run.history("train")) > 0
 
 
-def test_evaluate_takes_a_run_a_folder_or_a_bundle_with_data(run, place):
+def test_evaluate_takes_a_run_a_folder_or_a_bundle_with_data(run, working_folder):
     assert headway.evaluate(run) == headway.evaluate(run.folder) == run.scores
     whole = headway.evaluate(run.bundle, "names.conll")
     assert whole.counts["sentences"] == len(sentences()) > run.scores.counts["sentences"]
-    printed = command("eval", "runs/tag", "names.conll", "--json", cwd=place).stdout
+    printed = command("eval", "runs/tag", "names.conll", "--json", cwd=working_folder).stdout
     assert json.loads(printed) == whole.as_dict()
 
 
-def test_a_bundle_alone_knows_no_held_out_examples(run):
+def test_a_bundle_alone_has_no_held_out_examples(run):
     with pytest.raises(UsageError, match=r"has no run\.yaml, which names the held-out data"):
         headway.evaluate(run.bundle)
     with pytest.raises(UsageError, match="no option of the evaluation"):
@@ -76,11 +76,11 @@ def test_a_bundle_alone_knows_no_held_out_examples(run):
         headway.evaluate(run, "nowhere.conll")
 
 
-def test_the_same_call_goes_on_and_another_is_refused(run):
-    again = headway.train(
+def test_the_same_call_resumes_and_another_is_refused(run):
+    resumed = headway.train(
         "tagging", data="names.conll", start="start", steps=40, settings=SMALL, quiet=True
     )
-    assert again.folder == run.folder and again.stop == "done"
+    assert resumed.folder == run.folder and resumed.stop == "done"
     with pytest.raises(UsageError, match="other settings"):
         headway.train("tagging", data="names.conll", start="start", steps=41, quiet=True)
 
@@ -93,7 +93,7 @@ def test_a_student_is_trained_from_its_teacher(run):
     assert student.bundle.config.bert.num_layers == 1
 
 
-def test_what_cannot_be_trained_is_refused(run):
+def test_invalid_training_calls_are_refused(run):
     with pytest.raises(UsageError, match="unknown recipe"):
         headway.train("tagings")
     with pytest.raises(UsageError, match="no training sentences are named"):
@@ -103,7 +103,7 @@ def test_what_cannot_be_trained_is_refused(run):
 
 
 def test_the_tasks_are_listed_with_their_recipes():
-    """Also after the package of that name was imported, which binds it."""
+    """This also holds after an import of the package `headway.tasks`, which binds the name."""
     import headway.tasks.registry
 
     assert headway.tasks()["tagging"] == ["tag"] == headway.api.tasks()["tagging"]

@@ -1,4 +1,4 @@
-"""The house rules, checked on every file."""
+"""The rules for source files, checked on every file."""
 
 import ast
 import re
@@ -19,7 +19,7 @@ PYTHON = [
     *sorted((ROOT / "bench").rglob("*.py")),
     *sorted((ROOT / "examples").rglob("*.py")),
 ]
-DRAWERS = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
 FORBIDDEN = re.compile(
     r"^\s*(import|from) (pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\("
     r"|yaml\.(unsafe_)?load\(|(?<![.\w])(eval|exec)\(|allow_pickle",
@@ -38,30 +38,30 @@ def parsed(path: Path) -> ast.Module:
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(
+    names = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     ).stdout.split("\n")
-    found = [ROOT / name for name in listed if name and (ROOT / name).is_file()]
-    return found or PYTHON
+    paths = [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    return paths or PYTHON
 
 
 def offenders(paths: Iterable[Path], check: Callable[[Path], Iterator[str]]) -> str:
-    """What `check` says of all files, a line each: the file, and what is wrong in it."""
+    """Return the faults that `check` finds in the files, one per line with the name of the file."""
     return "\n".join(f"{name_of(path)}: {fault}" for path in paths for fault in check(path))
 
 
-def test_files_are_short_and_no_drawer():
+def test_files_are_short_and_have_specific_names():
     def check(path: Path) -> Iterator[str]:
         if len(path.read_text().split("\n")) > 401:
             yield "more than 400 lines"
-        if path.stem in DRAWERS:
-            yield "a name that says nothing"
+        if path.stem in VAGUE_NAMES:
+            yield "a name that does not describe its content"
 
-    assert not (found := offenders(PYTHON, check)), found
+    assert not (faults := offenders(PYTHON, check)), faults
 
 
 def test_functions_are_short_and_constructors_have_few_arguments():
@@ -75,7 +75,7 @@ def test_functions_are_short_and_constructors_have_few_arguments():
                 if node.name == "__init__" and len(arguments) - 1 > 8:
                     yield f"a constructor with {len(arguments) - 1} arguments"
 
-    assert not (found := offenders(SOURCES, check)), found
+    assert not (faults := offenders(SOURCES, check)), faults
 
 
 NOT_PLAIN = re.compile(
@@ -86,8 +86,8 @@ NOT_PLAIN = re.compile(
 
 @pytest.mark.parametrize("package", ["attention", "blocks", "models"])
 def test_the_syllabus_is_plain_pytorch(package):
-    """No hand-written gradients, no addresses, no dispatch on device or compiler: those are in
-    `transforms/`, applied from outside."""
+    """Hand-written gradients, data pointers and dispatch on device or compiler are only in
+    `transforms/`."""
 
     def check(path: Path) -> Iterator[str]:
         for number, line in enumerate(path.read_text().split("\n"), 1):
@@ -95,10 +95,10 @@ def test_the_syllabus_is_plain_pytorch(package):
                 yield f"line {number}: {fault.group()}"
 
     files = [path for path in SOURCES if path.parent.name == package]
-    assert not (found := offenders(files, check)), found
+    assert not (faults := offenders(files, check)), faults
 
 
-def test_multi_head_attention_reads_like_its_equation():
+def test_multi_head_attention_is_as_short_as_its_equation():
     """`forward` is at most 15 lines long: project, split, position, kernel, merge, project."""
     tree = parsed(ROOT / "src/headway/attention/multihead.py")
     (forward,) = (n for n in ast.walk(tree) if getattr(n, "name", None) == "forward")
@@ -106,16 +106,16 @@ def test_multi_head_attention_reads_like_its_equation():
     assert forward.end_lineno - first.lineno + 1 <= 15
 
 
-def test_sources_are_finished_and_nothing_in_them_runs_what_a_file_says():
+def test_sources_have_no_unfinished_code_and_execute_no_data():
     def check(path: Path) -> Iterator[str]:
         for pattern in (UNFINISHED, FORBIDDEN):
             if match := pattern.search(path.read_text()):
                 yield repr(match[0])
 
-    assert not (found := offenders(SOURCES, check)), found
+    assert not (faults := offenders(SOURCES, check)), faults
 
 
-def test_everything_public_says_what_it_is():
+def test_everything_public_has_a_docstring():
     def check(path: Path) -> Iterator[str]:
         tree = parsed(path)
         if not ast.get_docstring(tree):
@@ -126,11 +126,11 @@ def test_everything_public_says_what_it_is():
             if not ast.get_docstring(node) and not is_tiny(node):
                 yield f"{node.name} has no docstring"
 
-    assert not (found := offenders(SOURCES, check)), found
+    assert not (faults := offenders(SOURCES, check)), faults
 
 
-def test_no_constant_has_the_docstring_of_another_thing():
-    """A docstring that was copied describes what it was copied from."""
+def test_no_constant_has_the_docstring_of_another():
+    """A copied docstring describes the object that it was copied from."""
     owners: dict[str, list[str]] = {}
     for path in SOURCES:
         tree = ast.parse(path.read_text())
@@ -138,30 +138,30 @@ def test_no_constant_has_the_docstring_of_another_thing():
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 above = ast.unparse(tree.body[number - 1])[:30] if number else "the file"
                 owners.setdefault(str(node.value.value), []).append(f"{name_of(path)}: {above}")
-    assert not (twice := [names for names in owners.values() if len(names) > 1]), twice
+    assert not (repeated := [names for names in owners.values() if len(names) > 1]), repeated
 
 
 def is_tiny(node: ast.AST) -> bool:
-    """A class that only names an error or lists settings explains itself."""
+    """Return whether a class only names an error or lists settings, which needs no docstring."""
     return isinstance(node, ast.ClassDef) and all(
         isinstance(part, ast.AnnAssign | ast.Pass | ast.FunctionDef) for part in node.body
     )
 
 
-def test_every_package_has_its_place_in_the_layers():
+def test_every_package_is_in_the_layers():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    placed = {name.strip(" ()") for layer in layers for name in layer.split("|")}
+    in_layers = {name.strip(" ()") for layer in layers for name in layer.split("|")}
     modules = {
         path.stem
         for path in (ROOT / "src" / "headway").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    assert modules - {"__init__", "__main__"} <= placed
+    assert modules - {"__init__", "__main__"} <= in_layers
 
 
 def test_no_test_module_imports_from_another():
-    """What tests share is in tests/fixtures: a change of one test then breaks no other."""
+    """Shared code is in tests/fixtures, so that a change of one test breaks no other."""
 
     def check(path: Path) -> Iterator[str]:
         for node in ast.walk(parsed(path)):
@@ -183,7 +183,7 @@ BY_CONTRACT = ["cli", "inspection", "interop", "serving", "training", "decoding"
 
 @pytest.mark.parametrize("package", BY_CONTRACT)
 def test_bundles_are_known_only_by_their_contract(package):
-    """None imports a concrete bundle class, so none can dispatch on one."""
+    """No module of the package imports a concrete bundle class, so none can dispatch on one."""
     for path in sorted((ROOT / "src" / "headway" / package).rglob("*.py")):
         names = set(re.findall(r"\b[A-Z]\w*Bundle\b", path.read_text()))
         assert not names, f"{name_of(path)} names {', '.join(sorted(names))}"
@@ -195,31 +195,31 @@ def test_the_pages_name_only_files_that_exist(page):
     text = (ROOT / page).read_text()
     named = set(re.findall(r"`((?:src|tests|bench|docs|examples)/[\w./-]+)`", text))
     assert named, "the page names no file"
-    assert not (lost := {name for name in named if not (ROOT / name).exists()}), lost
+    assert not (missing := {name for name in named if not (ROOT / name).exists()}), missing
 
 
-def test_the_readmes_tree_is_the_tree():
+def test_the_source_tree_in_the_readme_is_complete():
     text = (ROOT / "README.md").read_text()
-    tree = text.split("src/headway/\n", 1)[1].split("```", 1)[0]
-    named = {line.split()[0].rstrip("/") for line in tree.split("\n") if line.startswith("  ")}
-    there = {
+    listing = text.split("src/headway/\n", 1)[1].split("```", 1)[0]
+    named = {line.split()[0].rstrip("/") for line in listing.split("\n") if line.startswith("  ")}
+    existing = {
         path.name
         for path in (ROOT / "src" / "headway").iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    assert named == there - {"__init__.py", "__main__.py"}
+    assert named == existing - {"__init__.py", "__main__.py"}
 
 
 def test_importing_headway_is_light():
-    """torch takes a second; `headway --help` must not."""
+    """Importing torch takes a second, which `headway --help` must not."""
     code = "import sys, headway, headway.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_no_machine_path_stands_in_a_file():
-    own = Path(__file__).name
+def test_no_file_contains_a_machine_path():
+    this_file = Path(__file__).name
     machine = re.compile(r"/(work|root|home)/[a-z]")
     for path in tracked():
-        if path.suffix in {".py", ".md", ".toml", ".yaml", ".json", ""} and path.name != own:
+        if path.suffix in {".py", ".md", ".toml", ".yaml", ".json", ""} and path.name != this_file:
             text = path.read_text(encoding="utf-8", errors="ignore")
-            assert not (found := machine.search(text)), f"{path}: {found}"
+            assert not (match := machine.search(text)), f"{path}: {match}"

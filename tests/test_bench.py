@@ -1,4 +1,4 @@
-"""What `make bench` says and what it compares; the speeds themselves are nobody's test."""
+"""The report and the comparisons of `make bench`; the speeds themselves are not tested."""
 
 import json
 import sys
@@ -33,29 +33,29 @@ def a_row(**changes: object) -> Row:
 
 
 class Scripted:
-    """A side that answers from a list and keeps what it was asked."""
+    """A side that returns the times of a list and records its requests."""
 
     def __init__(self, *seconds: float) -> None:
-        self.seconds, self.asked = list(seconds), []
+        self.seconds, self.requests = list(seconds), []
 
     def ask(self, **question):
-        self.asked.append(question)
+        self.requests.append(question)
         return {"work": 1, "seconds": self.seconds.pop(0)}
 
 
 def test_the_ratio_is_the_median_over_pairs_of_neighbouring_rounds():
-    found = a_row()
-    assert (found.ours, found.peer) == (10_000.0, 5000.0)
-    assert found.ratio == 2.0
-    assert found.spread == (1.0, 3.0)
-    assert found.reached
+    measured = a_row()
+    assert (measured.ours, measured.peer) == (10_000.0, 5000.0)
+    assert measured.ratio == 2.0
+    assert measured.spread == (1.0, 3.0)
+    assert measured.reached
 
 
 def test_less_memory_is_a_ratio_above_one():
     assert row("m", rounds((50.0, 300.0)), "MB", "p", "cpu", less_is_better=True).ratio == 6.0
 
 
-def test_the_table_marks_what_is_below_its_goal_and_only_that():
+def test_the_table_marks_only_rows_below_their_goal():
     slow = row("dropout", rounds((1.1, 1.0)), "calls/s", "torch dropout", "cpu", note="why")
     heading, fast_line, slow_line, note = table([a_row(), slow]).split("\n")
     assert "below" in slow_line and "below" not in fast_line
@@ -64,35 +64,35 @@ def test_the_table_marks_what_is_below_its_goal_and_only_that():
     assert note == "dropout: why"
 
 
-def test_the_file_holds_rows_versions_and_the_command():
-    facts = json.loads(as_json([a_row()], "python -m bench", {"threads": 2}))
+def test_the_file_has_rows_versions_and_the_command():
+    report = json.loads(as_json([a_row()], "python -m bench", {"threads": 2}))
     keys = {"name", "ours", "peer", "peer_name", "ratio", "goal", "spread", "device", "unit"}
-    assert keys <= facts["rows"][0].keys()
-    assert {"headway", "torch", "transformers", "python"} <= facts["versions"].keys()
-    assert facts["command"] == "python -m bench"
-    assert facts["conditions"] == {"threads": 2}
+    assert keys <= report["rows"][0].keys()
+    assert {"headway", "torch", "transformers", "python"} <= report["versions"].keys()
+    assert report["command"] == "python -m bench"
+    assert report["conditions"] == {"threads": 2}
 
 
 def test_the_command_names_no_folder_of_the_machine():
-    typed = ["--rounds", "7", "--run", "/somewhere/of mine/run-1"]
-    assert command_line(typed) == "python -m bench --rounds 7 --run run-1"
+    arguments = ["--rounds", "7", "--run", "/somewhere/of mine/run-1"]
+    assert command_line(arguments) == "python -m bench --rounds 7 --run run-1"
     assert command_line(["--run=/somewhere/run-1"]) == "python -m bench --run=run-1"
 
 
-def test_rounds_alternate_after_a_warm_up_that_does_not_count():
+def test_rounds_alternate_after_a_discarded_warm_up():
     ours, peer = Scripted(9.0, 1.0, 2.0), Scripted(9.0, 3.0, 4.0)
     pairs = interleave(ours, peer, 2, dtype="float32")
     assert [(a["seconds"], b["seconds"]) for a, b in pairs] == [(1.0, 3.0), (2.0, 4.0)]
-    assert ours.asked == [{"dtype": "float32"}] * 3
+    assert ours.requests == [{"dtype": "float32"}] * 3
 
 
 def test_the_peer_runs_with_the_attention_whose_best_call_was_faster():
     peer = Scripted(9.0, 5.0, 9.0, 2.0, 3.0, 4.0)  # warm-ups, then sdpa, eager, sdpa, eager
     assert faster_attention(peer, 2) == "eager"
-    assert [q["attention"] for q in peer.asked] == ["sdpa", "eager"] * 3
+    assert [q["attention"] for q in peer.requests] == ["sdpa", "eager"] * 3
 
 
-def test_made_up_sentences_follow_from_the_seed_and_are_as_long_as_captions():
+def test_synthetic_sentences_depend_on_the_seed_and_are_as_long_as_captions():
     pairs = synthetic(200, seed=1)
     assert pairs == synthetic(200, seed=1) != synthetic(200, seed=2)
     lengths = [len(source.split()) for source, _ in pairs]
@@ -100,7 +100,7 @@ def test_made_up_sentences_follow_from_the_seed_and_are_as_long_as_captions():
     assert all(len(a.split()) == len(b.split()) for a, b in pairs)
 
 
-def test_peak_memory_counts_what_is_alive_at_once():
+def test_peak_memory_counts_tensors_that_exist_at_the_same_time():
     def run() -> None:
         for _ in range(3):
             torch.empty(50_000)
@@ -110,32 +110,34 @@ def test_peak_memory_counts_what_is_alive_at_once():
     assert 244_000 <= peak_memory(run) < 250_000
 
 
-def here(side, work: int):
-    """A side that computes in this process."""
-    told = Settings(claim="", side="", folder="", threads=1, allocator=False, work=work)
-    worker = side(told)
+def in_process(side, work: int):
+    """Return a side that computes in this process."""
+    settings = Settings(claim="", side="", folder="", threads=1, allocator=False, work=work)
+    worker = side(settings)
     return SimpleNamespace(ask=lambda **question: worker(question))
 
 
-def test_a_row_without_a_goal_is_stated_and_never_below():
-    stated = row("time", rounds((1.0, 9.0)), "calls/s", "dot", "cpu", goal=None)
-    assert stated.reached
-    assert "below" not in table([stated]) and "1.20" not in table([stated])
+def test_a_row_without_a_goal_is_listed_and_never_below():
+    without_goal = row("time", rounds((1.0, 9.0)), "calls/s", "dot", "cpu", goal=None)
+    assert without_goal.reached
+    assert "below" not in table([without_goal]) and "1.20" not in table([without_goal])
 
 
-def test_every_score_is_measured_beside_the_reference(monkeypatch):
-    """On sizes that no two numbers share; additive attention's memory alone has a goal."""
+def test_every_score_function_is_measured_against_the_reference(monkeypatch):
+    """All sizes are different numbers; only the memory of additive attention has a goal."""
     monkeypatch.setattr(scores, "SIZES", {"sentences": (3, 2, 5, 4), "long": (1, 2, 40, 4)})
-    rows = scores.measure(here(scores.ours, work=1), here(scores.peer, work=1), 1, "cpu")
+    rows = scores.measure(
+        in_process(scores.ours, work=1), in_process(scores.peer, work=1), 1, "cpu"
+    )
     assert len(rows) == 2 * 2 * len(scores.KERNELS)
     assert {r.name for r in rows if r.goal is not None} == {
         "additive, B3 H2 T5 K4, memory",
         "additive, B1 H2 T40 K4, memory",
     }
     assert all(r.ours > 0 and r.peer > 0 for r in rows)
-    named = {r.name: r for r in rows}
-    long = named["linear, B1 H2 T40 K4, memory"]
-    assert long.peer > 40 * 40 * 2 * 4 / 1e6  # the reference makes all scores
+    by_name = {r.name: r for r in rows}
+    long = by_name["linear, B1 H2 T40 K4, memory"]
+    assert long.peer > 40 * 40 * 2 * 4 / 1e6  # the reference stores all scores
 
 
 def test_the_exponent_is_the_slope_of_the_logarithms():
@@ -143,50 +145,50 @@ def test_the_exponent_is_the_slope_of_the_logarithms():
     assert length.exponent([(1, 5.0), (2, 10.0), (8, 40.0)]) == pytest.approx(1.0)
 
 
-def test_growth_is_fitted_to_the_last_lengths_and_held_against_its_bound():
+def test_growth_is_fitted_to_the_last_lengths_and_compared_with_its_bound():
     line = [(1, 90.0), (2, 90.0), (4, 4.0), (8, 8.0), (16, 16.0)]
-    found = length.growth_row("linear", [line] * 3, "cpu")
-    assert (found.ours, found.ratio, found.reached) == pytest.approx((1.0, 1.2, True))
-    assert found.points[0] == (1, 90.0) and len(found.points) == 5
+    growth = length.growth_row("linear", [line] * 3, "cpu")
+    assert (growth.ours, growth.ratio, growth.reached) == pytest.approx((1.0, 1.2, True))
+    assert growth.points[0] == (1, 90.0) and len(growth.points) == 5
     square = [(n, float(n * n)) for n in (1, 2, 4)]
     assert not length.growth_row("linear", [square], "cpu").reached
     assert length.growth_row("dot", [square], "cpu", quadratic=True).reached
     assert not length.growth_row("dot", [line], "cpu", quadratic=True).reached
 
 
-def test_growth_takes_the_median_of_the_rounds_and_states_their_spread():
+def test_growth_is_the_median_of_the_rounds_with_their_spread():
     lines = [[(n, factor * n) for n in (1.0, 2.0, 4.0)] for factor in (1.0, 2.0, 9.0)]
     lines[2][2] = (4.0, 9.0 * 16)
-    found = length.growth_row("linear", lines, "cpu")
-    assert found.points == ((1.0, 2.0), (2.0, 4.0), (4.0, 8.0))
-    assert found.ours == pytest.approx(1.0)
-    assert found.spread == pytest.approx((1.2 / 2.0, 1.2))
+    growth = length.growth_row("linear", lines, "cpu")
+    assert growth.points == ((1.0, 2.0), (2.0, 4.0), (4.0, 8.0))
+    assert growth.ours == pytest.approx(1.0)
+    assert growth.spread == pytest.approx((1.2 / 2.0, 1.2))
 
 
-def test_every_length_up_to_its_longest_is_asked_for_and_drawn(monkeypatch, tmp_path):
+def test_every_kernel_is_measured_and_drawn_up_to_its_greatest_length(monkeypatch, tmp_path):
     monkeypatch.setattr(length, "LENGTHS", (8, 16, 32, 64))
     kernels = {"linear": (length.LinearDot, 64), "scaled dot": (length.ScaledDot, 32)}
     monkeypatch.setattr(length, "KERNELS", kernels)
-    side = here(length.ours, work=0)  # one call each
+    side = in_process(length.ours, work=0)  # one call each
     rows = length.measure(side, side, 1, "cpu")
     assert [len(r.points) for r in rows] == [4, 3, 4, 3]
-    drawn = {}
+    plotted = {}
 
     def line_plot(path, series, **rest):
-        drawn.update(rest, path=path, series=series)
+        plotted.update(rest, path=path, series=series)
 
     monkeypatch.setitem(
         sys.modules, "headway.inspection.plots", SimpleNamespace(line_plot=line_plot)
     )
-    (tmp_path / "found.json").write_text(as_json([*rows, a_row()], "", {}), encoding="utf-8")
-    length.draw(tmp_path / "found.json", tmp_path / "plot.svg")
-    assert drawn["path"] == tmp_path / "plot.svg" and drawn["log_x"] and drawn["log_y"]
-    (name, line), *others = drawn["series"].items()
-    assert name.startswith("linear, T^") and len(others) == 1
+    (tmp_path / "report.json").write_text(as_json([*rows, a_row()], "", {}), encoding="utf-8")
+    length.draw(tmp_path / "report.json", tmp_path / "plot.svg")
+    assert plotted["path"] == tmp_path / "plot.svg" and plotted["log_x"] and plotted["log_y"]
+    (name, line), *other_series = plotted["series"].items()
+    assert name.startswith("linear, T^") and len(other_series) == 1
     assert line == list(rows[2].points) and [tokens for tokens, _ in line] == [8, 16, 32, 64]
 
 
-def test_marians_position_table_is_ours_in_marians_order():
+def test_marians_position_table_equals_ours_in_marians_order():
     from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
     theirs = MarianSinusoidalPositionalEmbedding(50, 24).create_weight()
@@ -215,7 +217,7 @@ def pair():
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_both_sides_minimise_the_same_loss_and_get_the_same_gradient(pair, attention):
-    """Padding, smoothing and the shared matrix included."""
+    """The batch has padding, the loss is smoothed, and the matrix is shared."""
     model, theirs = pair
     theirs.set_attn_implementation(attention)
     source = torch.tensor([[5, 6, 7, EOS], [8, EOS, PAD, PAD]])
@@ -231,6 +233,6 @@ def test_both_sides_minimise_the_same_loss_and_get_the_same_gradient(pair, atten
     assert_close(loss.total / loss.count, expected)
     (loss.total / loss.count).backward()
     expected.backward()
-    own = model.source_embedding.tokens.weight.grad[:, marian_order(24)]
-    found = theirs.model.shared.weight.grad
-    assert_close(own[1:], found[1:])  # Marian never learns padding's vector
+    our_grad = model.source_embedding.tokens.weight.grad[:, marian_order(24)]
+    their_grad = theirs.model.shared.weight.grad
+    assert_close(our_grad[1:], their_grad[1:])  # Marian does not train the vector of padding

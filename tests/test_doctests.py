@@ -34,7 +34,7 @@ FILES = [
         [str(source(f"headway.{package}").parent)], prefix=f"headway.{package}."
     )
 ]
-IDEAS = [name for name in FILES if name not in WITHOUT_EXAMPLE]
+CONCEPTS = [name for name in FILES if name not in WITHOUT_EXAMPLE]
 EXAMPLES = [*FILES, "headway.training.objectives.cross_entropy"]
 
 
@@ -52,8 +52,8 @@ def test_the_examples_of_a_file_give_the_results_that_they_show(name):
     assert results.failed == 0, f"{results.failed} of {results.attempted} examples of {name} failed"
 
 
-@pytest.mark.parametrize("name", IDEAS)
-def test_every_file_of_an_idea_starts_with_its_equation_and_has_an_example(name):
+@pytest.mark.parametrize("name", CONCEPTS)
+def test_every_file_of_a_concept_starts_with_its_equation_and_has_an_example(name):
     docstring = module_docstring(name)
     first_line = docstring.splitlines()[0]
     assert ":" in first_line, f"{name}: the first line should be 'Name: equation', not {first_line}"

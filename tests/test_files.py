@@ -1,4 +1,4 @@
-"""Whatever happens while writing, there is the old state or the new; damage is always found."""
+"""Atomic writes: a failure leaves the old file or the new; errors name path and remedy."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from headway.files import check_new_file, write_file
 from tests.fixtures.crashes import names
 
 
-def test_a_file_is_replaced_by_bytes_or_by_pieces(tmp_path):
+def test_a_file_is_replaced_by_bytes_or_by_chunks(tmp_path):
     write_file(tmp_path / "a", b"old")
     write_file(tmp_path / "a", (bytes([n]) for n in range(5)))
     assert (tmp_path / "a").read_bytes() == bytes(range(5))
     assert names(tmp_path) == ["a"]
 
 
-def test_pieces_that_fail_half_way_leave_the_old_file_and_nothing_else(tmp_path):
-    def token_strings():
+def test_chunks_that_fail_half_way_leave_only_the_old_file(tmp_path):
+    def chunks():
         yield b"new"
         raise KeyboardInterrupt
 
     write_file(tmp_path / "a", b"old")
     with pytest.raises(KeyboardInterrupt):
-        write_file(tmp_path / "a", pieces())
+        write_file(tmp_path / "a", chunks())
     assert (tmp_path / "a").read_bytes() == b"old"
     assert names(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_full_disk_is_said_with_place_and_free_bytes(tmp_path, monkeypatch, code, call):
+def test_a_full_disk_is_reported_with_path_and_free_bytes(tmp_path, monkeypatch, code, call):
     write_file(tmp_path / "a", b"old")
 
     def fail(*_):
@@ -81,31 +81,31 @@ def test_an_impossible_path_is_an_error_that_says_how_to_fix_it(tmp_path, name, 
 
 
 @pytest.mark.parametrize(
-    ("code", "part"),
+    ("code", "advice"),
     [
         (errno.EACCES, "no permission for"),
         (errno.EROFS, "read-only"),
         (errno.EIO, "another"),
     ],
 )
-def test_the_advice_follows_from_what_the_system_said(tmp_path, monkeypatch, code, part):
+def test_the_advice_depends_on_the_error_of_the_system(tmp_path, monkeypatch, code, advice):
     def fail(*_):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(HeadwayError, match=os.strerror(code)) as caught:
         write_file(tmp_path / "a", b"new")
-    assert part in caught.value.hint and "free" not in caught.value.hint
+    assert advice in caught.value.hint and "free" not in caught.value.hint
 
 
-def test_a_file_that_cannot_be_written_later_is_refused_now(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path):
     check_new_file(tmp_path / "a")
     (tmp_path / "a").touch()
-    for path, part in (
+    for path, message in (
         ("a", "exists already"),
         ("b/c", "b does not exist"),
         ("a/c", "not a folder"),
         ("n" * 256, "256 bytes"),
     ):
-        with pytest.raises(HeadwayError, match=part):
+        with pytest.raises(HeadwayError, match=message):
             check_new_file(tmp_path / path)

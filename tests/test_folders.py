@@ -1,4 +1,4 @@
-"""Folders with manifests: the old state or the new, whatever happens; damage is always found."""
+"""Folders with manifests: a crash leaves the old state or the new; all damage is detected."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from tests.fixtures.crashes import die_at, in_child, names
 
 
 def make(path, content=b"weights" * 9, number=3):
-    with new_folder(path) as place:
-        write_file(place / "model.bin", content)
-        (place / "inner").mkdir()
-        write_file(place / "inner" / "state.json", json.dumps({"step": number}).encode())
+    with new_folder(path) as folder:
+        write_file(folder / "model.bin", content)
+        (folder / "inner").mkdir()
+        write_file(folder / "inner" / "state.json", json.dumps({"step": number}).encode())
 
 
-def replace(path, content, number):
-    with replaced_folder(path) as place:
-        write_file(place / "model.bin", content)
-        write_file(place / "config.json", json.dumps({"step": number}).encode())
+def replace_files(path, content, number):
+    with replaced_folder(path) as folder:
+        write_file(folder / "model.bin", content)
+        write_file(folder / "config.json", json.dumps({"step": number}).encode())
 
 
 @pytest.mark.parametrize("stage", range(4))
@@ -80,15 +80,15 @@ def test_nothing_is_overwritten_not_even_a_dangling_link(tmp_path):
 
 
 @pytest.mark.parametrize("error", [KeyError("k"), KeyboardInterrupt(), FileNotFoundError(2, "no")])
-def test_an_error_inside_passes_through_and_leaves_nothing(tmp_path, error):
-    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "a") as place:
-        write_file(place / "model.bin", b"x")
+def test_an_error_inside_is_raised_and_leaves_no_folder(tmp_path, error):
+    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "a") as folder:
+        write_file(folder / "model.bin", b"x")
         raise error
     assert caught.value is error
     assert names(tmp_path) == []
 
 
-def test_a_full_disk_inside_is_said_and_leaves_nothing(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_folder(tmp_path):
     with pytest.raises(HeadwayError, match="bytes are free"), new_folder(tmp_path / "a"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert names(tmp_path) == []
@@ -96,16 +96,16 @@ def test_a_full_disk_inside_is_said_and_leaves_nothing(tmp_path):
 
 def test_links_and_odd_names_are_not_saved(tmp_path):
     (tmp_path / "secret").write_text("s")
-    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as place:
-        (place / "link").symlink_to(tmp_path / "secret")
-    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as place:
-        (place / "a\\b").write_text("s")
+    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as folder:
+        (folder / "link").symlink_to(tmp_path / "secret")
+    with pytest.raises(HeadwayError, match="plain"), new_folder(tmp_path / "a") as folder:
+        (folder / "a\\b").write_text("s")
     assert names(tmp_path) == ["secret"]
 
 
 def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
-    """Ends the process before every single fsync and rename of a save."""
-    seen = []
+    """The process ends before each fsync and each rename of a save in turn."""
+    steps = []
     for stage in range(40):
         folder = tmp_path / str(stage)
         folder.mkdir()
@@ -121,36 +121,36 @@ def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
         verify_folder(newest)
         step = read_json(newest / "inner" / "state.json")["step"]
         assert newest.name == f"step-{step}"
-        seen.append(step)
+        steps.append(step)
         remove_unfinished_files(folder)
         assert names(folder) == ["step-1", "step-2"][:step]
         if status == 0:
             break
         assert status == 42
     assert stage > 10
-    assert seen == sorted(seen)  # first the old one, from some stage on the new
-    assert set(seen) == {1, 2}
+    assert steps == sorted(steps)  # the old checkpoint up to some stage, then the new one
+    assert set(steps) == {1, 2}
 
 
 def test_replacing_files_that_is_killed_at_any_stage_leaves_each_file_old_or_new(tmp_path):
-    seen = set()
+    states = set()
     for stage in range(60):
         folder = tmp_path / str(stage)
         folder.mkdir()
-        replace(folder / "model", b"old" * 9, 1)
+        replace_files(folder / "model", b"old" * 9, 1)
         (folder / "model" / "notes.txt").write_text("mine")
 
         def action(folder=folder, stage=stage):
             die_at(stage)
-            with replaced_folder(folder / "model") as place:
-                write_file(place / "model.bin", b"new" * 9)
-                write_file(place / "config.json", json.dumps({"step": 2}).encode())
-                write_file(place / "added.bin", b"added")
+            with replaced_folder(folder / "model") as model_folder:
+                write_file(model_folder / "model.bin", b"new" * 9)
+                write_file(model_folder / "config.json", json.dumps({"step": 2}).encode())
+                write_file(model_folder / "added.bin", b"added")
 
         status = in_child(action)
         verify_folder(folder / "model")
         weights = (folder / "model" / "model.bin").read_bytes()
-        seen.add((weights, read_json(folder / "model" / "config.json")["step"]))
+        states.add((weights, read_json(folder / "model" / "config.json")["step"]))
         remove_unfinished_files(folder)
         assert names(folder) == ["model"]
         assert (folder / "model" / "notes.txt").read_text() == "mine"
@@ -158,18 +158,18 @@ def test_replacing_files_that_is_killed_at_any_stage_leaves_each_file_old_or_new
             break
         assert status == 42
     assert stage > 12
-    assert {(b"old" * 9, 1), (b"new" * 9, 2)} <= seen
+    assert {(b"old" * 9, 1), (b"new" * 9, 2)} <= states
     manifest = read_json(folder / "model" / "MANIFEST.json")
     assert sorted(manifest["files"]) == ["added.bin", "config.json", "model.bin"]
     assert "previous" not in manifest
 
 
 def test_after_a_killed_replacement_a_third_content_is_still_refused(tmp_path):
-    replace(tmp_path / "model", b"old" * 9, 1)
+    replace_files(tmp_path / "model", b"old" * 9, 1)
 
     def action(stage):
         die_at(stage)
-        replace(tmp_path / "model", b"new" * 9, 2)
+        replace_files(tmp_path / "model", b"new" * 9, 2)
 
     stages = (
         stage
@@ -184,9 +184,9 @@ def test_after_a_killed_replacement_a_third_content_is_still_refused(tmp_path):
 
 
 def test_an_error_while_the_new_files_are_written_changes_nothing(tmp_path):
-    replace(tmp_path / "model", b"old" * 9, 1)
-    with pytest.raises(ZeroDivisionError), replaced_folder(tmp_path / "model") as place:
-        write_file(place / "model.bin", b"new" * 9)
+    replace_files(tmp_path / "model", b"old" * 9, 1)
+    with pytest.raises(ZeroDivisionError), replaced_folder(tmp_path / "model") as folder:
+        write_file(folder / "model.bin", b"new" * 9)
         raise ZeroDivisionError
     verify_folder(tmp_path / "model")
     assert names(tmp_path) == ["model"]
@@ -194,7 +194,7 @@ def test_an_error_while_the_new_files_are_written_changes_nothing(tmp_path):
 
 
 def test_everything_is_on_disk_before_the_name_appears(tmp_path, monkeypatch):
-    """After a power cut only what was flushed is sure to be there, in whatever order."""
+    """After a power failure only flushed files are guaranteed to exist, in any order."""
     log = []
     flush, rename = os.fsync, os.rename
 
@@ -215,7 +215,7 @@ def test_everything_is_on_disk_before_the_name_appears(tmp_path, monkeypatch):
     assert log[moment + 1 :] == [tmp_path.stat().st_ino]
 
 
-def test_every_truncation_and_every_flipped_bit_is_found(tmp_path):
+def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path):
     make(tmp_path / "step-1", number=1)
     make(tmp_path / "step-2", number=2)
     target = tmp_path / "step-2"
@@ -225,9 +225,9 @@ def test_every_truncation_and_every_flipped_bit_is_found(tmp_path):
         cuts = [whole[:length] for length in {0, 1, 2, len(whole) // 2, len(whole) - 1}]
         longer = [whole + b"\0", whole + whole]
         flips = []
-        for place in generator.sample(range(8 * len(whole)), min(8 * len(whole), 400)):
+        for bit in generator.sample(range(8 * len(whole)), min(8 * len(whole), 400)):
             damaged = bytearray(whole)
-            damaged[place // 8] ^= 1 << place % 8
+            damaged[bit // 8] ^= 1 << bit % 8
             flips.append(bytes(damaged))
         for damaged in flips:
             file.write_bytes(damaged)
@@ -246,7 +246,7 @@ def test_every_truncation_and_every_flipped_bit_is_found(tmp_path):
     "name",
     ["../secret", "/etc/hostname", "a/../../secret", "a\0b", "", ".", "./a", "a//b", "a\\b", "a/"],
 )
-def test_a_manifest_cannot_name_what_is_outside(tmp_path, name):
+def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path, name):
     (tmp_path / "secret").write_text("s")
     make(tmp_path / "a")
     text = json.dumps({"version": 1, "files": {name: {"size": 1, "sha256": "0"}}})
@@ -275,7 +275,7 @@ def test_a_manifest_of_another_form_is_refused(tmp_path, manifest):
         verify_folder(tmp_path / "a")
 
 
-def test_newest_goes_by_number_and_says_what_it_skipped(tmp_path):
+def test_the_newest_is_chosen_by_number_and_skipped_folders_are_reported(tmp_path):
     for step in (9, 80, 100):
         make(tmp_path / f"step-{step}")
     (tmp_path / "step-100" / "model.bin").unlink()
@@ -287,10 +287,10 @@ def test_newest_goes_by_number_and_says_what_it_skipped(tmp_path):
     assert newest_verified(tmp_path, "other-*") == (None, [])
 
 
-def test_sweep_removes_only_names_of_this_protocol(tmp_path):
-    keep = ["a.tmp-0123", "a.tmp-0123456789aZ", "b.tmp", "c", ".tmp-0123456789ab"]
-    for name in [*keep, "x.tmp-0123456789ab"]:
+def test_only_unfinished_files_with_names_of_this_protocol_are_removed(tmp_path):
+    kept_names = ["a.tmp-0123", "a.tmp-0123456789aZ", "b.tmp", "c", ".tmp-0123456789ab"]
+    for name in [*kept_names, "x.tmp-0123456789ab"]:
         (tmp_path / name).write_text("x")
     (tmp_path / "y.tmp-ffffffffffff" / "inner").mkdir(parents=True)
     assert len(remove_unfinished_files(tmp_path)) == 2
-    assert names(tmp_path) == sorted(keep)
+    assert names(tmp_path) == sorted(kept_names)

@@ -25,7 +25,7 @@ from tests.fixtures.user_texts import (
 )
 
 NOT_YET: set[str] = set()
-"""Folders of src/headway, and documents, that are not yet checked. To be empty."""
+"""Folders of src/headway, and documents, that are not yet checked; it should become empty."""
 
 WORDS = {
     r"\b(?:word )?pieces?\b": "token, vocabulary size",
@@ -87,7 +87,7 @@ ONE_PATTERN = re.compile("|".join(f"(?:{word})" for word in WORDS), re.IGNORECAS
 
 def faults(texts: list[Text]) -> list[str]:
     """A line for each word to avoid: where it is, the word in its context, and the replacement."""
-    found = []
+    lines = []
     for text in texts:
         sentences = NAMES.sub("...", text.text)
         if not ONE_PATTERN.search(sentences):
@@ -96,8 +96,8 @@ def faults(texts: list[Text]) -> list[str]:
             for match in pattern.finditer(sentences):
                 context = sentences[max(0, match.start() - 30) : match.end() + 20]
                 shown = " ".join(context.split())
-                found.append(f"{text.where}: {match.group().strip()!r} in '{shown}'; write: {use}")
-    return found
+                lines.append(f"{text.where}: {match.group().strip()!r} in '{shown}'; write: {use}")
+    return lines
 
 
 def checked(texts: list[Text]) -> list[Text]:
@@ -119,11 +119,11 @@ def test_text_for_users_has_no_word_to_avoid(kind):
     gather, least = GATHERED[kind]
     texts = gather()
     assert len(texts) >= least
-    found = faults(checked(texts))
-    assert not found, f"{len(found)} words to avoid:\n" + "\n".join(found)
+    lines = faults(checked(texts))
+    assert not lines, f"{len(lines)} words to avoid:\n" + "\n".join(lines)
 
 
-def test_what_is_not_yet_clean_exists_and_is_not_clean():
+def test_every_source_in_not_yet_exists_and_has_a_word_to_avoid():
     """A folder that has become clean must leave `NOT_YET`."""
     texts = [text for gather, _ in GATHERED.values() for text in gather()]
     unclean = {text.source for text in texts if faults([text])}
@@ -151,7 +151,7 @@ def test_what_is_not_yet_clean_exists_and_is_not_clean():
         ("Prints.\n\nruns\n    of all\n    of the runs", {"runs\\n    of"}),
     ],
 )
-def test_the_checker_finds_planted_words(text, words):
+def test_the_checker_reports_planted_words(text, words):
     lines = faults([Text("setting x", "cli", text)])
     assert {re.search(r": '(.+?)' in '", line)[1] for line in lines} == words
     assert all(line.startswith("setting x: ") and "write: " in line for line in lines)

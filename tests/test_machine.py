@@ -1,4 +1,4 @@
-"""Where a model runs is decided once, said plainly, and refused plainly."""
+"""The device and dtype are chosen once and reported; missing devices are refused."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from headway.settings import override
 
 
 @pytest.fixture(autouse=True)
-def process_left_as_it_was():
+def restore_process_settings():
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
     torch.set_flush_denormal(False)
 
 
-def there():
-    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    return next((name for name, is_there in found.items() if is_there), "cpu")
+def best_device():
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    return next((name for name, is_available in available.items() if is_available), "cpu")
 
 
-def test_auto_takes_the_best_device_there_is():
-    assert prepare(MachineConfig()).device == there()
+def test_auto_selects_the_best_available_device():
+    assert prepare(MachineConfig()).device == best_device()
 
 
-def test_threads_are_set_or_left():
+def test_threads_are_set_or_unchanged():
     before = torch.get_num_threads()
     assert prepare(MachineConfig(device="cpu")).threads == before
     assert prepare(MachineConfig(device="cpu", threads=1)) == Machine("cpu", "float32", 1)
@@ -39,7 +39,7 @@ def test_threads_are_set_or_left():
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_missing_is_refused_with_those_that_are_there(monkeypatch, device):
+def test_a_missing_device_is_refused_with_the_available_ones(monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(UsageError, match=f"machine.device={device}") as caught:
@@ -47,10 +47,10 @@ def test_a_device_that_is_missing_is_refused_with_those_that_are_there(monkeypat
     assert caught.value.hint == "one of: cpu"
 
 
-@pytest.mark.parametrize("wrong", [{"device": "tpu"}, {"dtype": "float16"}, {"threads": "0"}])
-def test_a_wrong_word_is_refused_at_the_edge(wrong):
+@pytest.mark.parametrize("invalid", [{"device": "tpu"}, {"dtype": "float16"}, {"threads": "0"}])
+def test_an_invalid_value_is_refused_when_it_is_parsed(invalid):
     with pytest.raises(UsageError, match="must be"):
-        override(MachineConfig(), wrong, "flags")
+        override(MachineConfig(), invalid, "flags")
 
 
 def test_tiny_numbers_are_flushed_to_zero_in_every_thread():
@@ -61,7 +61,7 @@ def test_tiny_numbers_are_flushed_to_zero_in_every_thread():
     assert product.count_nonzero() == 0
 
 
-def test_bfloat16_is_for_the_products_alone():
+def test_bfloat16_is_used_for_matrix_products_only():
     x = torch.ones(3, 5)
     with prepare(MachineConfig(device="cpu", dtype="bfloat16")).precision():
         assert (x @ x.T).dtype == torch.bfloat16
@@ -70,7 +70,7 @@ def test_bfloat16_is_for_the_products_alone():
         assert (x @ x.T).dtype == torch.float32
 
 
-def test_a_machine_says_what_it_is():
+def test_a_machine_is_described_in_one_line():
     assert str(Machine("cpu", "float32", 2)) == "cpu (2 threads) · float32"
     assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
 
@@ -82,7 +82,7 @@ if sys.argv[1] == "prepared":
     prepare(MachineConfig(device="cpu", threads=1))
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):  # 48 MiB: above the size that glibc maps anew each time; the heap settles
+for _ in range(20):  # 48 MiB: above the size for which glibc maps new memory each time
     torch.ones(12 * 2**20)
 before = faults()
 for _ in range(5):
@@ -92,7 +92,7 @@ print(faults() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is Linux's")
-def test_freed_memory_is_used_again_instead_of_mapped_anew():
+def test_freed_memory_is_reused_instead_of_mapped_again():
     def count(mode):
         command = [sys.executable, "-c", FAULTS, mode]
         return int(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -100,11 +100,11 @@ def test_freed_memory_is_used_again_instead_of_mapped_anew():
     assert count("prepared") * 5 < count("plain")
 
 
-def test_the_description_is_plain_and_complete():
-    facts = describe()
-    assert json.loads(json.dumps(facts)) == facts
-    wanted = {"headway", "python", "torch", "platform", "cpus", "memory", "cpu instructions"}
-    assert wanted | {"cuda", "mps", "free_disk_bytes", "packages"} <= facts.keys()
+def test_the_description_is_complete_and_serialisable():
+    description = describe()
+    assert json.loads(json.dumps(description)) == description
+    expected = {"headway", "python", "torch", "platform", "cpus", "memory", "cpu instructions"}
+    assert expected | {"cuda", "mps", "free_disk_bytes", "packages"} <= description.keys()
 
 
 def test_importing_machine_does_not_import_torch():

@@ -16,7 +16,7 @@ LONGEST = 90  # lines that are read in about a minute
 
 
 def named(tree: ast.Module, name: str) -> ast.AST:
-    """The function or class of that dotted name."""
+    """Return the function or class of this dotted name."""
     node: ast.AST = tree
     for part in name.split("."):
         node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", None) == part)
@@ -28,6 +28,6 @@ def test_there_are_at_least_ten_questions():
 
 
 @pytest.mark.parametrize(("question", "file", "name"), ROWS, ids=[row[0][:40] for row in ROWS])
-def test_the_answer_is_where_it_is_said_to_be_and_short(question, file, name):
+def test_the_answer_is_at_its_stated_location_and_short(question, file, name):
     node = named(ast.parse((ROOT / file).read_text()), name)
     assert node.end_lineno - node.lineno < LONGEST, question

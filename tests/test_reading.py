@@ -1,4 +1,4 @@
-"""Capped readers, and folders that one process holds."""
+"""Readers with size limits, and folders locked by one process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_file_above_the_limit_is_refused_and_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["missing", ".", "a\0b"])
-def test_what_cannot_be_read_is_bad_data(tmp_path, name):
+def test_an_unreadable_path_is_a_data_error(tmp_path, name):
     with pytest.raises(DataError, match="cannot be read"):
         read_bytes(tmp_path / name, 10)
 
@@ -53,7 +53,7 @@ def test_an_endless_device_is_refused_at_once(tmp_path):
     ],
     ids=lambda text: text[:20].decode("latin-1") + f"({len(text)})",
 )
-def test_json_that_readers_disagree_about_is_refused_quickly(tmp_path, text):
+def test_json_that_parsers_read_differently_is_refused_quickly(tmp_path, text):
     (tmp_path / "a.json").write_bytes(text)
     begin = time.perf_counter()
     with pytest.raises(DataError, match="not valid JSON") as caught:
@@ -112,19 +112,19 @@ def test_a_lock_that_is_a_link_does_not_empty_its_target(tmp_path):
     assert (tmp_path / "precious").read_text() == "keep me"
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path):
+def test_a_folder_that_cannot_be_created_is_an_error_with_its_path(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(HeadwayError, match=r"file/run/\.lock"), lock(tmp_path / "file" / "run"):
         pass
 
 
-def test_an_error_of_the_block_under_the_lock_stays_itself(tmp_path):
+def test_an_error_inside_the_lock_is_raised_unchanged(tmp_path):
     with pytest.raises(BlockingIOError), lock(tmp_path):
         raise BlockingIOError(errno.EAGAIN, "something else")
 
 
 @pytest.mark.parametrize("text", [r'{"a": "x\ud800y"}', r'{"\udfff": 1}', r'["\ude00\ud83d"]'])
-def test_half_of_a_character_in_json_is_named_in_plain_words(tmp_path, text):
+def test_a_lone_surrogate_in_json_is_refused_by_its_code(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(DataError, match=r"lone surrogate \\u[0-9a-f]{4}, which is not a character"):
         read_json(tmp_path / "a.json")

@@ -1,4 +1,4 @@
-"""Configuration: every value is checked where it comes in, and every message says what to do."""
+"""Configuration: every value is checked when it is read, and every error says how to fix it."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from headway.settings import (
 class Inner:
     lr: float = setting(7e-4, "peak learning rate", gt=0)
     steps: int = setting(100, "updates", ge=1, le=10**6)
-    kind: Literal["adam", "sgd"] = setting("adam", "which one")
+    kind: Literal["adam", "sgd"] = setting("adam", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outer:
-    name: str = setting("run", "what it is called: a word")
+    name: str = setting("run", "name of the run")
     heads: int = setting(4, "attention heads; must divide 12", gt=0)
     tie: bool = setting(False, "one matrix for both")
-    folder: Path | None = setting(None, "where it goes")
-    limit: int | None = setting(None, "at most so many", gt=0)
+    folder: Path | None = setting(None, "output folder")
+    limit: int | None = setting(None, "maximum number", gt=0)
     widths: tuple[int, ...] = setting((3, 5), "one for each layer")
     optimizer: Inner = section(Inner)
 
@@ -78,13 +78,13 @@ def test_every_leaf_has_its_dotted_key_type_default_and_help():
         ("widths", [8, "16"], (8, 16)),
     ],
 )
-def test_values_are_parsed_by_the_field_they_are_for(key, text, value):
+def test_values_are_parsed_by_the_type_of_their_field(key, text, value):
     parsed = changed(key, text)
     assert parsed == value and type(parsed) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "must"),
+    ("key", "value", "message"),
     [
         ("optimizer.lr", "fast", "must be a number more than 0"),
         ("optimizer.lr", "0", "must be a number more than 0"),
@@ -111,28 +111,30 @@ def test_values_are_parsed_by_the_field_they_are_for(key, text, value):
         ("widths", 3, "must be a list, each a whole number"),
     ],
 )
-def test_a_wrong_value_is_refused_with_key_value_place_and_what_may_stand_there(key, value, must):
-    with pytest.raises(UsageError, match=must) as caught:
+def test_an_invalid_value_is_refused_with_its_key_value_source_and_the_valid_values(
+    key, value, message
+):
+    with pytest.raises(UsageError, match=message) as caught:
         override(Outer(), {key: value}, "run.yaml")
     assert caught.value.what.startswith(f"{key}={value}: ")
     assert caught.value.where == "run.yaml"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "meant"),
+    ("unknown", "closest"),
     [("optimizer.lrr", "optimizer.lr"), ("lr", "optimizer.lr"), ("head", "heads")],
 )
-def test_an_unknown_name_is_refused_and_the_meant_one_named(wrong, meant):
-    with pytest.raises(UsageError, match=f"unknown option {wrong}. Did you mean {meant}?"):
-        override(Outer(), {wrong: 1}, "flags")
+def test_an_unknown_name_is_refused_with_the_closest_one(unknown, closest):
+    with pytest.raises(UsageError, match=f"unknown option {unknown}. Did you mean {closest}?"):
+        override(Outer(), {unknown: 1}, "flags")
 
 
-def test_a_section_is_no_value():
+def test_a_section_is_not_a_setting():
     with pytest.raises(UsageError, match="unknown option optimizer"):
         override(Outer(), {"optimizer": "adam"}, "flags")
 
 
-def test_hyphens_and_underscores_are_equal_but_not_both_at_once():
+def test_hyphens_and_underscores_are_equal_and_setting_both_is_refused():
     @dataclass(frozen=True, kw_only=True)
     class Named:
         num_heads: int = setting(4, "heads")
@@ -142,22 +144,22 @@ def test_hyphens_and_underscores_are_equal_but_not_both_at_once():
         override(Named(), {"num-heads": 2, "num_heads": 3}, "x")
 
 
-def test_what_the_class_itself_refuses_says_whose_value_it_was():
+def test_an_error_of_the_class_names_the_source_of_the_value():
     with pytest.raises(UsageError, match="heads=7 does not divide 12") as caught:
         override(Outer(), {"heads": 7}, "--heads")
     assert caught.value.where == "--heads"
 
 
-def test_the_original_stays_as_it_was():
+def test_the_original_is_not_changed():
     config = Outer()
     assert override(config, {"optimizer.lr": 1}, "x").optimizer.lr == 1
     assert config == Outer()
 
 
 def test_differences_name_key_and_both_values():
-    other = override(Outer(), {"optimizer.lr": 1, "heads": 6}, "x")
-    assert differences(Outer(), other) == [("heads", 4, 6), ("optimizer.lr", 7e-4, 1.0)]
-    assert differences(other, other) == []
+    changed_config = override(Outer(), {"optimizer.lr": 1, "heads": 6}, "x")
+    assert differences(Outer(), changed_config) == [("heads", 4, 6), ("optimizer.lr", 7e-4, 1.0)]
+    assert differences(changed_config, changed_config) == []
 
 
 def test_explain_gives_help_limits_and_default():
@@ -167,7 +169,7 @@ def test_explain_gives_help_limits_and_default():
         explain(Outer(), "optimizer.step")
 
 
-def test_a_limit_that_does_not_exist_is_our_own_mistake():
+def test_an_unknown_limit_is_a_programming_error():
     with pytest.raises(ValueError, match="atleast"):
         setting(1, "x", atleast=0)
 
@@ -175,7 +177,7 @@ def test_a_limit_that_does_not_exist_is_our_own_mistake():
 # dictionaries and YAML
 
 
-def test_a_dictionary_holds_plain_values_and_comes_back():
+def test_a_dictionary_has_plain_values_and_is_read_back():
     config = override(Outer(), {"folder": "a", "widths": "7"}, "x")
     assert to_dict(config)["folder"] == "a"
     assert to_dict(config)["widths"] == [7]
@@ -188,7 +190,7 @@ def test_a_dictionary_holds_plain_values_and_comes_back():
     st.booleans(),
     st.lists(st.integers(), max_size=60),
 )
-def test_yaml_comes_back_as_it_was_whatever_the_values(tmp_path_factory, name, lr, tie, widths):
+def test_yaml_is_read_back_unchanged_for_any_values(tmp_path_factory, name, lr, tie, widths):
     config = Outer(name=name, tie=tie, widths=tuple(widths), optimizer=Inner(lr=lr))
     path = tmp_path_factory.mktemp("yaml") / "run.yaml"
     try:
@@ -198,11 +200,11 @@ def test_yaml_comes_back_as_it_was_whatever_the_values(tmp_path_factory, name, l
     assert override(Outer(), read_yaml(path), str(path)) == config
 
 
-def test_yaml_stands_beside_what_it_means():
+def test_each_line_of_yaml_has_its_help_as_a_comment():
     text = write_yaml(override(Outer(), {"name": "a\nb"}, "x"), ["step 3: lr changed"])
     lines = text.splitlines()
     assert lines[0] == "# step 3: lr changed"
-    assert '"name": "a\\nb"  # what it is called: a word' in lines
+    assert '"name": "a\\nb"  # name of the run' in lines
     assert "widths: [3, 5]  # one for each layer" in lines
     assert "  lr: 0.0007  # peak learning rate" in lines
     assert all("#" in line or line.endswith(":") for line in lines)
@@ -218,7 +220,7 @@ def yaml_error(tmp_path, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "line", "message"),
     [
         ("a: 1\nb: 2\na: 3\n", 3, "'a' is set twice"),
         ("a:\n  b: 1\n  b: 2\n", 3, "'b' is set twice"),
@@ -229,10 +231,10 @@ def yaml_error(tmp_path, text):
         ("? [1, 2]\n: 3\n", 1, "plain name"),
     ],
 )
-def test_a_fault_in_yaml_is_named_by_file_and_line(tmp_path, text, line, what):
+def test_a_fault_in_yaml_is_named_by_file_and_line(tmp_path, text, line, message):
     error = yaml_error(tmp_path, text)
     assert error.where.endswith(f"run.yaml:{line}")
-    assert what in error.what
+    assert message in error.what
 
 
 def test_a_bomb_of_aliases_is_refused_before_it_grows(tmp_path):
@@ -248,11 +250,11 @@ def test_a_bomb_of_aliases_is_refused_before_it_grows(tmp_path):
     ],
     ids=range(9),
 )
-def test_odd_yaml_is_bad_data_and_never_a_crash(tmp_path, text):
+def test_invalid_yaml_is_a_data_error(tmp_path, text):
     yaml_error(tmp_path, text)
 
 
-def test_a_file_of_many_keys_is_read_in_good_time(tmp_path):
+def test_a_file_of_many_keys_is_read_quickly(tmp_path):
     path = tmp_path / "run.yaml"
     path.write_text("".join(f"k{n}: {n}\n" for n in range(5_000)))
     assert len(read_yaml(path)) == 5_000

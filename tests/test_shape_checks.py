@@ -1,4 +1,4 @@
-"""Whatever a test passes to a function of `headway` that it has not passed yet is checked."""
+"""In tests, the first arguments of each shape and type to a function of `headway` are checked."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from headway.attention.kernel import masked_softmax
 from headway.models import GPT, GPTConfig
 
 
-def test_a_wrong_shape_and_a_wrong_type_are_found_after_right_ones():
+def test_a_wrong_shape_and_a_wrong_type_are_refused_after_correct_ones():
     allowed = Mask(causal=True).dense(3, 4)
     masked_softmax(torch.randn(2, 2, 3, 4), allowed)
     masked_softmax(torch.randn(2, 2, 3, 4), allowed)
@@ -28,7 +28,7 @@ def test_values_of_a_dataclass_are_checked():
         Mask(keys=torch.ones(2, 3))
 
 
-def test_a_method_is_checked_where_a_model_calls_it(monkeypatch):
+def test_a_method_is_checked_when_a_model_calls_it(monkeypatch):
     config = GPTConfig(model_dim=8, num_heads=2, ffn_dim=8, num_layers=1, vocabulary=5)
     model = GPT(config).eval()
     tokens = torch.zeros(1, 3, dtype=torch.long)

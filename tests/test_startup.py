@@ -1,4 +1,4 @@
-"""What a verb imports before it answers: nothing that takes seconds and is not needed."""
+"""Imports of commands: nothing that takes seconds and is not needed."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ SLOW_IMPORTS = {
 
 
 def imported_by(program: str) -> set[str]:
-    """The modules in a fresh process after `program`."""
+    """Return the modules that a new process has imported after `program`."""
     program += "\nimport json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -24,12 +24,12 @@ def imported_by(program: str) -> set[str]:
     return set(json.loads(done.stderr.strip().split("\n")[-1]))
 
 
-def running(*words: str) -> str:
-    """A program that runs the command line with these words."""
+def running(*arguments: str) -> str:
+    """Return a program that runs the command line with these arguments."""
     return f"""
 from headway.cli.main import main
 try:
-    main({list(words)!r})
+    main({list(arguments)!r})
 except SystemExit as end:
     assert end.code == 0, end.code
 """
@@ -58,7 +58,7 @@ def test_a_translator_is_loaded_and_run_without_the_compiler(tmp_path):
     assert not SLOW_IMPORTS & modules
 
 
-def test_a_foreign_language_model_is_loaded_and_run_without_the_compiler(tmp_path):
+def test_a_hugging_face_language_model_is_loaded_and_run_without_the_compiler(tmp_path):
     from headway.interop import export
 
     bundle = gpt()

@@ -1,4 +1,4 @@
-"""Tensors come back bit for bit; a file that lies is refused, and a pickle is never opened."""
+"""Tensors are read back bit for bit; invalid headers are refused; pickles are never loaded."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def some_tensors():
     }
 
 
-def same(one, other):
-    assert one.keys() == other.keys()
-    for name, tensor in one.items():
-        assert tensor.dtype == other[name].dtype
-        assert torch.equal(tensor, other[name]) or name == "odd"
-        assert tensor.shape == other[name].shape
-    assert torch.equal(one["odd"].view(torch.int32), other["odd"].view(torch.int32))
+def assert_same_tensors(first, second):
+    assert first.keys() == second.keys()
+    for name, tensor in first.items():
+        assert tensor.dtype == second[name].dtype
+        assert torch.equal(tensor, second[name]) or name == "odd"
+        assert tensor.shape == second[name].shape
+    assert torch.equal(first["odd"].view(torch.int32), second["odd"].view(torch.int32))
 
 
 def raw(header, data=b""):
@@ -45,11 +45,11 @@ def entry(shape, end, begin=0, dtype="F32"):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
-def test_what_is_written_is_read_back_bit_for_bit(tmp_path):
+def test_tensors_are_read_back_bit_for_bit(tmp_path):
     tensors = some_tensors()
     write_tensors(tmp_path / "a", tensors)
-    same(read_tensors(tmp_path / "a"), tensors)
-    same(load_file(tmp_path / "a"), tensors)  # the library that defines the format
+    assert_same_tensors(read_tensors(tmp_path / "a"), tensors)
+    assert_same_tensors(load_file(tmp_path / "a"), tensors)  # the library that defines the format
 
 
 def test_metadata_is_in_the_header(tmp_path):
@@ -62,12 +62,12 @@ def test_views_and_shared_memory_are_each_stored_whole(tmp_path):
     base = torch.arange(30.0).view(5, 6)
     tensors = {"all": base, "tied": base, "rows": base[1:3], "turned": base.T, "step": base[::2]}
     write_tensors(tmp_path / "a", tensors)
-    back = read_tensors(tmp_path / "a")
-    assert all(torch.equal(back[name], tensor) for name, tensor in tensors.items())
-    assert len({tensor.data_ptr() for tensor in back.values()}) == len(tensors)
+    loaded = read_tensors(tmp_path / "a")
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+    assert len({tensor.data_ptr() for tensor in loaded.values()}) == len(tensors)
 
 
-def test_the_source_may_be_overwritten_while_its_tensors_live(tmp_path):
+def test_a_file_may_be_overwritten_while_its_tensors_are_in_use(tmp_path):
     tensors = {"weight": torch.randn(50, 70)}
     expected = tensors["weight"].clone()
     write_tensors(tmp_path / "a", tensors)
@@ -82,7 +82,7 @@ def test_the_source_may_be_overwritten_while_its_tensors_live(tmp_path):
 
 
 @pytest.mark.parametrize("size", [640, 896, 1152, 1408])
-def test_a_header_whose_length_looks_like_a_pickle_is_none(tmp_path, size):
+def test_a_header_whose_length_looks_like_a_pickle_is_read(tmp_path, size):
     """These lengths are written as 80 02, 80 03 and so on: the first bytes of a pickle."""
     for length in range(size - 120, size):  # the header is padded to a multiple of 8
         write_tensors(tmp_path / "a", {"n": torch.ones(3)}, {"format": "pt", "note": "." * length})
@@ -93,7 +93,7 @@ def test_a_header_whose_length_looks_like_a_pickle_is_none(tmp_path, size):
 
 
 class Trap:
-    """A pickle of this would make a file when it is opened."""
+    """A pickle of this class creates a file when it is loaded."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -103,7 +103,7 @@ class Trap:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5, "torch", "torch-old"])
-def test_a_pickle_is_refused_unopened(tmp_path, protocol):
+def test_a_pickle_is_refused_without_loading_it(tmp_path, protocol):
     canary, file = tmp_path / "canary", tmp_path / "model.bin"
     if isinstance(protocol, int):
         file.write_bytes(pickle.dumps(Trap(canary), protocol))
@@ -114,7 +114,7 @@ def test_a_pickle_is_refused_unopened(tmp_path, protocol):
     assert not canary.exists()
 
 
-LIES = {
+INVALID_FILES = {
     "nothing": b"",
     "seven bytes": b"\x02\0\0\0\0\0\0",
     "header longer than the file": raw({})[:-1],
@@ -146,9 +146,9 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_header_that_lies_is_refused_and_named(tmp_path, lie):
-    (tmp_path / "a").write_bytes(LIES[lie])
+@pytest.mark.parametrize("defect", INVALID_FILES)
+def test_an_invalid_file_is_refused_by_name(tmp_path, defect):
+    (tmp_path / "a").write_bytes(INVALID_FILES[defect])
     begin = time.perf_counter()
     with pytest.raises(DataError) as caught:
         read_tensors(tmp_path / "a")
@@ -156,7 +156,7 @@ def test_a_header_that_lies_is_refused_and_named(tmp_path, lie):
     assert time.perf_counter() - begin < 2
 
 
-def test_more_tensors_than_anybody_needs_are_refused_before_they_are_built(tmp_path, monkeypatch):
+def test_too_many_tensors_are_refused_before_they_are_built(tmp_path, monkeypatch):
     header = {f"t{n}": entry([0], 0) for n in range(TENSOR_LIMIT + 1)}
     (tmp_path / "a").write_bytes(raw(header))
 
@@ -168,7 +168,7 @@ def test_more_tensors_than_anybody_needs_are_refused_before_they_are_built(tmp_p
         read_tensors(tmp_path / "a")
 
 
-def test_random_damage_gives_tensors_or_a_named_error_and_nothing_else(tmp_path):
+def test_random_damage_gives_tensors_or_a_data_error(tmp_path):
     write_tensors(tmp_path / "a", {name: t for name, t in some_tensors().items() if name != "odd"})
     whole = (tmp_path / "a").read_bytes()
     header = 8 + int.from_bytes(whole[:8], "little")

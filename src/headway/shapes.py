@@ -11,12 +11,12 @@
     E  width of the source, where it is not D
     C  classes, or channels of an image
     Y  height of an image in pixels  X  its width
-    I  values of one patch
+    I  values of one patch; inputs of a linear layer, whose outputs are O
 
 `x: Float[Tensor, "B T D"]` is checked by beartype while tests run, and costs nothing otherwise.
 """
 
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Shaped", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Shaped", "Tensor", "UInt8"]

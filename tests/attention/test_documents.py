@@ -1,4 +1,4 @@
-"""Rows that hold several documents: taken apart, put together, and masked."""
+"""Sequences of several documents: splitting, joining, and the mask between documents."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def packed_lengths(draw):
 
 
 @given(packed_lengths())
-def test_apart_and_together_again(lengths):
+def test_joining_reverses_splitting(lengths):
     documents = Documents(lengths)
     total = sum(lengths[0])
     x = torch.randn(len(lengths), 2, total, 3)
@@ -50,28 +50,28 @@ def test_documents_are_padded_by_less_than_half(lengths):
 
 
 @given(packed_lengths())
-def test_taking_rows_apart_is_the_dense_mask(lengths):
+def test_splitting_into_documents_equals_the_dense_mask(lengths):
     documents, total = Documents(lengths), sum(lengths[0])
     q, k, v = torch.randn(3, len(lengths), 2, total, 4)
     dense = ScaledDot()(q, k, v, Mask(causal=True, documents=documents))
-    apart = unpacked(documents)
-    parts = zip(*(apart.split(x) for x in (q, k, v)), strict=True)
-    found = apart.join([FusedDot()(*part, Mask(causal=True)) for part in parts])
-    assert_close(found, dense, rtol=0, atol=1e-5)
+    groups = unpacked(documents)
+    parts = zip(*(groups.split(x) for x in (q, k, v)), strict=True)
+    context = groups.join([FusedDot()(*part, Mask(causal=True)) for part in parts])
+    assert_close(context, dense, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_every_kernel_heeds_documents_in_a_mask(name):
+def test_every_kernel_applies_the_documents_of_a_mask(name):
     documents = Documents([[3, 1, 5], [9], [1, 8]])
     kernel = KERNELS[name](2, 4, 4)
     q, k, v = torch.randn(3, 3, 2, 9, 4)
-    apart = unpacked(documents)
-    parts = zip(*(apart.split(x) for x in (q, k, v)), strict=True)
-    alone = apart.join([kernel(*part, Mask(causal=True)) for part in parts])
+    groups = unpacked(documents)
+    parts = zip(*(groups.split(x) for x in (q, k, v)), strict=True)
+    expected = groups.join([kernel(*part, Mask(causal=True)) for part in parts])
     masked = kernel(q, k, v, Mask(causal=True, documents=documents))
-    assert_close(masked, alone, rtol=0, atol=1e-5)
+    assert_close(masked, expected, rtol=0, atol=1e-5)
     weights = kernel.weights(q, k, Mask(causal=True, documents=documents))
-    assert_close(weights @ v, alone, rtol=0, atol=1e-5)
+    assert_close(weights @ v, expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("lengths", [[[2, 3], [4]], [[2, 0]], [[3, -1], [2]]])

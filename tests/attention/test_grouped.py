@@ -1,4 +1,4 @@
-"""Query heads that share keys and values beside copies of them."""
+"""Query heads that share keys and values, compared with copies of the shared heads."""
 
 import pytest
 import torch
@@ -22,8 +22,8 @@ from headway.transforms.fast.cache import PreallocatedKeyValues
 B, T, S, D, H, G, K = 2, 5, 7, 24, 6, 2, 4
 
 
-def copied(grouped: GroupedQueryAttention) -> MultiHeadAttention:
-    """The multi-head attention with each shared head written out H / G times."""
+def with_copied_heads(grouped: GroupedQueryAttention) -> MultiHeadAttention:
+    """Return multi-head attention with H / G copies of each shared head."""
     plain = MultiHeadAttention(D, H, positions=grouped.positions)
     weights = grouped.state_dict()
     for part in ("key", "value"):
@@ -34,11 +34,11 @@ def copied(grouped: GroupedQueryAttention) -> MultiHeadAttention:
     return plain
 
 
-def test_shared_heads_are_copied_heads():
+def test_shared_heads_equal_copied_heads():
     grouped = GroupedQueryAttention(D, H, G, positions=Rotary(K))
     x = torch.randn(B, T, D)
     mask = Mask(causal=True)
-    assert_close(grouped(x, x, mask), copied(grouped)(x, x, mask), rtol=0, atol=1e-6)
+    assert_close(grouped(x, x, mask), with_copied_heads(grouped)(x, x, mask), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("short", [True, False])
@@ -61,12 +61,12 @@ def test_the_fused_kernels_and_their_gradients_equal_the_reference_on_copies(
             out = ScaledDot()(q, spread(k, H), spread(v, H), mask, bias)
         (out * torch.linspace(0, 1, 3).double()).sum().backward()
         results.append((out.detach(), q.grad, k.grad, v.grad, bias.grad))
-    for found, expected in zip(*results, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-10)
+    for result, expected in zip(*results, strict=True):
+        assert_close(result, expected, rtol=0, atol=1e-10)
 
 
 def test_decoding_copies_no_shared_keys(monkeypatch):
-    """The short path reads the cache as it lies: no tensor of H x S x K is made."""
+    """The short path reads the cache without copying: no tensor of H x S x K is made."""
     grouped, cache = fast(GroupedQueryAttention(D, H, G)), PreallocatedKeyValues(B)
     x, mask = torch.randn(B, 40, D), Mask(causal=True)
     with torch.no_grad():
@@ -82,23 +82,23 @@ def test_every_head_is_recorded():
     with record_attention(grouped) as maps:
         grouped(x, x, Mask(causal=True))
     assert maps["kernel"][0].shape == (B, H, T, T)
-    with record_attention(plain := copied(grouped)) as wanted:
+    with record_attention(plain := with_copied_heads(grouped)) as expected:
         plain(x, x, Mask(causal=True))
-    assert_close(maps["kernel"][0], wanted["kernel"][0], rtol=0, atol=1e-6)
+    assert_close(maps["kernel"][0], expected["kernel"][0], rtol=0, atol=1e-6)
 
 
-def test_qk_norm_bounds_every_score_whatever_the_weights():
+def test_qk_norm_bounds_every_score_for_any_weights():
     """|q| = |k| = sqrt(K) after the norm, so |q k| / sqrt(K) is at most sqrt(K)."""
     grouped = GroupedQueryAttention(D, H, G, head_norm=RMSNorm, positions=Rotary(K))
     with torch.no_grad():
         grouped.query.weight.mul_(1e3)
         grouped.key.weight.mul_(1e3)
-    seen = []
-    hook = grouped.kernel.register_forward_hook(lambda _, inputs, out: seen.append(inputs))
+    kernel_inputs = []
+    hook = grouped.kernel.register_forward_hook(lambda _, inputs, out: kernel_inputs.append(inputs))
     x = torch.randn(B, T, D)
     grouped(x, x, Mask())
     hook.remove()
-    q, k = seen[0][:2]
+    q, k = kernel_inputs[0][:2]
     assert_close(q.square().mean(-1), torch.ones(B, H, T), rtol=0, atol=1e-4)
     assert_close(k.square().mean(-1), torch.ones(B, G, T), rtol=0, atol=1e-4)
     assert (q @ spread(k, H).transpose(-1, -2)).abs().max() <= K + 1e-3

@@ -1,4 +1,4 @@
-"""Every fast kernel beside the reference, float64 and torch; the lectures' worked numbers."""
+"""Fast kernels compared with the reference, float64 and torch; the numbers of the lectures."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.fixtures.kernel_inputs import MASKS, B, H, K, S, T, inputs
 from tests.fixtures.zoo import KERNELS
 
 
-def made(name, dtype=torch.float32):
+def build_kernel(name, dtype=torch.float32):
     return KERNELS[name](H, K, K).to(dtype)
 
 
@@ -31,18 +31,18 @@ def phi(x):
 
 
 def score_by_hand(name, kernel, h, q, k):
-    """e(q, k) of one head, from lists of numbers."""
-    own = {n: p.detach() for n, p in kernel.named_parameters()}
+    """Return the score e(q, k) of one head, from lists of numbers."""
+    parameters = {n: p.detach() for n, p in kernel.named_parameters()}
     pairs = list(product(range(K), repeat=2))
     if name in {"dot", "bilinear"}:
-        matrix = torch.eye(K) if name == "dot" else own["matrix"][h]
+        matrix = torch.eye(K) if name == "dot" else parameters["matrix"][h]
         return sum(q[i] * float(matrix[i, j]) * k[j] for i, j in pairs)
     if name == "additive":
         total = 0.0
-        for a in range(own["vector"].shape[1]):
-            inner = sum(float(own["of_key"][h, i, a]) * k[i] for i in range(K))
-            inner += sum(float(own["of_query"][h, i, a]) * q[i] for i in range(K))
-            total += float(own["vector"][h, a]) * math.tanh(inner)
+        for a in range(parameters["vector"].shape[1]):
+            inner = sum(float(parameters["of_key"][h, i, a]) * k[i] for i in range(K))
+            inner += sum(float(parameters["of_query"][h, i, a]) * q[i] for i in range(K))
+            total += float(parameters["vector"][h, a]) * math.tanh(inner)
         return total
     if name == "linear elu":
         return math.log(sum(a * b for a, b in zip(phi(q), phi(k), strict=True)))
@@ -50,20 +50,25 @@ def score_by_hand(name, kernel, h, q, k):
 
 
 def by_hand(name, kernel, q, k, v, mask, bias=None):
-    """Loops over every query and key in float64: nothing here is shared with the kernels."""
+    """Loop over every query and key in float64, without any code of the kernels."""
     out = torch.zeros(B, H, T, v.shape[-1], dtype=torch.float64)
     if name == "window":
         mask = replace(mask, window=min(3, mask.window or 3))
     allowed = mask.dense(T, S).expand(B, 1, T, S)
     for b, h, t in product(range(B), range(H), range(T)):
-        seen = [s for s in range(S) if allowed[b, 0, t, s]]
+        allowed_keys = [s for s in range(S) if allowed[b, 0, t, s]]
         query = q[b, h, t].double().tolist()
-        scores = [score_by_hand(name, kernel, h, query, k[b, h, s].double().tolist()) for s in seen]
+        scores = [
+            score_by_hand(name, kernel, h, query, k[b, h, s].double().tolist())
+            for s in allowed_keys
+        ]
         if bias is not None:
-            scores = [x + float(bias[b, h, t, s]) for x, s in zip(scores, seen, strict=True)]
+            scores = [
+                x + float(bias[b, h, t, s]) for x, s in zip(scores, allowed_keys, strict=True)
+            ]
         weights = scores if name == "linear" else [math.exp(x - max(scores)) for x in scores]
         total = 1.0 if name == "linear" else sum(weights)
-        for weight, s in zip(weights, seen, strict=True):
+        for weight, s in zip(weights, allowed_keys, strict=True):
             out[b, h, t] += weight / total * v[b, h, s].double()
     return out
 
@@ -73,13 +78,13 @@ def by_hand(name, kernel, q, k, v, mask, bias=None):
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_equals_the_sum_written_out_by_hand(name, mask, biased):
     q, k, v = inputs()
-    kernel, bias = made(name), torch.randn(B, H, T, S) if biased else None
+    kernel, bias = build_kernel(name), torch.randn(B, H, T, S) if biased else None
     expected = by_hand(name, kernel, q, k, v, mask, bias)
     assert_close(kernel(q, k, v, mask, bias).double(), expected, rtol=0, atol=5e-6)
 
 
-def slow(kernel, q, k, v, mask, bias):
-    """The plain class of a kernel with a softmax; else weights times values."""
+def reference(kernel, q, k, v, mask, bias):
+    """Compute the context by the plain class of a softmax kernel, else by weights times values."""
     if not isinstance(kernel, SoftmaxKernel):
         return kernel.weights(q, k, mask, bias) @ v
     twin = type(kernel)
@@ -93,38 +98,40 @@ def slow(kernel, q, k, v, mask, bias):
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("name", KERNELS)
-def test_fast_equals_slow_with_all_gradients_however_it_is_cut(monkeypatch, name, mask, biased):
+def test_fast_equals_the_reference_with_all_gradients_for_any_chunk_size(
+    monkeypatch, name, mask, biased
+):
     monkeypatch.setattr(additive, "CHUNK", 41)
     monkeypatch.setattr(linear, "CHUNK", 2)
     monkeypatch.setattr(window, "CHUNK", 2)
-    kernel = made(name, torch.float64)
+    kernel = build_kernel(name, torch.float64)
     grads = []
-    for way in (kernel, partial(slow, kernel)):
+    for compute in (kernel, partial(reference, kernel)):
         torch.manual_seed(3)
         bias = torch.randn(B, H, T, S, dtype=torch.float64)
         leaves = [x.requires_grad_() for x in (*inputs(torch.float64), bias)]
         leaves = leaves if biased else leaves[:3]
         kernel.zero_grad()
-        out = way(*leaves[:3], mask, leaves[3] if biased else None)
+        out = compute(*leaves[:3], mask, leaves[3] if biased else None)
         out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
-        own = [p.grad.clone() for p in kernel.parameters()]
+        parameter_grads = [p.grad.clone() for p in kernel.parameters()]
         assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
-        grads.append([out, *(leaf.grad for leaf in leaves), *own])
-    for found, expected in zip(*grads, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-10)
+        grads.append([out, *(leaf.grad for leaf in leaves), *parameter_grads])
+    for result, expected in zip(*grads, strict=True):
+        assert_close(result, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_every_kernel_passes_a_gradient_check(name):
-    kernel = made(name, torch.float64)
+    kernel = build_kernel(name, torch.float64)
     q, k, v = (x[:1, :, :3].requires_grad_() for x in inputs(torch.float64, values=2))
 
     def context(q, k, v, *parameters):
-        named = dict(zip(dict(kernel.named_parameters()), parameters, strict=True))
-        return torch.func.functional_call(kernel, named, (q, k, v, Mask(causal=True)))
+        by_name = dict(zip(dict(kernel.named_parameters()), parameters, strict=True))
+        return torch.func.functional_call(kernel, by_name, (q, k, v, Mask(causal=True)))
 
-    own = [p.detach().clone().requires_grad_() for p in kernel.parameters()]
-    assert torch.autograd.gradcheck(context, (q, k, v, *own))
+    parameters_ = [p.detach().clone().requires_grad_() for p in kernel.parameters()]
+    assert torch.autograd.gradcheck(context, (q, k, v, *parameters_))
 
 
 @pytest.mark.parametrize("path", ["short", "sdpa"])
@@ -141,8 +148,8 @@ def test_both_fast_paths_equal_the_reference_with_their_gradients(monkeypatch, p
         out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
         assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
         grads.append([out, *(leaf.grad for leaf in leaves)])
-    for expected, found in zip(*grads, strict=True):
-        assert_close(found, expected, rtol=0, atol=1e-10)
+    for expected, result in zip(*grads, strict=True):
+        assert_close(result, expected, rtol=0, atol=1e-10)
 
 
 def test_the_short_path_passes_a_gradient_check():
@@ -155,74 +162,74 @@ def test_the_short_path_passes_a_gradient_check():
     assert torch.autograd.gradcheck(context, (q, k, v, added))
 
 
-def test_short_sentences_on_a_cpu_take_the_short_path_and_long_ones_torchs():
+def test_short_sentences_on_a_cpu_use_the_short_path_and_long_sentences_sdpa():
     short, long = torch.zeros(1, 1, 40, 4), torch.zeros(1, 1, 300, 4)
     assert fused.path(short, short) == "short"
     assert fused.path(long, long) == "sdpa"
     assert fused.path(torch.zeros(1, 1, 1, 4), long) == "short"  # one new token
 
 
-def test_long_sentences_run_torchs_fused_kernel_and_nothing_else(monkeypatch):
+def test_long_sentences_call_only_torchs_fused_kernel(monkeypatch):
     calls = []
     original = F.scaled_dot_product_attention
 
-    def watched(*args, **kwargs):
+    def recorded(*args, **kwargs):
         calls.append(kwargs)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
     q = torch.randn(1, 2, 160, 8)
-    found = FusedDot()(q, q, q, Mask(causal=True))
+    context = FusedDot()(q, q, q, Mask(causal=True))
     assert calls == [{"is_causal": True}]
-    assert_close(found, ScaledDot()(q, q, q, Mask(causal=True)), rtol=0, atol=2e-6)
+    assert_close(context, ScaledDot()(q, q, q, Mask(causal=True)), rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_weights_times_values_is_the_context(name, mask):
     q, k, v = inputs()
-    kernel = made(name)
+    kernel = build_kernel(name)
     weights = kernel.weights(q, k, mask)
     assert_close(weights @ v, kernel(q, k, v, mask), rtol=0, atol=5e-6)
-    seen = kernel.narrowed(mask) if name == "window" else mask
-    alive = seen.dense(T, S).expand(B, H, T, S)
-    assert bool((weights[~alive] == 0).all())
+    effective_mask = kernel.narrowed(mask) if name == "window" else mask
+    allowed = effective_mask.dense(T, S).expand(B, H, T, S)
+    assert bool((weights[~allowed] == 0).all())
     if kernel.normalised:
-        assert_close(weights.sum(-1), alive.any(-1).float(), rtol=0, atol=1e-6)
+        assert_close(weights.sum(-1), allowed.any(-1).float(), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_query_that_sees_nothing_gets_zero_and_finite_gradients(name):
+def test_a_query_without_keys_gets_zero_and_finite_gradients(name):
     q, k, v = (x.requires_grad_() for x in inputs())
-    context = made(name)(q, k, v, MASKS["a sequence without keys"])
+    context = build_kernel(name)(q, k, v, MASKS["a sequence without keys"])
     assert torch.equal(context[1], torch.zeros_like(context[1]))
     context.sum().backward()
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_scores_in_the_thousands_stay_finite(name):
+def test_scores_in_the_thousands_give_finite_outputs(name):
     q, k, v = inputs()
-    context = made(name)(q * 1e4, k * 1e4, v, MASKS["causal and padded"])
+    context = build_kernel(name)(q * 1e4, k * 1e4, v, MASKS["causal and padded"])
     assert torch.isfinite(context).all()
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_bfloat16_stays_close_to_float32(name):
     q, k, v = inputs()
-    kernel = made(name)
+    kernel = build_kernel(name)
     low = kernel(*(x.bfloat16() for x in (q, k, v)), MASKS["causal and padded"])
     assert low.dtype == torch.bfloat16
     full = kernel(q, k, v, MASKS["causal and padded"])
     assert (low.float() - full).abs().max() < 0.05
 
 
-def test_the_lectures_worked_numbers():
+def test_the_numbers_of_the_lectures():
     def softmax(*scores: float) -> list[float]:
         q, k = torch.ones(1, 1, 1, 1), torch.tensor(scores).view(1, 1, -1, 1)
-        kept = torch.isfinite(k.flatten())[None]
-        found = ScaledDot().weights(q, k.nan_to_num(neginf=0.0), Mask(keys=kept))
-        return [round(float(w), 2) for w in found.flatten()]
+        allowed = torch.isfinite(k.flatten())[None]
+        weights = ScaledDot().weights(q, k.nan_to_num(neginf=0.0), Mask(keys=allowed))
+        return [round(float(w), 2) for w in weights.flatten()]
 
     q = torch.zeros(1, 1, 1, 64)
     q[..., 0] = 1
@@ -246,8 +253,8 @@ def test_the_lectures_worked_numbers():
     st.one_of(st.none(), st.integers(1, 4)),
     st.integers(0, 2**30),
 )
-def test_masks_mean_what_they_say(num_queries, earlier, causal, window, seed):
-    """Cell by cell, against the definition."""
+def test_a_mask_allows_the_pairs_of_its_definition(num_queries, earlier, causal, window, seed):
+    """Each pair of query and key is compared with the definition."""
     num_keys = num_queries + earlier
     generator = torch.Generator().manual_seed(seed)
     keys = torch.rand(2, num_keys, generator=generator) > 0.3
@@ -256,15 +263,15 @@ def test_masks_mean_what_they_say(num_queries, earlier, causal, window, seed):
     for b in range(2):
         for t in range(num_queries):
             for s in range(num_keys):
-                place = earlier + t
-                allowed = bool(keys[b, s]) and not (causal and s > place)
-                allowed = allowed and not (window is not None and abs(s - place) >= window)
+                position = earlier + t
+                allowed = bool(keys[b, s]) and not (causal and s > position)
+                allowed = allowed and not (window is not None and abs(s - position) >= window)
                 assert bool(dense[b, 0, t, s]) == allowed
     added = fast_masks.additive(mask, num_queries, num_keys, torch.zeros(1))
     assert added is not None and torch.equal(added == 0, dense)
 
 
-def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
+def test_a_mask_that_hides_nothing_adds_no_tensor():
     added, causal, like = fast_masks.additive, Mask(causal=True), torch.zeros(1)
     assert added(Mask(), 3, 4, like) is None
     assert added(causal, 1, 4, like) is None  # one new token attends to all
@@ -275,7 +282,7 @@ def test_a_mask_that_hides_nothing_says_so_and_costs_nothing():
         Mask(past=torch.tensor([1, 2]))
 
 
-def test_what_a_softmax_leaves_out_is_boolean_and_not_a_number():
+def test_the_mask_of_a_softmax_must_be_boolean():
     scores = torch.randn(B, H, T, S)
     masked_softmax(scores, Mask(causal=True).dense(T, S))
     with pytest.raises(TypeCheckError):

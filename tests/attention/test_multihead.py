@@ -9,7 +9,7 @@ B, T, S, D, E, H = 2, 5, 7, 12, 9, 3
 
 
 def test_heads_are_independent_attentions_concatenated():
-    """Each head alone, by hand, with its own W_Q, W_K, W_V and the scale 1/sqrt(d)."""
+    """Each head is computed separately with its own W_Q, W_K, W_V and the scale 1/sqrt(d)."""
     attention = MultiHeadAttention(D, H)
     x = torch.randn(B, T, D)
     heads = []
@@ -34,17 +34,17 @@ def test_equals_torchs_multihead_attention(causal):
         theirs.out_proj.weight.copy_(ours.output.weight)
         theirs.out_proj.bias.copy_(ours.output.bias)
     x, keys = torch.randn(B, T, D), torch.arange(T) < torch.tensor([[T], [3]])
-    hidden = ~torch.ones(T, T, dtype=torch.bool).tril() if causal else None
+    masked = ~torch.ones(T, T, dtype=torch.bool).tril() if causal else None
     expected, weights = theirs(
-        x, x, x, key_padding_mask=~keys, attn_mask=hidden, average_attn_weights=False
+        x, x, x, key_padding_mask=~keys, attn_mask=masked, average_attn_weights=False
     )
     with record_attention(ours) as maps:
-        found = ours(x, x, Mask(causal=causal, keys=keys))
-    assert_close(found, expected, rtol=0, atol=1e-6)
+        output = ours(x, x, Mask(causal=causal, keys=keys))
+    assert_close(output, expected, rtol=0, atol=1e-6)
     assert_close(maps["kernel"][0], weights, rtol=0, atol=1e-6)
 
 
-def test_values_may_be_one_wide_and_the_source_another_width():
+def test_the_value_width_may_be_one_and_the_source_width_different():
     attention = MultiHeadAttention(D, H, source_dim=E, value_dim=1, head_dim=5)
     assert attention.value.weight.shape == (H, E)
     assert attention.output.weight.shape == (D, H)
@@ -64,7 +64,7 @@ def test_self_attention_without_positions_is_permutation_equivariant(kernel):
     assert_close(attention(x, x, Mask())[:, order], permuted, rtol=1e-5, atol=1e-5)
 
 
-def test_beams_that_share_keys_get_what_copies_would_get():
+def test_beams_that_share_keys_equal_copies_of_the_keys():
     attention = MultiHeadAttention(D, H)
     x, source = torch.randn(6, T, D), torch.randn(2, S, D)
     mask = Mask(keys=torch.arange(S) < torch.tensor([[S], [4]]))
@@ -75,14 +75,14 @@ def test_beams_that_share_keys_get_what_copies_would_get():
     assert_close(shared, copied, rtol=0, atol=1e-6)
 
 
-def test_a_cache_grows_past_its_first_room():
+def test_a_cache_grows_beyond_its_initial_size():
     attention, cache = MultiHeadAttention(D, H), KeyValueCache(B)
     x = torch.randn(B, 40, D)
-    pieces = [attention(x[:, [t]], x[:, [t]], Mask(causal=True), cache=cache) for t in range(40)]
-    assert_close(torch.cat(pieces, 1), attention(x, x, Mask(causal=True)), rtol=0, atol=1e-5)
+    steps = [attention(x[:, [t]], x[:, [t]], Mask(causal=True), cache=cache) for t in range(40)]
+    assert_close(torch.cat(steps, 1), attention(x, x, Mask(causal=True)), rtol=0, atol=1e-5)
 
 
-def test_a_cache_refuses_to_rewind_forward():
+def test_a_cache_cannot_be_rewound_forward():
     cache = KeyValueCache(2)
     cache.append(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
     with pytest.raises(ValueError, match="cannot rewind a sequence of 3 tokens to 4"):
@@ -103,7 +103,7 @@ def test_recording_some_layers_only_and_an_unknown_layer():
         pass
 
 
-def test_hooks_are_gone_after_an_error_inside():
+def test_hooks_are_removed_after_an_error():
     attention = MultiHeadAttention(D, H)
     with pytest.raises(RuntimeError), record_attention(attention) as maps:
         raise RuntimeError

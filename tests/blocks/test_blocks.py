@@ -58,12 +58,12 @@ def test_sinusoids_are_the_papers_sines_and_cosines():
             assert table[t, 2 * i + 1] == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-def test_sinusoids_stay_exact_far_out():
+def test_sinusoids_are_exact_at_large_positions():
     row = SinusoidalTable(4)(torch.tensor([[123_456]]))[0, 0]
     assert row[0] == pytest.approx(math.sin(123_456), abs=1e-6)
 
 
-def test_a_learned_table_ends_where_it_ends():
+def test_a_position_beyond_the_learned_table_is_refused():
     tokens = torch.nn.Embedding(9, D)
     embed = Embeddings(tokens, Added(LearnedTable(D, 6)))
     embed(torch.zeros(1, 6, dtype=torch.long))
@@ -78,7 +78,7 @@ def test_a_learned_table_ends_where_it_ends():
     [Added(SinusoidalTable(D)), Concatenated(SinusoidalTable(4)), NoPositions()],
     ids=["added", "concatenated", "none"],
 )
-def test_embedding_a_text_in_parts_is_embedding_it_whole(positions):
+def test_a_text_embedded_in_parts_equals_the_whole(positions):
     embed = Embeddings(torch.nn.Embedding(9, positions.token_dim(D)), positions)
     tokens = torch.randint(0, 9, (2, 7))
     whole = embed(tokens)
@@ -104,7 +104,7 @@ def test_positions_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
-def test_dropout_drops_the_right_share_and_keeps_the_mean(p):
+def test_dropout_drops_the_requested_fraction_and_preserves_the_mean(p):
     dropout = Dropout(p)
     y = dropout(torch.ones(1000, 1000))
     dropped = float((y == 0).float().mean())
@@ -123,7 +123,7 @@ def test_dropout_masks_have_no_pattern_between_neighbours():
         assert abs(correlation) < 4 / math.sqrt(400_000)
 
 
-def test_dropout_follows_the_seed_and_passes_its_gradient_through_what_it_kept():
+def test_dropout_depends_on_the_seed_and_its_gradient_flows_through_kept_elements():
     dropout = Dropout(0.5)
     x = torch.randn(7, 9, requires_grad=True)
     torch.manual_seed(5)
@@ -135,7 +135,7 @@ def test_dropout_follows_the_seed_and_passes_its_gradient_through_what_it_kept()
     assert torch.equal(x.grad, (first != 0).float() * 2)
 
 
-def test_dropout_is_off_when_evaluating_and_refuses_nonsense():
+def test_dropout_is_off_in_evaluation_and_refuses_invalid_probabilities():
     x = torch.randn(3, 4)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x
@@ -152,7 +152,7 @@ def test_rms_norm_is_its_equation_in_float64():
 
 
 def test_rms_norm_squares_in_float32():
-    """500^2 is past the end of float16."""
+    """500^2 is above the maximum of float16."""
     norm, x = RMSNorm(D).half(), torch.full((1, D), 500.0, dtype=torch.float16)
     assert_close(norm(x), torch.ones(1, D, dtype=torch.float16), rtol=0, atol=1e-3)
 

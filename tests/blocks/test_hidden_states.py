@@ -19,7 +19,7 @@ def bert(**changes):
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_hidden_vectors_and_scores_of_every_layer_are_kept(shared):
+def test_hidden_states_and_scores_of_every_layer_are_recorded(shared):
     model = bert(shared_layers=shared)
     with record_blocks(stack_of(model)) as inside, record_attention(model) as maps:
         out = model.encode(TOKENS, KEYS)
@@ -33,7 +33,7 @@ def test_hidden_vectors_and_scores_of_every_layer_are_kept(shared):
         assert not scores.masked_select(hidden).any()
 
 
-def test_gradients_flow_through_what_was_kept_and_nothing_stays_watched():
+def test_gradients_flow_through_recorded_states_and_hooks_are_removed():
     model = bert()
     with record_blocks(stack_of(model)) as inside:
         model.encode(TOKENS)
@@ -43,7 +43,7 @@ def test_gradients_flow_through_what_was_kept_and_nothing_stays_watched():
     assert len(inside.hidden) == 4 and len(inside.scores) == 3
 
 
-def test_language_models_are_watched_alike_and_see_no_future():
+def test_states_of_language_models_are_recorded_too_and_are_causal():
     torch.manual_seed(0)
     model = GPT(GPTConfig(**SHAPE, num_kv_heads=1, num_layers=2)).eval()
     with record_blocks(stack_of(model)) as inside:
@@ -53,7 +53,7 @@ def test_language_models_are_watched_alike_and_see_no_future():
     assert torch.equal(inside.allowed[0], torch.ones(1, 1, 5, 5).tril().bool())
 
 
-def test_models_that_cannot_be_watched_say_why():
+def test_models_without_recordable_states_are_refused_with_the_reason():
     with pytest.raises(ValueError, match="not one"):
         stack_of(torch.nn.Linear(2, 2))
     model = bert(attention="linear")

@@ -24,7 +24,7 @@ def test_the_lectures_image_of_100_by_100_is_25_tokens_of_400_numbers():
 
 
 def test_patches_are_a_convolution_with_the_patch_as_kernel_and_stride():
-    images = torch.randn(2, 3, 11, 17)  # a rest of 1 row and 2 columns fills no patch
+    images = torch.randn(2, 3, 11, 17)  # the remaining 1 row and 2 columns fill no patch
     module = Patches(3, 5, 3, 7)
     module.init_weights()
     with torch.no_grad():
@@ -40,14 +40,14 @@ def test_an_image_smaller_than_a_patch_is_refused_with_its_size():
         patchify(torch.zeros(1, 1, 4, 9), 5, 3)
 
 
-def test_tokens_of_pixels_of_variance_1_begin_with_variance_1():
+def test_initial_tokens_of_pixels_of_variance_1_have_variance_1():
     module = Patches(3, 8, 8, 64)
     module.init_weights()
     tokens = module(torch.randn(8, 3, 32, 32))
     assert tokens.var().item() == pytest.approx(1, abs=0.1)
 
 
-def test_principal_components_keep_what_varies_most_and_train_no_more():
+def test_principal_components_keep_the_largest_variance_and_are_not_trained():
     directions = torch.linalg.qr(torch.randn(12, 12))[0]
     scales = torch.tensor([9.0, 5.0, 3.0, *[0.1] * 9])
     sample = (torch.randn(5000, 12) * scales) @ directions.T + 4
@@ -64,7 +64,7 @@ def test_principal_components_keep_what_varies_most_and_train_no_more():
 
 
 @pytest.mark.parametrize("dim", [13, 12])
-def test_principal_components_that_there_are_not_are_refused(dim):
+def test_more_principal_components_than_exist_are_refused(dim):
     module = Patches(3, 2, 2, dim)
     with pytest.raises(ValueError, match="are equal" if dim == 12 else "model_dim=13"):
         module.fix(torch.ones(20, 12))
@@ -83,7 +83,7 @@ def test_positions_of_another_grid_are_interpolated_row_by_row():
     with torch.no_grad():  # the vector of a cell is its row and column
         grid.vectors.copy_(torch.cartesian_prod(rows, columns))
     finer = grid.of(8, 18).detach().view(8, 18, 2)
-    # cell i of n is at (i + 1/2) / n; inside, bicubic interpolation bends a straight line little
+    # cell i of n is at (i + 1/2) / n; inside, bicubic interpolation nearly preserves straight lines
     down = (torch.arange(8) + 0.5) / 2 - 0.5
     across = (torch.arange(18) + 0.5) / 3 - 0.5
     inside = (slice(3, 5), slice(6, 12))
@@ -109,7 +109,7 @@ def embedding(**changes):
 
 
 @torch.no_grad()
-def test_class_token_and_registers_stand_before_the_patches():
+def test_class_token_and_registers_are_before_the_patches():
     module, images = embedding(registers=2), torch.randn(3, 1, 4, 6)
     tokens = module(images)
     assert module.num_prefix_tokens == 3 and tokens.shape == (3, 9, 4)
@@ -119,7 +119,7 @@ def test_class_token_and_registers_stand_before_the_patches():
 
 
 @torch.no_grad()
-def test_masked_patches_become_the_mask_token_at_their_position():
+def test_masked_patches_are_replaced_by_the_mask_token_at_their_position():
     module, images = embedding(mask_token=True), torch.randn(2, 1, 4, 6)
     hidden = torch.zeros(2, 6, dtype=torch.bool)
     hidden[1, 4] = True
@@ -133,7 +133,7 @@ def test_masked_patches_become_the_mask_token_at_their_position():
 
 
 @torch.no_grad()
-def test_without_a_class_token_there_are_patches_alone():
+def test_without_a_class_token_there_are_only_patches():
     module = ImageEmbedding(Patches(1, 2, 2, 4), NoGrid(), class_token=False)
     images = torch.randn(2, 1, 4, 6)
     assert torch.equal(module(images), module.patches(images)) and module.num_prefix_tokens == 0

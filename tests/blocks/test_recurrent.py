@@ -1,4 +1,4 @@
-"""Recurrent networks against their equations, and all that may go wrong around them."""
+"""Recurrent networks compared with their equations: layers, encoder, decoder and state."""
 
 import math
 from collections import Counter
@@ -38,7 +38,7 @@ def sigmoid(x):
 
 
 def products(layer, x, h):
-    """W x + b and U h + b of each gate of one cell."""
+    """Return W x + b and U h + b of each gate of one cell."""
     inner = layer.weight_ih_l0 @ x + layer.bias_ih_l0
     across = layer.weight_hh_l0 @ h + layer.bias_hh_l0
     gates = len(inner) // len(h)
@@ -62,7 +62,7 @@ def lstm(layer, x, before):
 
 
 def by_hand(layers, x, state, cell):
-    """One row: [T E], [Z] -> the top h of every step, and the state after the last."""
+    """Return the top h of every step of one row, and the last state, from [T E] and [Z]."""
     states = [list(part.chunk(layers.parts)) for part in state.chunk(len(layers.layers))]
     tops = []
     for vector in x:
@@ -87,7 +87,7 @@ def test_layers_are_their_equations(cell, depth):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_layers_go_on_from_the_state_they_gave(cell):
+def test_layers_continue_from_a_returned_state(cell):
     layers = RecurrentLayers(cell, E, H, 2).double()
     x, state = exact(B, T, E), exact(B, layers.state_dim)
     tops, after = layers(x, state)
@@ -98,7 +98,7 @@ def test_layers_go_on_from_the_state_they_gave(cell):
     assert not layers.zero_state(x).any() and layers.zero_state(x).shape == state.shape
 
 
-def test_dropout_is_between_layers_and_nowhere_else():
+def test_dropout_is_between_layers_only():
     x = torch.randn(B, T, E)
     for depth, noisy in ((1, False), (2, True)):
         layers = RecurrentLayers("gru", E, H, depth, dropout=0.5)
@@ -109,7 +109,7 @@ def test_dropout_is_between_layers_and_nowhere_else():
 
 
 @pytest.mark.parametrize(("kind", "gates"), [(nn.GRU, 3), (nn.LSTM, 4)])
-def test_first_values_are_orthogonal_gate_by_gate_and_an_lstm_forgets_slowly(kind, gates):
+def test_initial_weights_are_orthogonal_per_gate_with_the_forget_bias_of_an_lstm(kind, gates):
     layer = kind(E, H)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -125,10 +125,10 @@ def test_first_values_are_orthogonal_gate_by_gate_and_an_lstm_forgets_slowly(kin
     assert not layer.bias_hh_l0.any()
 
 
-# The encoder, and the context it leaves.
+# The encoder and its context.
 
 
-def test_a_row_is_turned_within_its_own_length():
+def test_a_row_is_reversed_within_its_length():
     x = torch.tensor([[1.0, 2, 3, 0, 0], [4, 5, 6, 7, 8]])[..., None]
     keys = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
     reversal = source_of_recurrent._reversal(x, keys)
@@ -140,7 +140,7 @@ def test_a_row_is_turned_within_its_own_length():
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-def test_a_word_is_known_after_it_in_one_direction_and_before_it_in_the_other(bidirectional):
+def test_a_word_affects_later_states_forward_and_earlier_states_backward(bidirectional):
     encoder, x = RecurrentEncoder("gru", D, 1, bidirectional), torch.randn(1, S, D)
     changed_input = x.clone()
     changed_input[:, 2] += 1.0
@@ -152,7 +152,7 @@ def test_a_word_is_known_after_it_in_one_direction_and_before_it_in_the_other(bi
     assert changed[:, half:].any(1).tolist() == (back if bidirectional else ahead)
 
 
-def test_an_odd_width_cannot_be_halved():
+def test_a_bidirectional_encoder_of_odd_width_is_refused():
     with pytest.raises(ValueError, match="model_dim=5 must be even"):
         RecurrentEncoder("gru", 5, 1, True)
     assert RecurrentEncoder("gru", 5, 1, False)(torch.randn(B, S, 5), Mask()).shape == (B, S, 5)
@@ -173,10 +173,10 @@ def test_the_last_state_of_a_padded_row_is_that_of_the_row_alone(cell, bidirecti
         assert_close(batched[row], ends, rtol=0, atol=1e-14)
 
 
-def test_the_mean_state_is_that_of_the_real_words():
+def test_the_mean_state_excludes_padding():
     memory = exact(B, S, D)
-    spoilt = memory.masked_fill(~KEYS[..., None], 1e6)
-    means = MeanState()(spoilt, KEYS)
+    with_padding = memory.masked_fill(~KEYS[..., None], 1e6)
+    means = MeanState()(with_padding, KEYS)
     for row, length in enumerate(LENGTHS):
         assert_close(means[row], sum(memory[row, :length]) / length)
     assert_close(MeanState()(memory, None)[0], sum(memory[0]) / S)
@@ -194,7 +194,7 @@ def test_the_bridge_is_its_equation():
 
 @dataclass
 class Case:
-    """A decoder, and what it reads."""
+    """A decoder and its inputs."""
 
     decoder: RecurrentDecoder
     x: torch.Tensor
@@ -248,7 +248,7 @@ def test_the_decoder_is_its_equations(cell, attends, keys):
 
 @pytest.mark.parametrize("feeding", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
-def test_reading_word_by_word_is_reading_all_at_once(cell, feeding):
+def test_step_by_step_decoding_equals_one_pass(cell, feeding):
     example = case(cell, feeding=feeding)
     whole = example.outputs(keys=KEYS)
     for sizes in ([1] * T, [2, 3], [T]):
@@ -258,8 +258,8 @@ def test_reading_word_by_word_is_reading_all_at_once(cell, feeding):
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_input_feeding_reads_the_last_attentional_vector_beside_the_next_word(cell):
-    """The loop: the output of attention at t - 1 is concatenated with word t; at first zeros."""
+def test_input_feeding_concatenates_the_last_attentional_vector_with_the_next_word(cell):
+    """The output of attention at t - 1, initially zeros, is concatenated with word t."""
     example = case(cell, feeding=True, depth=1)
     layers, bridge, readout = (
         example.decoder.layers,
@@ -282,8 +282,8 @@ def test_another_attentional_vector_reaches_the_next_word_only_when_it_is_fed(fe
     readout, before = example.decoder.readout, example.outputs()
     calls = Counter()
 
-    def nudged(module, inputs, output):
-        """The attentional vector of the second word, however many are made at once."""
+    def shift_second(module, inputs, output):
+        """Change the attentional vector of the second word, in a pass or in steps."""
         first = calls["words"]
         calls["words"] += output.shape[1]
         if first <= 1 < calls["words"]:
@@ -292,23 +292,23 @@ def test_another_attentional_vector_reaches_the_next_word_only_when_it_is_fed(fe
         return output
 
     with torch.no_grad():
-        hook = readout.register_forward_hook(nudged)
+        hook = readout.register_forward_hook(shift_second)
         after = example.outputs()
         hook.remove()
     changed = (before != after).any(-1).all(0).tolist()
     assert changed == [False, True, feeding, feeding, feeding]
     assert torch.equal(example.outputs(), before)
     with pytest.raises(ValueError, match="input_feeding=True"):
-        case(attends=False, feeding=True)  # without attention there is nothing to feed
+        case(attends=False, feeding=True)  # without attention there is no attentional vector
 
 
-INSIDE = [0, 4, 5, 2, 1, 3, 6]  # every word but the ends elsewhere
+INSIDE = [0, 4, 5, 2, 1, 3, 6]  # all words except the first and the last are permuted
 
 
 def only_the_context(example):
-    """Without attention the memory between the last states is out of the decoder's reach."""
+    """Check that, without attention, the decoder does not depend on memory between its ends."""
     before, after = example.outputs(), example.outputs(example.memory[:, INSIDE])
-    assert torch.equal(before, after), "the decoder saw more than the context"
+    assert torch.equal(before, after), "the decoder depends on more than the context"
     ends = example.memory.clone()
     ends[:, -1] += 1.0
     assert not torch.equal(before, example.outputs(ends))
@@ -316,7 +316,7 @@ def only_the_context(example):
 
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("cell", CELLS)
-def test_without_attention_the_context_is_all_that_the_decoder_sees(cell, bidirectional):
+def test_without_attention_the_decoder_depends_on_the_context_only(cell, bidirectional):
     only_the_context(case(cell, attends=False, bidirectional=bidirectional))
 
 
@@ -347,26 +347,26 @@ def test_a_path_around_the_context_is_detected(monkeypatch):
         only_the_context(case(attends=False))
 
 
-# Its state.
+# The state of the decoder.
 
 
 @pytest.mark.parametrize("attends", [False, True])
 @pytest.mark.parametrize("lengths", [[-1, 0], [T + 1, 0], [0, T + 1]])
-def test_a_state_cannot_be_rewound_past_its_ends(attends, lengths):
+def test_a_state_cannot_be_rewound_beyond_its_length(attends, lengths):
     _, state = steps(case(attends=attends), [T])
     wrong = next(n for n in lengths if not 0 <= n <= T)
     with pytest.raises(ValueError, match=f"a sequence of {T} tokens to {wrong}"):
         state.rewind(lengths)
-    assert state.lengths == [T, T]  # and nothing was done
+    assert state.lengths == [T, T]  # the state is unchanged
 
 
-def test_a_state_is_rewound_by_as_many_lengths_as_it_has_rows():
+def test_a_state_is_rewound_by_one_length_per_row():
     _, state = steps(case(), [T])
     with pytest.raises(ValueError, match="argument"):
         state.rewind([1])
 
 
-def test_a_state_rewound_to_nothing_is_a_fresh_one():
+def test_a_state_rewound_to_zero_equals_a_new_state():
     example = case("lstm", feeding=True)
     outputs, state = steps(example, [T])
     fresh = example.decoder.start(example.memory, None)
@@ -374,7 +374,7 @@ def test_a_state_rewound_to_nothing_is_a_fresh_one():
     assert torch.equal(example.decoder.step(example.x, state), outputs)
 
 
-def test_rows_of_other_lengths_go_on_from_where_each_stands():
+def test_rows_of_different_lengths_continue_from_their_own_length():
     example = case()
     outputs, state = steps(example, [T])
     state.rewind([1, 3])
@@ -386,7 +386,7 @@ def test_rows_of_other_lengths_go_on_from_where_each_stands():
 
 @pytest.mark.parametrize("rows", [[0, B], [-1 - B]])
 @pytest.mark.parametrize("attends", [False, True])
-def test_a_row_that_is_not_there_is_refused(attends, rows):
+def test_a_row_that_does_not_exist_is_refused(attends, rows):
     _, state = steps(case(attends=attends), [2, 3])
     with pytest.raises(IndexError):
         state.reorder(rows)

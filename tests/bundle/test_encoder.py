@@ -1,4 +1,4 @@
-"""Encoder bundles: hidden words, texts as vectors, attention; alone or among others."""
+"""Encoder bundles: masked tokens, sentence embeddings and attention; alone and in batches."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def bundle():
 
 
 def ids_of(bundle, *parts):
-    """[CLS] parts [SEP]; None is the mask."""
+    """Return the ids of [CLS] parts [SEP]; None in `parts` is the mask token."""
     special = bundle.tokenizer.special_tokens
     inside = [
         i for p in parts for i in ([special.mask] if p is None else bundle.tokenizer.encode(p))
@@ -26,7 +26,7 @@ def ids_of(bundle, *parts):
     return torch.tensor([special.frame(inside)[0]])
 
 
-# --- hidden words ------------------------------------------------------------------------------
+# --- masked tokens -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def ids_of(bundle, *parts):
         ("[MASK][MASK] by the [MASK].", (None, None, "by the", None, ".")),
     ],
 )
-def test_guesses_are_the_models_likeliest_words_at_each_mask(bundle, text, parts):
+def test_predictions_are_the_models_most_probable_words_at_each_mask(bundle, text, parts):
     (predictions,) = bundle.fill([text], top=4)
     tokens = ids_of(bundle, *parts)
     with torch.no_grad():
@@ -55,7 +55,7 @@ def test_guesses_are_the_models_likeliest_words_at_each_mask(bundle, text, parts
             assert word.probability == pytest.approx(value, abs=1e-6)
 
 
-def test_many_texts_are_answered_in_order_and_each_as_alone(bundle):
+def test_predictions_for_many_texts_are_in_order_and_independent(bundle):
     texts = [f"[MASK] {'dog ' * (i % 8)}[MASK]" for i in range(37)]
     filled = bundle.fill(texts, top=2)
     for text, predictions in zip(texts, filled, strict=True):
@@ -70,48 +70,48 @@ def test_many_texts_are_answered_in_order_and_each_as_alone(bundle):
     assert bundle.fill([]) == []
 
 
-def test_all_words_are_the_most_that_can_be_guessed(bundle):
+def test_at_most_all_words_are_predicted(bundle):
     ((words,),) = bundle.fill(["a [MASK]"], top=10_000)
     assert len(words) == bundle.tokenizer.size
     assert sum(word.probability for word in words) == pytest.approx(1, abs=1e-5)
 
 
-def test_what_pads_a_vocabulary_is_never_guessed():
-    wide = encoder(vocabulary=160)
-    assert wide.tokenizer.size < 160
+def test_padding_of_the_vocabulary_is_never_predicted():
+    padded = encoder(vocabulary=160)
+    assert padded.tokenizer.size < 160
     with torch.no_grad():
-        wide.model.masked_lm_head.output.bias[wide.tokenizer.size :] = 50.0
-    ((words,),) = wide.fill(["a [MASK]"], top=3)
+        padded.model.masked_lm_head.output.bias[padded.tokenizer.size :] = 50.0
+    ((words,),) = padded.fill(["a [MASK]"], top=3)
     assert len(words) == 3 and sum(g.probability for g in words) > 0.01
 
 
-def test_a_space_before_a_mask_belongs_to_it_where_pieces_hold_spaces():
-    reader = roberta_tokenizer()
-    wide = EncoderBundle(encoder(vocabulary=reader.size).model, reader)
-    framed = wide._framed_with_masks("two <mask> and <mask> dogs")
-    pieces = reader.token_strings(framed)
-    assert pieces[0] == "<s>" and pieces[-1] == "</s>" and pieces.count("<mask>") == 2
-    assert "Ġ" not in pieces
-    assert reader.decode(framed) == "two and dogs"
-    (predictions,) = wide.fill(["two <mask> and <mask> dogs"], top=50)
+def test_a_space_before_a_mask_belongs_to_it_if_tokens_contain_spaces():
+    byte_level = roberta_tokenizer()
+    byte_level_bundle = EncoderBundle(encoder(vocabulary=byte_level.size).model, byte_level)
+    framed = byte_level_bundle._framed_with_masks("two <mask> and <mask> dogs")
+    tokens = byte_level.token_strings(framed)
+    assert tokens[0] == "<s>" and tokens[-1] == "</s>" and tokens.count("<mask>") == 2
+    assert "Ġ" not in tokens
+    assert byte_level.decode(framed) == "two and dogs"
+    (predictions,) = byte_level_bundle.fill(["two <mask> and <mask> dogs"], top=50)
     assert not any("Ġ" in word.word for words in predictions for word in words)
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "message"),
     [
-        ("no hidden word", r"the text 'no hidden word' has no \[MASK\]"),
+        ("no masked word", r"the text 'no masked word' has no \[MASK\]"),
         ("", r"the text '' has no \[MASK\]"),
         ("a [mask]", r"has no \[MASK\]"),
         ("[MASK] " + "dog " * 20, r"has \d+ tokens, but this model accepts at most 19"),
     ],
 )
-def test_what_cannot_be_filled_is_refused(bundle, text, part):
-    with pytest.raises(UsageError, match=part):
+def test_texts_that_cannot_be_filled_are_refused(bundle, text, message):
+    with pytest.raises(UsageError, match=message):
         bundle.fill(["a [MASK]", text])
 
 
-def test_a_model_without_the_head_says_so_and_one_string_is_no_list(bundle):
+def test_a_model_without_the_head_and_a_string_instead_of_a_list_are_refused(bundle):
     with pytest.raises(UsageError, match="no head for masked language modelling"):
         encoder(masked_lm_head=False).fill(["a [MASK]"])
     for call in (bundle.fill, bundle.embed):
@@ -133,7 +133,7 @@ def test_a_texts_vector_does_not_depend_on_the_others(bundle, pooling):
     assert bundle.embed([]).shape == (0, 24)
 
 
-def test_the_mean_is_that_of_all_pieces_and_marks_and_the_first_is_cls(bundle):
+def test_mean_pooling_includes_special_tokens_and_first_pooling_is_the_cls_vector(bundle):
     with torch.no_grad():
         hidden = bundle.model.encode(ids_of(bundle, "two dogs play"))[0]
     raw = bundle.embed(["two dogs play"], normalise=False)[0]
@@ -143,7 +143,7 @@ def test_the_mean_is_that_of_all_pieces_and_marks_and_the_first_is_cls(bundle):
     assert_close(first, hidden[0], rtol=0, atol=1e-6)
 
 
-def test_a_long_text_is_cut_at_its_end(bundle):
+def test_a_long_text_is_truncated_at_its_end(bundle):
     longest = "dog " * 17  # and two special tokens
     vectors = bundle.embed([longest, longest + "fox fox fox", "fox " + longest])
     assert torch.equal(vectors[0], vectors[1])
@@ -165,7 +165,7 @@ def test_attention_has_a_map_for_each_layer_whose_rows_sum_to_one(bundle):
     assert only == "encoder.blocks.1.attention"
 
 
-def test_two_texts_are_read_as_two(bundle):
+def test_two_texts_have_two_token_types(bundle):
     weights = bundle.attention("a dog", "a fox").maps["encoder.blocks.0.attention"]
     model = bundle.model
     ids, types = bundle.tokenizer.special_tokens.frame(
@@ -186,7 +186,7 @@ def test_layers_that_share_their_weights_have_maps_of_their_own():
     assert not torch.allclose(*list(maps.values())[:2])
 
 
-def test_what_is_too_long_to_look_at_is_refused(bundle):
+def test_a_text_too_long_for_inspection_is_refused(bundle):
     with pytest.raises(UsageError, match="accepts at most 19"):
         bundle.attention("dog " * 9, "fox " * 9)
 
@@ -203,24 +203,24 @@ def test_what_is_too_long_to_look_at_is_refused(bundle):
         {"masked_lm_head": False, "next_sentence": False},
     ],
 )
-def test_a_saved_encoder_gives_the_same_vectors_and_words(tmp_path, changes):
-    made = encoder(**changes)
-    made.save(tmp_path / "model")
-    again = load(tmp_path / "model", fast=False)
-    assert isinstance(again, EncoderBundle) and again.config == made.config
-    assert torch.equal(again.embed(TEXTS), made.embed(TEXTS))
-    if made.config.masked_lm_head:
-        assert again.fill(["a [MASK]"]) == made.fill(["a [MASK]"])
-        assert again.model.masked_lm_head.output.weight is again.model.tokens.weight
+def test_a_saved_encoder_gives_the_same_vectors_and_predictions(tmp_path, changes):
+    original = encoder(**changes)
+    original.save(tmp_path / "model")
+    reloaded = load(tmp_path / "model", fast=False)
+    assert isinstance(reloaded, EncoderBundle) and reloaded.config == original.config
+    assert torch.equal(reloaded.embed(TEXTS), original.embed(TEXTS))
+    if original.config.masked_lm_head:
+        assert reloaded.fill(["a [MASK]"]) == original.fill(["a [MASK]"])
+        assert reloaded.model.masked_lm_head.output.weight is reloaded.model.tokens.weight
     with pytest.raises(UsageError, match="not empty"):
-        made.save(tmp_path / "model")
+        original.save(tmp_path / "model")
 
 
 def test_a_tokenizer_of_another_training_is_refused(tmp_path):
-    made = encoder()
-    made.save(tmp_path / "model")
+    original = encoder()
+    original.save(tmp_path / "model")
     EncoderTokenizer.train(TEXTS, 110).save(tmp_path / "model")
     with pytest.raises(DataError, match="trained with tokenizer"):
         load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="tokens, but the model's vocabulary"):
-        EncoderBundle(encoder(vocabulary=20).model, made.tokenizer)
+        EncoderBundle(encoder(vocabulary=20).model, original.tokenizer)

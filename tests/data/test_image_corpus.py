@@ -41,19 +41,19 @@ def test_images_are_stored_unchanged_in_their_order(corpus):
     assert corpus.labels.tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 1, 0]
     for i in range(10):
         assert np.array_equal(corpus.pixels[i].transpose(1, 2, 0), pixels_of(4, 6, 3, i))
-    again = ImageCorpus.open(corpus.folder)
-    assert np.array_equal(again.pixels, corpus.pixels)
+    reopened = ImageCorpus.open(corpus.folder)
+    assert np.array_equal(reopened.pixels, corpus.pixels)
 
 
-def test_files_of_other_sizes_and_channels_are_fitted(tmp_path):
-    given = [LabelledImage("ant", "a", partial(png, pixels_of(9, 9, 1)))]
-    made = prepare_images(given, ["ant"], READER, tmp_path / "x")
-    assert made.pixels.shape == (1, 3, 4, 6)
-    assert np.array_equal(made.pixels[0, 0], made.pixels[0, 2])
+def test_files_of_other_sizes_and_channels_are_converted(tmp_path):
+    grey_image = [LabelledImage("ant", "a", partial(png, pixels_of(9, 9, 1)))]
+    prepared = prepare_images(grey_image, ["ant"], READER, tmp_path / "x")
+    assert prepared.pixels.shape == (1, 3, 4, 6)
+    assert np.array_equal(prepared.pixels[0, 0], prepared.pixels[0, 2])
 
 
 def test_a_damaged_image_is_named_and_no_folder_remains(tmp_path):
-    bad = [*images(3), LabelledImage("ant", "bad.png", lambda: b"no picture")]
+    bad = [*images(3), LabelledImage("ant", "bad.png", lambda: b"no image")]
     with pytest.raises(DataError) as error:
         prepare_images(bad, ["ant", "cat"], READER, tmp_path / "x")
     assert error.value.where == "bad.png" and not list(tmp_path.iterdir())
@@ -120,10 +120,10 @@ def test_an_epoch_has_every_image_once_in_a_new_order(corpus):
 def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup, corpus):
     config = AugmentationConfig(flip=0.5, padding=1, colour=0.2, mixup=mixup)
     whole = list(islice(batches(corpus, config).stream(0, 0), 6))
-    entered = list(islice(batches(corpus, config).stream(1, 1), 2))
-    for (*_, one), (*_, other) in zip(whole[4:], entered, strict=True):
-        assert one.indices == other.indices and torch.equal(one.images, other.images)
-        assert torch.equal(one.mixing_weights, other.mixing_weights)
+    resumed = list(islice(batches(corpus, config).stream(1, 1), 2))
+    for (*_, expected), (*_, batch) in zip(whole[4:], resumed, strict=True):
+        assert expected.indices == batch.indices and torch.equal(expected.images, batch.images)
+        assert torch.equal(expected.shares, batch.shares)
     alone, mixed = (batches(corpus, config).batch(chosen, 5) for chosen in ([7], [2, 7, 1]))
     assert torch.equal(alone.images[0], mixed.images[1])
     views = [batches(corpus, config).batch([7], epoch).images for epoch in range(4)]
@@ -140,10 +140,10 @@ def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
     batch = batches(corpus, config).batch(range(10), 0)
     assert bool((batch.mixing_weights >= 0.5).all()) and batch.mixing_weights.std() > 0.05
     pixels = torch.from_numpy(corpus.pixels.astype(np.float32)) / 255
-    for i, share in enumerate(batch.mixing_weights.tolist()):
-        rest = (batch.images[i] - share * pixels[i]) / (1 - share)
-        others = [j for j in range(10) if (rest - pixels[j]).abs().max() < 1e-3]
-        assert len(others) == 1 and batch.mixed_targets[i] == corpus.labels[others[0]]
+    for i, weight in enumerate(batch.shares.tolist()):
+        rest = (batch.images[i] - weight * pixels[i]) / (1 - weight)
+        partners = [j for j in range(10) if (rest - pixels[j]).abs().max() < 1e-3]
+        assert len(partners) == 1 and batch.others[i] == corpus.labels[partners[0]]
 
 
 def test_for_evaluation_images_are_the_prepared_ones_or_those_of_their_files(corpus):

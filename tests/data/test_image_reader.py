@@ -16,7 +16,7 @@ READER = ImageReader(
 )
 
 
-def test_pixels_become_numbers_by_mean_and_deviation_of_their_channel():
+def test_pixels_are_normalised_by_mean_and_deviation_of_their_channel():
     pixels = pixels_of(4, 6)
     batch = READER.batch([pixels, pixels[::-1].copy()])
     assert batch.shape == (2, 3, 4, 6)
@@ -24,7 +24,7 @@ def test_pixels_become_numbers_by_mean_and_deviation_of_their_channel():
     assert_close(batch[1], batch[0].flip(1))
 
 
-def test_the_middle_is_cut_out_after_the_shorter_side_was_fitted():
+def test_the_centre_is_cropped_after_resizing_by_the_shorter_side():
     reader = ImageReader(height=4, width=4, mean=(0.0,), deviation=(1.0,), shorter=4)
     wide = np.zeros((4, 8, 1), np.uint8)
     wide[:, 2:6] = 200
@@ -69,7 +69,7 @@ def test_a_reader_is_loaded_as_saved_and_fingerprints_differ(tmp_path):
         {"more": 1},
     ],
 )
-def test_a_file_that_is_not_ours_is_refused_by_name(change, tmp_path):
+def test_an_invalid_file_is_refused_by_name(change, tmp_path):
     READER.save(tmp_path)
     path = tmp_path / "images.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -77,6 +77,6 @@ def test_a_file_that_is_not_ours_is_refused_by_name(change, tmp_path):
         ImageReader.load(tmp_path)
 
 
-def test_bytes_and_numbers_from_0_to_255_are_normalised_alike():
+def test_bytes_and_floats_from_0_to_255_are_normalised_equally():
     pixels = torch.from_numpy(pixels_of(4, 6).transpose(2, 0, 1).copy())
     assert_close(READER.normalised(pixels), READER.normalised(pixels.float()))

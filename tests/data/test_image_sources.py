@@ -24,7 +24,7 @@ def labels(images):
 
 def test_class_folders_are_read_in_order_and_other_files_are_skipped(tmp_path):
     folder = write_shades(tmp_path / "shades", count=2)
-    (folder / "dark" / "notes.txt").write_text("no picture")
+    (folder / "dark" / "notes.txt").write_text("no image")
     (folder / ".hidden").mkdir()
     (folder / ".hidden" / "x.png").write_bytes(b"")
     by_split = read_images([str(folder)])
@@ -48,7 +48,7 @@ def test_a_class_may_be_called_train(tmp_path):
     assert labels(by_split.train) == ["ship", "train", "train"]
 
 
-def test_archives_are_read_member_by_member_and_below_a_folder_of_their_own(tmp_path):
+def test_archives_are_read_member_by_member_and_below_one_common_folder(tmp_path):
     names = ["set/train/cat/1.png", "set/train/dog/1.png", "set/valid/cat/9.png", "__MACOSX/a.png"]
     by_split = read_images([zipped(tmp_path / "a.zip", names)])
     assert labels(by_split.train) == ["cat", "dog"] and labels(by_split.valid) == ["cat"]
@@ -69,7 +69,7 @@ def test_damaged_archives_and_members_are_refused_by_name(tmp_path):
         read_images([str(tmp_path / "a.zip")])
     name = zipped(tmp_path / "b.zip", ["cat/1.png"])
     data = bytearray((tmp_path / "b.zip").read_bytes())
-    data[60] ^= 255  # in the member's bytes: its checksum tells
+    data[60] ^= 255  # one of the member's bytes, so that its checksum differs
     (tmp_path / "b.zip").write_bytes(data)
     (image,) = read_images([name]).train
     with pytest.raises(DataError, match="cannot be decompressed") as error:
@@ -86,8 +86,8 @@ def test_a_zip_bomb_is_refused(tmp_path, monkeypatch):
         image.pixels()
 
 
-def arrays(path, **named):
-    np.savez(path, **named)
+def arrays(path, **arrays_by_name):
+    np.savez(path, **arrays_by_name)
     return str(path)
 
 
@@ -111,11 +111,11 @@ def test_arrays_have_images_with_class_numbers_or_names(tmp_path):
 @pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}"])
 def test_arrays_of_splits_are_recognised_by_their_names(form, tmp_path):
     colour = np.zeros((2, 5, 6, 3), np.uint8)
-    named = {}
+    arrays_by_name = {}
     for split, count in (("train", 2), ("valid", 1)):
         images, kinds = form.format(split, split).split()
-        named |= {images: colour[:count], kinds: np.arange(count)[:, None]}
-    by_split = read_images([arrays(tmp_path / "a.npz", **named)])
+        arrays_by_name |= {images: colour[:count], kinds: np.arange(count)[:, None]}
+    by_split = read_images([arrays(tmp_path / "a.npz", **arrays_by_name)])
     assert (labels(by_split.train), labels(by_split.valid)) == (["0", "1"], ["0"])
     assert by_split.train[0].shape() == (5, 6, 3)
 
@@ -126,7 +126,7 @@ class Anything:
 
 
 @pytest.mark.parametrize(
-    ("named", "reason"),
+    ("arrays_by_name", "reason"),
     [
         ({"images": IMAGES, "other": LABELS}, "but has images, other"),
         (
@@ -146,13 +146,13 @@ class Anything:
         ({"images": IMAGES, "labels": np.array([Anything()] * 4)}, "objects, which can run code"),
     ],
 )
-def test_arrays_that_are_not_images_are_refused_by_name(named, reason, tmp_path):
+def test_arrays_that_are_not_images_are_refused_by_name(arrays_by_name, reason, tmp_path):
     with pytest.raises(DataError, match=reason) as error:
-        read_images([arrays(tmp_path / "a.npz", **named)])
+        read_images([arrays(tmp_path / "a.npz", **arrays_by_name)])
     assert "a.npz" in str(error.value.where)
 
 
-def test_a_header_that_claims_more_than_there_is_is_refused_before_it_is_believed(tmp_path):
+def test_an_array_header_with_an_excessive_size_is_refused_before_memory_is_allocated(tmp_path):
     header = io.BytesIO()
     shape = (10**6, 10**6)
     np.lib.format.write_array_header_1_0(

@@ -18,7 +18,7 @@ from tests.fixtures.images import pixels_of, png, saved
 COLOUR, GREY = pixels_of(5, 7), pixels_of(5, 7, 1)
 
 
-def test_png_gives_its_pixels_as_they_are():
+def test_a_png_is_decoded_exactly():
     assert np.array_equal(decoded(png(COLOUR), "x"), COLOUR)
     assert np.array_equal(decoded(png(GREY), "x"), GREY)
     assert size_and_channels(png(COLOUR), "x") == (5, 7, 3)
@@ -26,14 +26,14 @@ def test_png_gives_its_pixels_as_they_are():
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP"])
-def test_other_formats_give_nearly_theirs(kind):
+def test_lossy_formats_are_decoded_approximately(kind):
     smooth = np.asarray(Image.fromarray(COLOUR).resize((64, 48), Image.Resampling.BICUBIC))
     pixels = decoded(saved(Image.fromarray(smooth), kind, quality=95), "x")
     assert pixels.shape == (48, 64, 3)
     assert np.abs(pixels.astype(int) - smooth).mean() < 8
 
 
-def test_sixteen_bits_become_eight():
+def test_sixteen_bits_are_reduced_to_eight():
     wide = np.array([[0, 257, 300], [65_535, 32_896, 128]], np.uint16)
     pixels = decoded(saved(Image.fromarray(wide)), "x")
     assert pixels[..., 0].tolist() == [[0, 1, 1], [255, 128, 0]]
@@ -53,7 +53,7 @@ def test_transparent_pixels_are_blended_with_white():
     assert size_and_channels(saved(both), "x") == (1, 2, 3)
 
 
-def test_palettes_become_colours_and_their_transparency_white():
+def test_palettes_are_decoded_to_colours_and_their_transparency_to_white():
     image = Image.new("P", (2, 1))
     image.putpalette([250, 0, 5, 0, 7, 0])
     image.putdata([0, 1])
@@ -61,7 +61,7 @@ def test_palettes_become_colours_and_their_transparency_white():
     assert decoded(saved(image, transparency=1), "x")[0].tolist() == [[250, 0, 5], [255] * 3]
 
 
-def test_black_and_white_and_print_colours_are_read():
+def test_black_and_white_and_cmyk_images_are_decoded():
     bits = Image.fromarray(np.array([[0, 255]], np.uint8)).convert("1")
     assert decoded(saved(bits), "x")[..., 0].tolist() == [[0, 255]]
     ink = Image.new("CMYK", (16, 16), (0, 255, 255, 0))
@@ -69,14 +69,14 @@ def test_black_and_white_and_print_colours_are_read():
     assert red[0] > 200 and red[1] < 60 and red[2] < 60
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_the_exif_orientation_is_applied(turn):
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_exif_orientation_is_applied(orientation):
     image = Image.fromarray(COLOUR)
     exif = Image.Exif()
-    exif[0x0112] = turn
+    exif[0x0112] = orientation
     data = saved(image, "PNG", exif=exif)
     pixels = decoded(data, "x")
-    turned = {
+    expected = {
         1: COLOUR,
         2: COLOUR[:, ::-1],
         3: COLOUR[::-1, ::-1],
@@ -86,7 +86,7 @@ def test_the_exif_orientation_is_applied(turn):
         7: COLOUR[::-1, ::-1].transpose(1, 0, 2),
         8: np.rot90(COLOUR),
     }
-    assert np.array_equal(pixels, turned[turn])
+    assert np.array_equal(pixels, expected[orientation])
     assert size_and_channels(data, "x") == pixels.shape
 
 
@@ -99,7 +99,7 @@ def test_the_first_frame_of_an_animation_is_decoded():
         assert np.array_equal(pixels, pixels_of(4, 4, seed=0)), kind
 
 
-def test_a_large_jpeg_is_decoded_smaller_where_less_is_needed():
+def test_a_large_jpeg_is_decoded_at_a_reduced_size_if_possible():
     large = Image.fromarray(pixels_of(64, 96)).resize((960, 640))
     pixels = decoded(saved(large, "JPEG"), "x", at_least=70)
     assert min(pixels.shape[:2]) >= 70 and pixels.shape[0] < 200
@@ -107,7 +107,7 @@ def test_a_large_jpeg_is_decoded_smaller_where_less_is_needed():
 
 
 def bomb(x: int, y: int) -> bytes:
-    """The header of a PNG of that size, with almost nothing in it."""
+    """Return a PNG whose header has this size, with almost no pixel data."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         check = zlib.crc32(kind + data)
@@ -123,7 +123,7 @@ def bomb(x: int, y: int) -> bytes:
 def test_images_with_too_many_pixels_are_refused_by_their_header(size, monkeypatch):
     monkeypatch.setattr(images, "_pixels", lambda image: pytest.fail("it was decoded"))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # Pillow's own warning is not what a person should see
+        warnings.simplefilter("error")  # Pillow's own warning should not reach the user
         with pytest.raises(DataError, match=r"pixels|no picture") as error:
             decoded(bomb(*size), "bomb.png")
     assert error.value.where == "bomb.png"
@@ -131,22 +131,22 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(size, monkeypat
 
 def test_damaged_images_are_refused_with_file_and_reason():
     good = png(pixels_of(40, 40))
-    for data in (b"", b"no picture", good[:30], good[: len(good) // 2], good[:8] + good[40:]):
+    for data in (b"", b"no image", good[:30], good[: len(good) // 2], good[:8] + good[40:]):
         with pytest.raises(DataError, match="cannot be read as an image") as error:
             decoded(data, "a.png")
         assert error.value.where == "a.png"
     with pytest.raises(DataError, match="not PNG, JPEG or WEBP"):
-        decoded(saved(Image.fromarray(COLOUR), "GIF"), "a.png")  # whatever it is called
+        decoded(saved(Image.fromarray(COLOUR), "GIF"), "a.png")  # whatever its file name
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
-def test_any_flipped_bytes_are_read_or_refused_and_nothing_else(kind):
+def test_any_flipped_bytes_are_decoded_or_refused_with_an_error(kind):
     random = np.random.default_rng(0)
     good = np.frombuffer(saved(Image.fromarray(pixels_of(16, 16)), kind), np.uint8)
     for _ in range(150):
         bad = good.copy()
-        places = random.integers(0, len(bad), size=4)
-        bad[places] = random.integers(0, 256, size=4)
+        positions = random.integers(0, len(bad), size=4)
+        bad[positions] = random.integers(0, 256, size=4)
         try:
             pixels = decoded(bad.tobytes(), "x")
         except DataError:
@@ -154,7 +154,7 @@ def test_any_flipped_bytes_are_read_or_refused_and_nothing_else(kind):
         assert pixels.dtype == np.uint8 and pixels.ndim == 3
 
 
-def test_files_are_read_and_missing_ones_named(tmp_path):
+def test_files_are_read_and_missing_files_refused(tmp_path):
     (tmp_path / "a.png").write_bytes(png(COLOUR))
     assert np.array_equal(read_image(tmp_path / "a.png"), COLOUR)
     with pytest.raises(DataError, match="cannot be read"):
@@ -163,16 +163,16 @@ def test_files_are_read_and_missing_ones_named(tmp_path):
 
 def test_paths_bytes_arrays_and_pillow_images_are_accepted(tmp_path):
     (tmp_path / "a.png").write_bytes(png(COLOUR))
-    for held in (str(tmp_path / "a.png"), tmp_path / "a.png", png(COLOUR), COLOUR):
-        assert np.array_equal(to_pixels(held, "it"), COLOUR)
+    for image in (str(tmp_path / "a.png"), tmp_path / "a.png", png(COLOUR), COLOUR):
+        assert np.array_equal(to_pixels(image, "it"), COLOUR)
     assert np.array_equal(to_pixels(Image.fromarray(COLOUR), "it"), COLOUR)
     assert to_pixels(GREY[..., 0], "it").shape == (5, 7, 1)
-    for wrong in (COLOUR.astype(np.float32), pixels_of(2, 2, 4), 3, None):
-        with pytest.raises(UsageError, match="picture 2"):
-            to_pixels(wrong, "picture 2")
+    for invalid in (COLOUR.astype(np.float32), pixels_of(2, 2, 4), 3, None):
+        with pytest.raises(UsageError, match="image 2"):
+            to_pixels(invalid, "image 2")
 
 
-def test_grey_and_colour_become_each_other():
+def test_grey_and_colour_are_converted_into_each_other():
     assert np.array_equal(in_channels(GREY, 3), np.repeat(GREY, 3, 2))
     assert np.array_equal(in_channels(in_channels(GREY, 3), 1), GREY)
     green = np.zeros((1, 1, 3), np.uint8)
@@ -188,7 +188,7 @@ def test_downscaled_images_are_antialiased():
     assert resized(COLOUR, 5, 7) is COLOUR
 
 
-def test_without_pillow_the_error_says_what_to_install(monkeypatch):
+def test_without_pillow_the_error_names_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "PIL", None)
     with pytest.raises(UsageError, match="headway\\[vision\\]"):
         decoded(io.BytesIO().getvalue(), "x")

@@ -44,25 +44,25 @@ def corpus(tokenizer, tmp_path_factory):
 # --- sentences on disk -------------------------------------------------------------------------
 
 
-def test_sentences_and_documents_come_back(corpus, tokenizer):
+def test_sentences_and_documents_are_read_back(corpus, tokenizer):
     assert len(corpus) == 5 * len(STORIES) and corpus.documents.tolist() == [*range(0, 101, 5)]
     assert tokenizer.decode(corpus.sentence(0)) == "fox a lemon one."
     assert corpus.tokens == sum(len(tokenizer.encode(text)) for text in STORIES)
     words = Counter(i for text in STORIES for i in tokenizer.encode(text))
     counts = corpus.counts(tokenizer.size)
     assert {i: int(n) for i, n in enumerate(counts) if n} == words
-    again = SentenceCorpus.open(corpus.text.folder, tokenizer)
-    assert np.array_equal(again.lengths, corpus.lengths)
+    reopened = SentenceCorpus.open(corpus.text.folder, tokenizer)
+    assert np.array_equal(reopened.lengths, corpus.lengths)
 
 
 def test_a_run_over_a_document_border_has_a_separator(corpus, tokenizer):
-    pieces = tokenizer.token_strings(corpus.run(4, 6).tolist())
-    assert pieces.count("[SEP]") == 1 and "[CLS]" not in pieces
-    assert pieces[pieces.index("[SEP]") + 1] == "fox" and pieces[-1] == "."
+    tokens = tokenizer.token_strings(corpus.run(4, 6).tolist())
+    assert tokens.count("[SEP]") == 1 and "[CLS]" not in tokens
+    assert tokens[tokens.index("[SEP]") + 1] == "fox" and tokens[-1] == "."
     assert "[SEP]" not in tokenizer.token_strings(corpus.run(0, 5).tolist())
 
 
-def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp_path):
+def test_parts_of_a_document_stay_together_and_empty_documents_are_dropped(tokenizer, tmp_path):
     parts = [Part("a fox. ", True), Part("An owl.", False), Part(" \n", True), Part("B", False)]
     result = prepare_sentences(parts, tokenizer, tmp_path / "c")
     assert result.documents.tolist() == [0, 2, 3]
@@ -71,12 +71,12 @@ def test_parts_of_a_document_stay_together_and_empty_documents_go(tokenizer, tmp
 
 
 def test_another_tokenizer_is_refused(corpus):
-    other = EncoderTokenizer.train(STORIES, 110)
+    other_tokenizer = EncoderTokenizer.train(STORIES, 110)
     with pytest.raises(DataError, match="another tokenizer"):
-        SentenceCorpus.open(corpus.text.folder, other)
+        SentenceCorpus.open(corpus.text.folder, other_tokenizer)
 
 
-def test_titles_as_wikitext_has_them_begin_documents(tmp_path):
+def test_wikitext_titles_begin_documents(tmp_path):
     text = "before\n = Owls = \n\n Owls read .\n = = Food = = \n Bread .\n = Crabs = \n Slow .\n"
     (tmp_path / "w.txt").write_text(text)
     parts = list(read_documents([str(tmp_path / "w.txt")], "title"))
@@ -93,13 +93,13 @@ def test_half_of_the_pairs_follow_and_the_others_are_of_another_document(corpus,
     for version in range(20):
         for first, first_end, second, second_end, elsewhere, _ in source.plan(version).tolist():
             assert first < first_end and second < second_end
-            home = document_of(corpus, first)
-            assert document_of(corpus, first_end - 1) == home
-            there = {document_of(corpus, second), document_of(corpus, second_end - 1)}
+            first_document = document_of(corpus, first)
+            assert document_of(corpus, first_end - 1) == first_document
+            second_documents = {document_of(corpus, second), document_of(corpus, second_end - 1)}
             if elsewhere:
-                assert len(there) == 1 and home not in there
+                assert len(second_documents) == 1 and first_document not in second_documents
             else:
-                assert there == {home} and second == first_end
+                assert second_documents == {first_document} and second == first_end
             not_next, count = not_next + elsewhere, count + 1
     assert abs(not_next - count / 2) < 3 * (count / 4) ** 0.5
     assert count > 500
@@ -127,7 +127,7 @@ def test_other_documents_are_chosen_by_their_length_and_all_of_them(tokenizer, t
     assert abs(result[1] - 0.8 * count) < 3 * (count * 0.16) ** 0.5 and count > 200
 
 
-def test_in_a_single_document_the_other_text_is_far_away(tokenizer, tmp_path):
+def test_in_a_single_document_the_negative_second_text_is_distant(tokenizer, tmp_path):
     corpus = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
     plan = source_of(corpus, tokenizer).plan(0)
     for first, first_end, second, _, elsewhere, _ in plan.tolist():
@@ -143,7 +143,7 @@ def test_documents_of_one_sentence_have_no_next_one(tokenizer, tmp_path):
     assert len(source_of(corpus, tokenizer, pairs=False).plan(0))
 
 
-def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
+def test_short_pairs_have_a_smaller_target_length(corpus, tokenizer, tmp_path):
     corpus_of_one = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
     full = source_of(corpus_of_one, tokenizer, short=0.0)
     lengths = [len(full.row(full.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
@@ -153,12 +153,14 @@ def test_a_tenth_of_the_pairs_aim_at_less(corpus, tokenizer, tmp_path):
     assert np.mean(shorter) < np.mean(lengths) - 3 and max(shorter) <= LENGTH
 
 
-def test_a_row_is_framed_and_typed_and_its_second_text_is_the_planned_one(corpus, tokenizer):
+def test_a_sequence_has_special_tokens_and_segment_ids_and_its_planned_second_text(
+    corpus, tokenizer
+):
     source, special_tokens = source_of(corpus, tokenizer), tokenizer.special_tokens
     plan, cut = source.plan(0), 0
     for index in range(len(plan)):
-        shown, types, targets = source.row(plan, index, 0)
-        ids = truth(shown, targets)
+        masked, types, targets = source.row(plan, index, 0)
+        ids = truth(masked, targets)
         middle = ids.index(special_tokens.end)
         assert (
             ids[0] == special_tokens.start
@@ -167,15 +169,17 @@ def test_a_row_is_framed_and_typed_and_its_second_text_is_the_planned_one(corpus
         )
         assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
         assert len(ids) <= LENGTH
-        wholes = [corpus.run(*plan[index, at : at + 2].tolist()).tolist() for at in (0, 2)]
-        for text, whole in zip((ids[1:middle], ids[middle + 1 : -1]), wholes, strict=True):
-            places = range(len(whole) - len(text) + 1)
-            assert any(whole[at : at + len(text)] == text for at in places)
-            cut += text != whole
+        originals = [
+            corpus.run(*plan[index, start : start + 2].tolist()).tolist() for start in (0, 2)
+        ]
+        for text, original in zip((ids[1:middle], ids[middle + 1 : -1]), originals, strict=True):
+            starts = range(len(original) - len(text) + 1)
+            assert any(original[start : start + len(text)] == text for start in starts)
+            cut += text != original
     assert 0 < cut < 2 * len(plan)
 
 
-def test_the_longer_text_gives_way_at_both_ends():
+def test_the_longer_text_is_truncated_at_both_ends():
     first, second, fronts = np.arange(30), np.arange(100, 110), []
     for seed in range(40):
         a, b = fitted(first, second, 20, np.random.default_rng(seed))
@@ -191,21 +195,21 @@ def test_the_longer_text_gives_way_at_both_ends():
 # --- full sentences ----------------------------------------------------------------------------
 
 
-def test_full_rows_are_full_of_whole_sentences_in_order(corpus, tokenizer):
+def test_full_sequences_are_filled_with_whole_sentences_in_order(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False)
     plan = source.plan(3)
     assert plan[-1, 1] == len(corpus) and np.array_equal(plan[1:, 0], plan[:-1, 1])
     assert 0 <= plan[0, 0] < 6 and not plan[:, 2:5].any()
     assert len({int(source.plan(version)[0, 0]) for version in range(9)}) > 1
     for index, (first, last) in enumerate(plan[:, :2].tolist()):
-        shown, types, targets = source.row(plan, index, 3)
-        assert truth(shown, targets)[1:-1] == corpus.run(first, last).tolist()
-        assert len(shown) <= LENGTH and not any(types)
+        masked, types, targets = source.row(plan, index, 3)
+        assert truth(masked, targets)[1:-1] == corpus.run(first, last).tolist()
+        assert len(masked) <= LENGTH and not any(types)
         if last < len(corpus):
             assert len(corpus.run(first, last + 1)) + 2 > LENGTH
 
 
-def test_a_sentence_longer_than_a_row_is_cut(corpus, tokenizer):
+def test_a_sentence_longer_than_a_sequence_is_truncated(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False, length=8)
     plan = source.plan(0)
     assert max(len(source.row(plan, i, 0)[0]) for i in range(len(plan))) == 8
@@ -216,13 +220,13 @@ def test_a_sentence_longer_than_a_row_is_cut(corpus, tokenizer):
 
 def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
-    plan, rows = source.plan(0), MaskedBatches([source])
-    for _, _, batch in take(rows, 5):
+    plan, batches = source.plan(0), MaskedBatches([source])
+    for _, _, batch in take(batches, 5):
         framed = batch.framed
         for row, index in enumerate(batch.indices):
-            shown, types, targets = source.row(plan, index, 0)
-            n = len(shown)
-            assert framed.tokens[row, :n].tolist() == shown and framed.keys[row].sum() == n
+            masked, types, targets = source.row(plan, index, 0)
+            n = len(masked)
+            assert framed.tokens[row, :n].tolist() == masked and framed.keys[row].sum() == n
             assert framed.types[row, :n].tolist() == types
             assert batch.targets[row, :n].tolist() == targets
             assert (batch.targets[row, n:] == IGNORED).all()
@@ -235,13 +239,13 @@ def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, t
 
 
 def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
-    rows = MaskedBatches([source_of(corpus, tokenizer)])
-    given = take(rows, rows.batches_per_epoch + 4)
-    assert (given[-1][0], given[0][:2]) == (1, (0, 1))
-    for at in (2, rows.batches_per_epoch + 1):
-        epoch, position = given[at][:2]
-        again = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
-        for a, b in zip(given[at + 1 :], again, strict=False):
+    batches = MaskedBatches([source_of(corpus, tokenizer)])
+    from_start = take(batches, batches.batches_per_epoch + 4)
+    assert (from_start[-1][0], from_start[0][:2]) == (1, (0, 1))
+    for index in (2, batches.batches_per_epoch + 1):
+        epoch, position = from_start[index][:2]
+        resumed = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
+        for a, b in zip(from_start[index + 1 :], resumed, strict=False):
             assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
             assert a[2].targets.equal(b[2].targets)
 
@@ -256,8 +260,8 @@ def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
 
 def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, tokenizer):
     dynamic = MaskedBatches([source_of(corpus, tokenizer)])
-    distinct = [epoch_of(dynamic, number) for number in (0, 1, 2)]
-    assert distinct[0] != distinct[1] != distinct[2] != distinct[0]
+    epochs = [epoch_of(dynamic, number) for number in (0, 1, 2)]
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     fixed = MaskingConfig(dynamic=False, duplicates=2)
     static = MaskedBatches([source_of(corpus, tokenizer, fixed)])
     first, second, third = (epoch_of(static, number) for number in (0, 1, 2))
@@ -271,31 +275,31 @@ def test_seeds_differ(corpus, tokenizer):
     assert a != b
 
 
-def test_small_texts_are_read_more_often_the_smaller_the_exponent(corpus, tokenizer, tmp_path):
+def test_small_corpora_are_sampled_more_often_with_a_smaller_exponent(corpus, tokenizer, tmp_path):
     small = corpus_of(STORIES[:4], tokenizer, tmp_path / "c")
-    share = small.tokens / (small.tokens + corpus.tokens)
+    fraction = small.tokens / (small.tokens + corpus.tokens)
     for smoothing in (1.0, 0.5, 0.0):
         sources = [
-            replace(source_of(each, tokenizer, smoothing=smoothing), number=number)
-            for number, each in enumerate((corpus, small))
+            replace(source_of(source_corpus, tokenizer, smoothing=smoothing), number=number)
+            for number, source_corpus in enumerate((corpus, small))
         ]
-        rows = MaskedBatches(sources)
-        p = np.array([1 - share, share]) ** smoothing
-        assert rows.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
-        order = rows._of(1).order
-        assert np.mean(order[:, 0] == 1) == pytest.approx(rows.fractions[1], abs=0.02)
+        batches = MaskedBatches(sources)
+        p = np.array([1 - fraction, fraction]) ** smoothing
+        assert batches.shares.tolist() == pytest.approx((p / p.sum()).tolist())
+        order = batches._of(1).order
+        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.shares[1], abs=0.02)
         repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
-        assert max(repeats.values()) == 1  # a second pass has other rows
-        assert sum(epoch_of(rows, 1).values()) == len(order)
+        assert max(repeats.values()) == 1  # a second pass has other sequences
+        assert sum(epoch_of(batches, 1).values()) == len(order)
 
 
-def test_evaluation_has_the_same_rows_each_time(corpus, tokenizer):
+def test_evaluation_has_the_same_sequences_each_time(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
-    first, again = ([content(b) for b in evaluation_batches(source, 5, 17)] for _ in range(2))
-    assert first == again and sum(sum(c.values()) for c in first) == 17
+    first, repeated = ([content(b) for b in evaluation_batches(source, 5, 17)] for _ in range(2))
+    assert first == repeated and sum(sum(c.values()) for c in first) == 17
 
 
-def test_words_a_row_is_the_mean_number_of_masked_tokens(corpus, tokenizer):
+def test_predictions_per_sequence_is_the_mean_number_of_masked_tokens(corpus, tokenizer):
     for pairs in (True, False):
         source = source_of(corpus, tokenizer, pairs=pairs)
         plan = source.plan(0)
@@ -306,13 +310,13 @@ def test_words_a_row_is_the_mean_number_of_masked_tokens(corpus, tokenizer):
 def test_the_same_sequence_has_other_masks_in_another_version(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False)
     plan = source.plan(0)
-    first, again, other, repeated = (
-        [source.row(plan, index, *which) for index in range(len(plan))]
-        for which in ((0,), (0,), (1,), (0, 1))
+    first, same_version, next_version, repeated = (
+        [source.row(plan, index, *versions) for index in range(len(plan))]
+        for versions in ((0,), (0,), (1,), (0, 1))
     )
-    assert first == again
-    for rows in (other, repeated):
-        same = sum(a[2] == b[2] for a, b in zip(first, rows, strict=True))
-        assert same < len(plan) / 4
-        whole = [truth(a, targets) for a, _, targets in rows]
-        assert whole == [truth(a, targets) for a, _, targets in first]
+    assert first == same_version
+    for rows in (next_version, repeated):
+        num_equal = sum(a[2] == b[2] for a, b in zip(first, rows, strict=True))
+        assert num_equal < len(plan) / 4
+        originals = [truth(a, targets) for a, _, targets in rows]
+        assert originals == [truth(a, targets) for a, _, targets in first]

@@ -34,8 +34,8 @@ def several(tmp_path_factory):
     ]
     anywhere = CorpusMixture.among(corpora, 0.5)
     return [
-        replace(source_of(each, tokenizer, mixed=2), number=number, anywhere=anywhere)
-        for number, each in enumerate(corpora)
+        replace(source_of(source_corpus, tokenizer, mixed=2), number=number, anywhere=anywhere)
+        for number, source_corpus in enumerate(corpora)
     ]
 
 
@@ -52,20 +52,23 @@ def test_second_texts_come_from_any_corpus_by_its_fraction_if_allowed(several, n
                 assert second == first_end and number_of_corpus == SAME_CORPUS
                 continue
             assert number_of_corpus != number  # its own corpus is SAME_CORPUS
-            there = source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
-            assert second < end <= len(there)
-            assert document_of(there, second) == document_of(there, end - 1)
-            if number_of_corpus == SAME_CORPUS and len(there.documents) > 2:
-                assert document_of(there, second) != document_of(there, first)
+            second_corpus = (
+                source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
+            )
+            assert second < end <= len(second_corpus)
+            assert document_of(second_corpus, second) == document_of(second_corpus, end - 1)
+            if number_of_corpus == SAME_CORPUS and len(second_corpus.documents) > 2:
+                assert document_of(second_corpus, second) != document_of(second_corpus, first)
             counts[number if number_of_corpus == SAME_CORPUS else number_of_corpus] += 1
     total = sum(counts.values())
     assert abs(total - count / 2) < 3 * (count / 4) ** 0.5 and total > 300
-    tokens = np.array([each.tokens for each in corpora]) ** 0.5
-    for number_of_corpus, share in enumerate(tokens / tokens.sum()):
+    tokens = np.array([corpus.tokens for corpus in corpora]) ** 0.5
+    for number_of_corpus, fraction in enumerate(tokens / tokens.sum()):
         assert (
-            abs(counts[number_of_corpus] - share * total) < 4 * (total * share * (1 - share)) ** 0.5
+            abs(counts[number_of_corpus] - fraction * total)
+            < 4 * (total * fraction * (1 - fraction)) ** 0.5
         )
-    # without leave, and for evaluation, all are of its own corpus
+    # if not allowed, and for evaluation, all are from its own corpus
     assert (source.plan(0)[:, 5] == SAME_CORPUS).all()
 
 
@@ -73,32 +76,36 @@ def test_the_second_text_is_the_planned_one(several):
     source, corpora, corpora_of_seconds = several[1], several[0].anywhere.corpora, set()
     plan = source.plan(3, mixed=True)
     for index, (a, b, c, d, _, number_of_corpus) in enumerate(plan.tolist()):
-        shown, types, targets = source.row(plan, index, 3)
-        ids, place = np.array(truth(shown, targets)), np.array(types)
-        first, second = ids[place == 0][1:-1].tolist(), ids[place == 1][:-1].tolist()
-        there = source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
-        for part, text in ((first, source.corpus.run(a, b)), (second, there.run(c, d))):
-            whole = text.tolist()  # cut at its ends where both are too long
-            cuts = [whole[i : i + len(part)] for i in range(len(whole) - len(part) + 1)]
+        masked, types, targets = source.row(plan, index, 3)
+        ids, segment_ids = np.array(truth(masked, targets)), np.array(types)
+        first, second = ids[segment_ids == 0][1:-1].tolist(), ids[segment_ids == 1][:-1].tolist()
+        second_corpus = (
+            source.corpus if number_of_corpus == SAME_CORPUS else corpora[number_of_corpus]
+        )
+        for part, text in ((first, source.corpus.run(a, b)), (second, second_corpus.run(c, d))):
+            original = text.tolist()  # cut at its ends where both are too long
+            cuts = [original[i : i + len(part)] for i in range(len(original) - len(part) + 1)]
             assert part in cuts
-        assert len(shown) <= LENGTH
+        assert len(masked) <= LENGTH
         corpora_of_seconds.add(number_of_corpus)
     assert corpora_of_seconds == {SAME_CORPUS, 0, 2}
 
 
 def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
-    rows = MaskedBatches(several)
+    batches = MaskedBatches(several)
     mixed = []
     for epoch in range(4):
-        plans = rows._of(epoch).plans
-        mixed.append(any((plan[:, 5] != SAME_CORPUS).any() for each in plans for plan in each))
+        plans = batches._of(epoch).plans
+        mixed.append(
+            any((plan[:, 5] != SAME_CORPUS).any() for of_source in plans for plan in of_source)
+        )
     assert mixed == [True, True, False, False]
-    given = take(rows, rows.batches_per_epoch + 3)
-    epoch, position = given[1][:2]
-    again = take(MaskedBatches(several), len(given) - 2, epoch, position)
-    for a, b in zip(given[2:], again, strict=True):
+    from_start = take(batches, batches.batches_per_epoch + 3)
+    epoch, position = from_start[1][:2]
+    resumed = take(MaskedBatches(several), len(from_start) - 2, epoch, position)
+    for a, b in zip(from_start[2:], resumed, strict=True):
         assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
         assert a[2].elsewhere.equal(b[2].elsewhere)
-    alone = [replace(each, anywhere=None) for each in several]
-    assert epoch_of(MaskedBatches(alone), 0) != epoch_of(rows, 0)
-    assert epoch_of(MaskedBatches(alone), 2) == epoch_of(rows, 2)
+    unmixed = [replace(source, anywhere=None) for source in several]
+    assert epoch_of(MaskedBatches(unmixed), 0) != epoch_of(batches, 0)
+    assert epoch_of(MaskedBatches(unmixed), 2) == epoch_of(batches, 2)

@@ -1,4 +1,4 @@
-"""Token masking: the rates of the paper, and never a special token."""
+"""Token masking: the rates of the paper, and no special token is masked."""
 
 from collections import Counter
 
@@ -32,32 +32,34 @@ def test_the_rates_of_masked_random_and_kept_tokens_are_the_papers(tokenizer):
     masking, counts, tokens = Masking.of(MaskingConfig(), tokenizer), Counter(), 0
     swapped = Counter()
     for number, ids in enumerate(rows_of(tokenizer)):
-        shown, positions = masking(ids, np.random.default_rng([1, number]))
+        masked, positions = masking(ids, np.random.default_rng([1, number]))
         tokens += len(ids) - 3
         assert positions == sorted(set(positions)) and len(positions) == round(
             0.15 * (len(ids) - 3)
         )
         chosen = set(positions)
-        for position, (was, now) in enumerate(zip(ids, shown, strict=True)):
+        for position, (original, replacement) in enumerate(zip(ids, masked, strict=True)):
             if position not in chosen:
-                assert now == was
+                assert replacement == original
                 continue
-            assert was not in tokenizer.special_ids
+            assert original not in tokenizer.special_ids
             kind = (
                 "hidden"
-                if now == tokenizer.special_tokens.mask
+                if replacement == tokenizer.special_tokens.mask
                 else "kept"
-                if now == was
+                if replacement == original
                 else "random"
             )
             counts[kind] += 1
             if kind == "random":
-                assert now not in tokenizer.special_ids
-                swapped[now] += 1
+                assert replacement not in tokenizer.special_ids
+                swapped[replacement] += 1
     count = sum(counts.values())
     assert count / tokens == pytest.approx(0.15, abs=0.002)
-    for kind, share in (("hidden", 0.8), ("random", 0.1), ("kept", 0.1)):
-        assert abs(counts[kind] - share * count) < 3.5 * (count * share * (1 - share)) ** 0.5, kind
+    for kind, fraction in (("hidden", 0.8), ("random", 0.1), ("kept", 0.1)):
+        assert (
+            abs(counts[kind] - fraction * count) < 3.5 * (count * fraction * (1 - fraction)) ** 0.5
+        ), kind
     ordinary = tokenizer.size - len(tokenizer.special_ids)
     assert len(swapped) > 0.9 * ordinary  # any word at all
 
@@ -70,8 +72,8 @@ def test_positions_are_chosen_uniformly(tokenizer):
     middle = ids.index(tokenizer.special_tokens.end)
     expected = set(range(len(ids))) - {0, middle, len(ids) - 1}
     assert set(counts) == expected
-    each = sum(counts.values()) / len(expected)
-    assert max(counts.values()) - min(counts.values()) < 8 * (each * 0.75) ** 0.5
+    mean_count = sum(counts.values()) / len(expected)
+    assert max(counts.values()) - min(counts.values()) < 8 * (mean_count * 0.75) ** 0.5
 
 
 def test_whole_words_are_masked_or_kept(tokenizer):
@@ -97,9 +99,9 @@ def test_whole_words_are_masked_or_kept(tokenizer):
 
 
 def test_a_token_after_a_special_token_does_not_continue_a_word(tokenizer):
-    goes_on = tokenizer.continues().index(True)
-    other = next(i for i in range(5, tokenizer.size) if not tokenizer.continues()[i])
-    ids = tokenizer.special_tokens.frame([goes_on, other], [goes_on, goes_on])[0]
+    continuing = tokenizer.continues().index(True)
+    word_start = next(i for i in range(5, tokenizer.size) if not tokenizer.continues()[i])
+    ids = tokenizer.special_tokens.frame([continuing, word_start], [continuing, continuing])[0]
     masking = Masking.of(MaskingConfig(whole_words=True, fraction=0.3), tokenizer)
     choices = {tuple(masking(ids, np.random.default_rng(number))[1]) for number in range(60)}
     assert choices == {(1,), (2,), (4, 5)} or choices == {(1,), (2,)}, choices

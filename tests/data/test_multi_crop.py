@@ -32,23 +32,23 @@ def test_global_crops_come_first_and_local_crops_have_whole_patches(corpus):
 
 
 def test_a_view_does_not_depend_on_its_neighbours(corpus):
-    made = batches(corpus)
-    alone, beside = made.batch([3], 2), made.batch([1, 3, 0], 2)
-    for a, b in zip(alone.views, beside.views, strict=True):
+    view_batches = batches(corpus)
+    alone, with_others = view_batches.batch([3], 2), view_batches.batch([1, 3, 0], 2)
+    for a, b in zip(alone.views, with_others.views, strict=True):
         assert a[0].equal(b[1])
-    other = made.batch([3], 3)
-    assert not other.views[0].equal(alone.views[0])
+    next_epoch = view_batches.batch([3], 3)
+    assert not next_epoch.views[0].equal(alone.views[0])
 
 
 def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):
-    made = batches(corpus)
-    first = [next(s) for s in [made.stream(0, 0)] for _ in range(9)]
-    per_epoch = made.batches_per_epoch
+    view_batches = batches(corpus)
+    first = [next(s) for s in [view_batches.stream(0, 0)] for _ in range(9)]
+    per_epoch = view_batches.batches_per_epoch
     indices = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
     assert sorted(indices) == list(range(len(corpus)))
     epoch, position, _ = first[4]
-    later = next(made.stream(epoch, position))[2]
-    for a, b in zip(later.views, first[5][2].views, strict=True):
+    resumed = next(view_batches.stream(epoch, position))[2]
+    for a, b in zip(resumed.views, first[5][2].views, strict=True):
         assert a.equal(b)
 
 
@@ -72,7 +72,7 @@ def test_blur_keeps_the_mean_of_a_uniform_image_and_spreads_a_point():
     assert blurred(torch.rand(3, 2, 2), 5.0).shape == (3, 2, 2)
 
 
-def test_impossible_views_are_named():
+def test_impossible_views_are_refused():
     with pytest.raises(ValueError, match="at least 2 views"):
         ViewConfig(global_crops=1, local_crops=0)
     with pytest.raises(ValueError, match=r"local_min_area=0\.5"):

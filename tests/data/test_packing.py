@@ -23,16 +23,16 @@ BOS, EOS = 0, 1
 
 
 def corpus(folder: Path, sizes: Sequence[int], *, ends: bool, first: int = 2) -> TextCorpus:
-    """Documents of <bos>, `sizes` tokens and perhaps <eos>; tokens count up from `first`, so that
-    each token shows its position."""
+    """Write documents of <bos>, `sizes` tokens and perhaps <eos>; token ids count up from `first`,
+    so that each token shows its position."""
     ids, offsets, following = [], [], itertools.count(first)
     for size in sizes:
         offsets.append(len(ids))
         ids += [BOS, *itertools.islice(following, size), *([EOS] if ends else [])]
-    return written(folder, np.array(ids), np.array(offsets), ends=ends)
+    return write_corpus(folder, np.array(ids), np.array(offsets), ends=ends)
 
 
-def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
+def write_corpus(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
     folder.mkdir(exist_ok=True)
     ids.astype("<u4").tofile(folder / "ids.bin")
     offsets.astype("<i8").tofile(folder / "offsets.bin")
@@ -40,17 +40,21 @@ def written(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
     return TextCorpus(folder, {"dtype": "uint32", "has_separate_ends": ends, **counts})
 
 
-def through(rows: PackedBatches, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
+def batches_from(
+    packed: PackedBatches, batches: int, epoch: int = 0, position: int = 0
+) -> list[Any]:
     """Return (epoch, position, next epoch and position, batch) of consecutive batches."""
     result = []
-    for next_epoch, next_position, batch in itertools.islice(rows.stream(epoch, position), batches):
+    for next_epoch, next_position, batch in itertools.islice(
+        packed.stream(epoch, position), batches
+    ):
         result.append(((epoch, position), batch))
         epoch, position = next_epoch, next_position
     return result
 
 
-def an_epoch(rows: PackedBatches, epoch: int = 0) -> list[TextBatch]:
-    return [batch for _, batch in through(rows, rows.batches_per_epoch, epoch)]
+def batches_of_epoch(batches: PackedBatches, epoch: int = 0) -> list[TextBatch]:
+    return [batch for _, batch in batches_from(batches, batches.batches_per_epoch, epoch)]
 
 
 def same(a: TextBatch, b: TextBatch) -> bool:
@@ -61,13 +65,13 @@ def same(a: TextBatch, b: TextBatch) -> bool:
     )
 
 
-def learned(batches: Sequence[TextBatch]) -> list[int]:
+def real_targets(batches: Sequence[TextBatch]) -> list[int]:
     """Return the targets in order, without ignored ones and without special tokens."""
     flat = torch.cat([batch.targets.flatten() for batch in batches]).tolist()
     return [target for target in flat if target > EOS]
 
 
-def check_rows(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> None:
+def check_sequences(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> None:
     """Check all properties of a batch with plain loops."""
     ids, begins = np.asarray(text.ids).tolist(), set(text.offsets.tolist())
     length = batch.tokens.shape[1]
@@ -75,18 +79,18 @@ def check_rows(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -> Non
     for row, start in enumerate(starts):
         lengths = [0]
         for column in range(length):
-            at = start + column
-            if at + 1 >= len(ids):  # past the end: one run of zeros
-                if at + 1 == len(ids) and column:
+            position = start + column
+            if position + 1 >= len(ids):  # past the end: one run of zeros
+                if position + 1 == len(ids) and column:
                     lengths.append(0)
                 assert batch.tokens[row, column] == 0
                 assert batch.targets[row, column] == IGNORED
             else:
-                if at in begins and column:
+                if position in begins and column:
                     lengths.append(0)
-                assert batch.tokens[row, column] == ids[at]
-                ignored = text.has_separate_ends and at + 1 in begins
-                assert batch.targets[row, column] == (IGNORED if ignored else ids[at + 1])
+                assert batch.tokens[row, column] == ids[position]
+                ignored = text.has_separate_ends and position + 1 in begins
+                assert batch.targets[row, column] == (IGNORED if ignored else ids[position + 1])
             lengths[-1] += 1
         expected_lengths.append(tuple(lengths))
     if all(len(lengths) == 1 for lengths in expected_lengths):
@@ -107,13 +111,13 @@ def test_evaluation_predicts_every_token_once_and_in_order(
 ):
     text = corpus(tmp_path_factory.mktemp("text"), sizes, ends=ends)
     batches = list(in_order(text, rows, length))
-    assert learned(batches) == [i for i in text.ids.tolist()[1:] if i > EOS]
-    asked = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
-    assert asked == len(text) - 1 - (len(sizes) - 1 if ends else 0)
+    assert real_targets(batches) == [i for i in text.ids.tolist()[1:] if i > EOS]
+    num_targets = sum(int((batch.targets != IGNORED).sum()) for batch in batches)
+    assert num_targets == len(text) - 1 - (len(sizes) - 1 if ends else 0)
     for number, batch in enumerate(batches):
         starts = [(number * rows + row) * length for row in range(len(batch.tokens))]
         assert batch.indices == tuple(starts)
-        check_rows(text, batch, starts)
+        check_sequences(text, batch, starts)
 
 
 def fits(sizes: Sequence[int], length: int, ends: bool) -> bool:
@@ -126,9 +130,9 @@ def test_sequences_are_the_tokens_of_the_text_with_its_document_borders(
 ):
     text = corpus(tmp_path_factory.mktemp("text"), [*sizes, 9], ends=ends)
     for epoch in (0, 1, 7):
-        for batch in an_epoch(PackedBatches([text], rows, length, seed=seed), epoch):
+        for batch in batches_of_epoch(PackedBatches([text], rows, length, seed=seed), epoch):
             assert len(batch.tokens) <= rows
-            check_rows(text, batch, batch.indices)
+            check_sequences(text, batch, batch.indices)
             assert max(batch.indices) + length < len(text)
 
 
@@ -139,12 +143,12 @@ def test_an_epoch_has_nearly_every_token_once(tmp_path_factory, sizes, length, r
         corpus(folder / "a", [*sizes, 9], ends=ends),
         corpus(folder / "b", [20, *sizes], ends=ends, first=1000),
     ]
-    shown = learned(an_epoch(PackedBatches(texts, rows, length, seed=seed), seed))
-    assert len(set(shown)) == len(shown)
+    targets = real_targets(batches_of_epoch(PackedBatches(texts, rows, length, seed=seed), seed))
+    assert len(set(targets)) == len(targets)
     everything = [i for text in texts for i in text.ids.tolist()[1:] if i > EOS]
-    assert set(shown) <= set(everything)
-    # Of each corpus less than two rows, at its two ends, wait for another epoch.
-    assert len(everything) - len(shown) <= len(texts) * (2 * length - 2)
+    assert set(targets) <= set(everything)
+    # At the two ends of each corpus, less than two sequences are left for another epoch.
+    assert len(everything) - len(targets) <= len(texts) * (2 * length - 2)
 
 
 @given(
@@ -165,25 +169,25 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
     def fresh() -> PackedBatches:
         return PackedBatches(texts, rows, 4, weights=weights, seed=seed)
 
-    one = fresh()
-    walk = through(one, 3 * one.batches_per_epoch + 1)
-    assert [place for place, _ in walk] == [
-        divmod(number, one.batches_per_epoch) for number in range(len(walk))
+    batches = fresh()
+    whole = batches_from(batches, 3 * batches.batches_per_epoch + 1)
+    assert [position for position, _ in whole] == [
+        divmod(number, batches.batches_per_epoch) for number in range(len(whole))
     ]
-    at = data.draw(st.integers(0, len(walk) - 1))
-    for stream in (fresh(), one):  # a new process, and one that was elsewhere
-        again = through(stream, len(walk) - at, *walk[at][0])
-        assert [place for place, _ in again] == [place for place, _ in walk[at:]]
-        assert all(same(a[1], b[1]) for a, b in zip(again, walk[at:], strict=True))
+    start = data.draw(st.integers(0, len(whole) - 1))
+    for stream in (fresh(), batches):  # a new stream, and one that has been read before
+        resumed = batches_from(stream, len(whole) - start, *whole[start][0])
+        assert [position for position, _ in resumed] == [position for position, _ in whole[start:]]
+        assert all(same(a[1], b[1]) for a, b in zip(resumed, whole[start:], strict=True))
 
 
-def test_two_streams_of_the_same_rows_do_not_disturb_each_other(tmp_path):
-    one = PackedBatches([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
-    apart = [through(one, 20, epoch) for epoch in (0, 6)]
-    streams = [one.stream(epoch, 0) for epoch in (0, 6)]
+def test_two_streams_of_the_same_batches_are_independent(tmp_path):
+    batches = PackedBatches([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
+    separate = [batches_from(batches, 20, epoch) for epoch in (0, 6)]
+    streams = [batches.stream(epoch, 0) for epoch in (0, 6)]
     for number in range(20):
-        for stream, walk in zip(streams, apart, strict=True):
-            assert same(next(stream)[2], walk[number][1])
+        for stream, expected in zip(streams, separate, strict=True):
+            assert same(next(stream)[2], expected[number][1])
 
 
 @given(
@@ -191,17 +195,17 @@ def test_two_streams_of_the_same_rows_do_not_disturb_each_other(tmp_path):
     rows,
 )
 def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
-    tmp_path_factory, drawn, rows
+    tmp_path_factory, totals_and_weights, rows
 ):
     folder = tmp_path_factory.mktemp("text")
     texts = [
         corpus(folder / str(i), [total], ends=False, first=1000 * i + 2)
-        for i, (total, _) in enumerate(drawn)
+        for i, (total, _) in enumerate(totals_and_weights)
     ]
-    weights = [weight for _, weight in drawn]
+    weights = [weight for _, weight in totals_and_weights]
     mixed = PackedBatches(texts, rows, 5, weights=weights)
     plain = PackedBatches(texts, rows, 5)
-    batches = an_epoch(mixed, 2)
+    batches = batches_of_epoch(mixed, 2)
     targets = torch.cat([batch.targets for batch in batches])[:, -1]
     assert len(targets) == sum(plain.quotas)
     for number, weight in enumerate(weights):
@@ -219,19 +223,19 @@ def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     starts = [
         start - 2
         for epoch in (0, 1)
-        for batch in an_epoch(mixed, epoch)
+        for batch in batches_of_epoch(mixed, epoch)
         for start in batch.targets[:, 0].tolist()
         if start < 1000
     ]
     passes = [starts[at : at + per_pass] for at in range(0, len(starts), per_pass)]
-    full = [one for one in passes if len(one) == per_pass]
+    full = [order for order in passes if len(order) == per_pass]
     assert len(full) > 10
-    for one in full:  # all of the text before any of it again
-        assert len({start - min(one) for start in one}) == per_pass
-        assert sorted(one) == list(range(min(one), min(one) + 5 * per_pass, 5))
-    assert len({tuple(start - min(one) for start in one) for one in full}) > len(full) // 2
-    assert len({min(one) for one in full}) > 1
-    large_shown = learned(an_epoch(mixed, 0))
+    for order in full:  # all of the text is read before any of it is repeated
+        assert len({start - min(order) for start in order}) == per_pass
+        assert sorted(order) == list(range(min(order), min(order) + 5 * per_pass, 5))
+    assert len({tuple(start - min(order) for start in order) for order in full}) > len(full) // 2
+    assert len({min(order) for order in full}) > 1
+    large_shown = real_targets(batches_of_epoch(mixed, 0))
     once = [target for target in large_shown if target >= 1000]
     assert len(set(once)) == len(once)
 
@@ -241,24 +245,24 @@ def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
     orders = {
         tuple(
             start
-            for batch in an_epoch(PackedBatches([text], 4, 7, seed=seed), epoch)
+            for batch in batches_of_epoch(PackedBatches([text], 4, 7, seed=seed), epoch)
             for start in batch.indices
         )
         for seed, epoch in itertools.product(range(3), range(3))
     }
     assert len(orders) == 9
-    assert len({min(order) for order in orders}) > 2  # rows are cut elsewhere
+    assert len({min(order) for order in orders}) > 2  # the sequences begin at other tokens
 
 
-def test_the_last_batch_of_an_epoch_has_what_is_left(tmp_path):
-    text = PackedBatches([corpus(tmp_path, [79], ends=False)], 4, 5)
-    assert text.quotas.tolist() == [15]
-    assert [len(batch.tokens) for batch in an_epoch(text)] == [4, 4, 4, 3]
+def test_the_last_batch_of_an_epoch_has_the_remaining_sequences(tmp_path):
+    batches = PackedBatches([corpus(tmp_path, [79], ends=False)], 4, 5)
+    assert batches.quotas.tolist() == [15]
+    assert [len(batch.tokens) for batch in batches_of_epoch(batches)] == [4, 4, 4, 3]
 
 
 def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
     text = corpus(tmp_path / "short", [7], ends=False)
-    (batch,) = an_epoch(PackedBatches([text], 4, 7))
+    (batch,) = batches_of_epoch(PackedBatches([text], 4, 7))
     assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
     with pytest.raises(
         DataError, match="more than 8 tokens, the sequence length, but has 8"
@@ -269,7 +273,7 @@ def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("weights", "what"),
+    ("weights", "message"),
     [
         ([1.0], "one weight for each of 2 corpora, but there are 1"),
         ([1.0, 2.0, 3.0], "one weight for each of 2 corpora, but there are 3"),
@@ -279,15 +283,15 @@ def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
         ([1.0, float("inf")], "must be positive numbers, but are 1.0,"),
     ],
 )
-def test_invalid_weights_are_refused(tmp_path, weights, what):
+def test_invalid_weights_are_refused(tmp_path, weights, message):
     text = corpus(tmp_path, [30], ends=False)
-    with pytest.raises(UsageError, match=what) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         PackedBatches([text, text], 2, 5, weights=weights)
     assert "--data.weights" in str(caught.value)
 
 
 @pytest.mark.parametrize(("count", "rows", "length"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
-def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
+def test_batches_without_a_corpus_sequence_or_token_are_refused(tmp_path, count, rows, length):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(ValueError, match=f"{count} corpora, batch_size={rows}, {length=}"):
         PackedBatches([text] * count, rows, length)
@@ -296,7 +300,7 @@ def test_rows_of_nothing_are_refused(tmp_path, count, rows, length):
 @pytest.mark.parametrize("ends", [False, True])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, ends, positions):
-    """Packing all documents in one sequence gives the loss of each document on its own."""
+    """Packing all documents in one sequence gives the total loss of the separate documents."""
     torch.manual_seed(2)
     sizes = [3, 1, 6, 2, 9]
     text = corpus(tmp_path, sizes, ends=ends)
@@ -311,29 +315,29 @@ def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, en
     )
     model = GPT(config)
     (packed,) = in_order(text, 1, len(text) - 1)
-    alone = []
+    documents = []
     for ids in np.split(np.asarray(text.ids).astype(np.int64), text.offsets[1:]):
-        # Where one token ends and begins, the next document's is this one's last target.
+        # Without <eos>, the <bos> of the next document is the last target of this one.
         is_last = ids[-1] == text.ids[-1]
         whole = ids if ends or is_last else np.append(ids, BOS)
         row = torch.from_numpy(whole)[None]
-        alone.append(TextBatch(row[:, :-1], row[:, 1:], None, ()))
-    expected = [TextObjective()(model, one) for one in alone]
+        documents.append(TextBatch(row[:, :-1], row[:, 1:], None, ()))
+    expected = [TextObjective()(model, document) for document in documents]
     result = TextObjective()(model, packed)
-    assert result.count == sum(one.count for one in expected)
-    mean = sum(one.total for one in expected) / result.count
+    assert result.count == sum(document.count for document in expected)
+    mean = sum(document.total for document in expected) / result.count
     assert_close(result.total / result.count, mean, rtol=0, atol=1e-5)
     result.total.backward()
     packed_gradient = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
-    sum(one.total for one in expected).backward()
+    sum(document.total for document in expected).backward()
     for a, b in zip(packed_gradient, model.parameters(), strict=True):
         assert_close(a, b.grad, rtol=0, atol=1e-5)
 
 
 def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     count = 10_000_000
-    text = written(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
+    text = write_corpus(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()
     stream = PackedBatches([text], 16, 256, seed=3)
     _, _, batch = next(stream.stream(5, stream.batches_per_epoch // 2))

@@ -55,17 +55,17 @@ def test_empty_and_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     assert indices[-1] == 4
 
 
-def test_no_pair_left_is_an_error_and_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_corpus_without_a_usable_pair_is_an_error_and_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         prepare([Pair("", "", 1)], TOKENIZERS, tmp_path / "shards", 50)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_shards_of_another_tokenizer_and_damaged_ones_are_refused(corpus: Corpus) -> None:
-    other = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
+    other_tokenizers = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
     with pytest.raises(DataError) as caught:
-        Corpus.open(corpus.folder, other)
-    assert other.fingerprint[:12] in str(caught.value)
+        Corpus.open(corpus.folder, other_tokenizers)
+    assert other_tokenizers.fingerprint[:12] in str(caught.value)
     assert TOKENIZERS.fingerprint[:12] in str(caught.value)
     with (corpus.folder / "target.bin").open("ab") as file:
         file.write(b"\0\0")
@@ -77,7 +77,7 @@ LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1
 
 
 @given(LENGTHS, st.integers(31, 200), st.integers(1, 100), st.integers(0, 3))
-def test_every_index_comes_once_and_no_batch_exceeds_the_budget(
+def test_every_index_occurs_once_and_no_batch_exceeds_the_budget(
     lengths: list[tuple[int, int]], tokens: int, pool: int, epoch: int
 ) -> None:
     source, target = np.array(lengths, dtype=np.int32).T
@@ -110,7 +110,7 @@ def test_a_pair_above_the_budget_is_refused_with_both_numbers() -> None:
     assert "40" in str(caught.value)
 
 
-def test_a_batch_has_its_specials_and_padding_where_they_belong(corpus: Corpus) -> None:
+def test_a_batch_has_its_special_tokens_and_padding_at_the_right_positions(corpus: Corpus) -> None:
     batch = collate(corpus, np.array([0, 1]), TOKENIZERS)
     source, target = TOKENIZERS.source, TOKENIZERS.target
     assert batch.source_keys is not None
@@ -134,17 +134,17 @@ def test_keys_are_none_when_nothing_is_padded(corpus: Corpus) -> None:
     assert tokens[1, 0] == TOKENIZERS.source.eos
 
 
-def test_a_stream_entered_anywhere_equals_the_tail_of_the_whole(corpus: Corpus) -> None:
+def test_a_stream_started_at_any_batch_equals_the_rest_of_the_whole(corpus: Corpus) -> None:
     buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 300, seed=3)
     batches = Batches(corpus, buckets, TOKENIZERS)
     whole = list(islice(batches.stream(0, 0), 3 * len(buckets.epoch(0))))
     for batch_index, (epoch, position, _) in enumerate(whole[:-2]):
-        for want, got in zip(
+        for expected, batch in zip(
             whole[batch_index + 1 :], batches.stream(epoch, position), strict=False
         ):
-            assert want[:2] == got[:2]
-            assert want[2].indices == got[2].indices
-            assert torch.equal(want[2].source, got[2].source)
+            assert expected[:2] == batch[:2]
+            assert expected[2].indices == batch[2].indices
+            assert torch.equal(expected[2].source, batch[2].source)
 
 
 def test_a_folder_that_exists_is_never_overwritten(corpus: Corpus) -> None:

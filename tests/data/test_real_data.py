@@ -7,7 +7,7 @@ from headway.data.formats import locate, read_pairs
 from headway.errors import UsageError
 
 
-def test_multi30k_is_found_by_the_beginning_of_its_names(real_data):
+def test_multi30k_is_located_by_the_prefix_of_its_files(real_data):
     folder = real_data("mt/multi30k.train.en-de-fr.tsv.gz").parent
     splits = locate(folder / "multi30k", "en", "fr")
     counts = {name: sum(1 for _ in read_pairs(files)) for name, files in splits.items()}
@@ -16,7 +16,7 @@ def test_multi30k_is_found_by_the_beginning_of_its_names(real_data):
     assert report.splits["train"].readable and report.splits["train"].empty.count == 0
 
 
-def test_a_folder_of_many_corpora_is_not_guessed(real_data):
+def test_a_folder_of_many_corpora_is_refused(real_data):
     folder = real_data("mt/multi30k.train.en-de-fr.tsv.gz").parent
     with pytest.raises(UsageError, match="has several"):
         locate(folder, "en", "de")

@@ -18,7 +18,7 @@ PAIRS = SimilarPairs(
 
 
 def read(*paths, **names):
-    return [(each.first, each.second, each.score) for each in read_similar(paths, **names)]
+    return [(pair.first, pair.second, pair.score) for pair in read_similar(paths, **names)]
 
 
 def test_tables_and_objects_hold_the_same_pairs(tmp_path):
@@ -36,7 +36,7 @@ def test_tables_and_objects_hold_the_same_pairs(tmp_path):
     assert read(tmp_path / "a.tsv", score="other") == [(a, b, None) for a, b, _ in rows]
     assert read(tmp_path / "a.tsv", first="second", second="first")[1] == ("f", "e", -1.0)
     pairs = list(read_similar([tmp_path / "a.tsv", tmp_path / "a.csv"]))
-    assert [each.where.rsplit("/")[-1] for each in pairs] == [
+    assert [pair.where.rsplit("/")[-1] for pair in pairs] == [
         "a.tsv:2",
         "a.tsv:4",
         "a.csv:2",
@@ -45,7 +45,7 @@ def test_tables_and_objects_hold_the_same_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "kind", "part"),
+    ("name", "content", "kind", "message"),
     [
         ("a.tsv", "first\tsecond\na\tb\na\n", DataError, r"1 cells, .*2\n.*a.tsv:3"),
         ("a.tsv", "first\tsecond\na\tb\tc\n", DataError, r"3 cells"),
@@ -81,9 +81,9 @@ def test_tables_and_objects_hold_the_same_pairs(tmp_path):
         ("a.txt", "a\tb\n", UsageError, r"\.tsv, \.tab, \.csv, \.jsonl"),
     ],
 )
-def test_what_is_no_pair_is_refused_with_its_line(tmp_path, name, content, kind, part):
+def test_rows_that_are_no_pair_are_refused_with_their_line(tmp_path, name, content, kind, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(kind, match=part):
+    with pytest.raises(kind, match=message):
         read(tmp_path / name)
 
 
@@ -115,5 +115,5 @@ def test_a_batch_has_the_requested_pairs():
     assert batch.scores.tolist() == pytest.approx([4 / 22, 0, 7 / 22])
     assert not batch.shared.any()
     assert SimilarPairs(PAIRS.first, PAIRS.second).batch([1], 0).scores is None
-    there = batch.to("meta")
-    assert {there.first.tokens.device.type, there.shared.device.type} == {"meta"}
+    moved = batch.to("meta")
+    assert {moved.first.tokens.device.type, moved.shared.device.type} == {"meta"}

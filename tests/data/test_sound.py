@@ -73,7 +73,7 @@ def test_channels_are_averaged():
         (wav(b"\0\0" * 8, rate=5), "of 1,000 to 768,000 Hz are allowed"),
     ],
 )
-def test_what_is_no_sound_is_refused_with_its_name(data, message):
+def test_data_that_is_no_sound_is_refused_with_its_name(data, message):
     with pytest.raises(DataError, match=message) as error:
         decoded_sound(data, "strange.wav")
     assert "strange.wav" in str(error.value)
@@ -94,12 +94,12 @@ def test_a_sound_that_ends_before_its_last_sample_is_refused(read, width, channe
     assert error.value.where == "short.wav"
 
 
-def test_chunks_after_the_samples_are_passed_over():
+def test_chunks_after_the_samples_are_skipped():
     data = wav(struct.pack("<2h", 2**14, 0)) + b"LIST" + struct.pack("<I", 4) + b"INFO"
     assert decoded_sound(data, "x.wav").samples.tolist() == [0.5, 0.0]
 
 
-def test_a_sound_that_says_it_lasts_for_hours_is_refused_before_it_is_read():
+def test_a_header_that_declares_hours_of_sound_is_refused_before_reading():
     data = bytearray(wav(b"\0\0" * 100))
     data[40:44] = struct.pack("<I", 2 * 8000 * 7200)
     with pytest.raises(DataError, match="7,200 seconds"):
@@ -164,12 +164,12 @@ def test_a_tone_is_in_the_band_of_its_frequency_and_silence_at_the_floor():
 
 
 @pytest.mark.parametrize(("samples", "frames"), [(1, 1), (200, 1), (201, 2), (280, 2), (281, 3)])
-def test_the_last_frame_is_filled_up(samples, frames):
+def test_the_last_frame_is_padded(samples, frames):
     assert SMALL.frames(samples) == frames
     assert log_mel(Waveform(torch.ones(samples), 8000), SMALL).shape == (23, frames)
 
 
-def test_impossible_settings_are_named():
+def test_impossible_settings_are_refused():
     with pytest.raises(ValueError, match="window=300 must be at most fft=256"):
         SpectrogramConfig(window=300, fft=256)
     with pytest.raises(ValueError, match="highest=9000"):

@@ -30,7 +30,7 @@ def tokenizer(request):
     return CharacterTokenizer.train(words) if request.param == "characters" else TwoEnds(words)
 
 
-def test_documents_come_back_whole(tmp_path, tokenizer):
+def test_documents_are_read_back_unchanged(tmp_path, tokenizer):
     corpus = prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
     ends = [*corpus.offsets[1:].tolist(), len(corpus)]
     documents = [
@@ -43,14 +43,14 @@ def test_documents_come_back_whole(tmp_path, tokenizer):
     ) == corpus.has_separate_ends or not any(len(ids) > 1 for ids in documents)
     assert corpus.num_bytes == sum(len(text.encode()) for text in TEXTS)
     assert isinstance(corpus.ids, np.memmap)
-    again = TextCorpus.open(tmp_path / "c", tokenizer)
-    assert np.array_equal(again.ids, corpus.ids) and again.num_bytes == corpus.num_bytes
+    reopened = TextCorpus.open(tmp_path / "c", tokenizer)
+    assert np.array_equal(reopened.ids, corpus.ids) and reopened.num_bytes == corpus.num_bytes
 
 
-def test_progress_hears_the_bytes(tmp_path, tokenizer):
-    heard: list[int] = []
-    corpus = prepare_text(iter(PARTS), tokenizer, tmp_path / "c", heard.append)
-    assert heard[-1] == corpus.num_bytes
+def test_progress_is_reported_in_bytes(tmp_path, tokenizer):
+    progress: list[int] = []
+    corpus = prepare_text(iter(PARTS), tokenizer, tmp_path / "c", progress.append)
+    assert progress[-1] == corpus.num_bytes
 
 
 @pytest.mark.parametrize("parts", [[], [Part("", True)]])
@@ -80,19 +80,19 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path):
     assert tokenizer.decode(corpus.ids.tolist()) == letters[-3:]
 
 
-def _facts(folder, **changes):
+def change_description(folder, **changes):
     path = folder / "text.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"),
+    ("damage", "message"),
     [
-        (lambda f: _facts(f, format=2), "format"),
-        (lambda f: _facts(f, tokens=5), "the file must have .* bytes"),
-        (lambda f: _facts(f, tokens=-1), "format"),
-        (lambda f: _facts(f, dtype="float64"), "format"),
-        (lambda f: _facts(f, tokenizer="abc"), "another tokenizer"),
+        (lambda f: change_description(f, format=2), "format"),
+        (lambda f: change_description(f, tokens=5), "the file must have .* bytes"),
+        (lambda f: change_description(f, tokens=-1), "format"),
+        (lambda f: change_description(f, dtype="float64"), "format"),
+        (lambda f: change_description(f, tokenizer="abc"), "another tokenizer"),
         (lambda f: (f / "ids.bin").unlink(), "missing"),
         (lambda f: (f / "ids.bin").write_bytes(b"\xff" * (f / "ids.bin").stat().st_size), "ids"),
         (lambda f: (f / "offsets.bin").write_bytes(bytes(32)), "must start at 0 and increase"),
@@ -103,12 +103,12 @@ def _facts(folder, **changes):
         (lambda f: (f / "text.json").write_text("{"), "JSON"),
     ],
 )
-def test_damaged_shards_are_refused(tmp_path, damage, says):
+def test_damaged_shards_are_refused(tmp_path, damage, message):
     tokenizer = TextBPE.train([part.text for part in PARTS], 270)
     prepare_text(iter(PARTS), tokenizer, tmp_path / "c")
     damage(tmp_path / "c")
     reseal(tmp_path / "c")
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(DataError, match=message):
         TextCorpus.open(tmp_path / "c", tokenizer)
 
 

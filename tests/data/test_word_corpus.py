@@ -33,18 +33,18 @@ def windows(text, **changes) -> Windows:
     return Windows(corpus, vocabulary.counts, ContextWindowSettings(**settings))
 
 
-def one_epoch(made: Windows, epoch: int = 0) -> list:
+def one_epoch(word_windows: Windows, epoch: int = 0) -> list:
     result = []
-    for following, _, batch in made.stream(epoch, 0):
+    for following, _, batch in word_windows.stream(epoch, 0):
         result.append(batch)
         if following > epoch:
             return result
 
 
-def pairs(made: Windows, epoch: int = 0) -> list[tuple[str, str]]:
+def pairs(word_windows: Windows, epoch: int = 0) -> list[tuple[str, str]]:
     """Return the pairs (word, context word) of a skip-gram epoch, as letters."""
     result = []
-    for batch in one_epoch(made, epoch):
+    for batch in one_epoch(word_windows, epoch):
         centres = batch.words[batch.owner]
         both = zip(centres.tolist(), batch.targets.tolist(), strict=True)
         result += [(" abcdefg"[c], " abcdefg"[t]) for c, t in both]
@@ -57,10 +57,10 @@ def test_a_text_is_its_known_words_with_borders_between_sentences(text):
     assert (corpus.words, corpus.unknown, corpus.has_neighbours) == (12, 1, True)
 
 
-def test_a_text_is_opened_with_its_own_vocabulary_only_and_damage_is_seen(text, tmp_path):
+def test_a_corpus_is_opened_only_with_its_vocabulary_and_undamaged(text, tmp_path):
     corpus, vocabulary = text
-    again = WordCorpus.open(tmp_path / "text", vocabulary)
-    assert np.array_equal(again.ids, corpus.ids)
+    reopened = WordCorpus.open(tmp_path / "text", vocabulary)
+    assert np.array_equal(reopened.ids, corpus.ids)
     with pytest.raises(DataError, match="another vocabulary"):
         WordCorpus.open(tmp_path / "text", Vocabulary(["a"], [1]))
     ids = tmp_path / "text" / "words.bin"
@@ -90,19 +90,19 @@ def test_context_words_are_within_the_window_in_the_same_sentence(text):
     assert pairs_of_epochs == allowed
 
 
-def test_the_reach_is_drawn_evenly_from_one_to_the_window(text):
+def test_the_window_size_is_sampled_uniformly(text):
     """A context word at distance d of window w is used with probability (w - d + 1) / w."""
-    made, epochs = windows(text, window=3), 900
-    result = [pair for epoch in range(epochs) for pair in pairs(made, epoch)]
+    word_windows, epochs = windows(text, window=3), 900
+    result = [pair for epoch in range(epochs) for pair in pairs(word_windows, epoch)]
     for neighbour, expected in (("e", 1.0), ("d", 2 / 3), ("c", 1 / 3)):
-        share = result.count(("f", neighbour)) / epochs
-        assert share == pytest.approx(expected, abs=4 * (1 / 4 / epochs) ** 0.5)
+        fraction = result.count(("f", neighbour)) / epochs
+        assert fraction == pytest.approx(expected, abs=4 * (1 / 4 / epochs) ** 0.5)
 
 
 def test_cbow_reverses_each_pair(text):
-    made = windows(text, kind="cbow", window=1)
+    word_windows = windows(text, kind="cbow", window=1)
     result = []
-    for batch in one_epoch(made):
+    for batch in one_epoch(word_windows):
         assert batch.owner.tolist() == list(range(len(batch.starts)))
         ends = [*batch.starts.tolist()[1:], len(batch.words)]
         for start, end, target in zip(batch.starts.tolist(), ends, batch.targets, strict=True):
@@ -122,20 +122,20 @@ def test_next_words_are_all_words_with_the_borders_around_them(text):
 
 @pytest.mark.parametrize("kind", ["skip-gram", "cbow", "next-word"])
 def test_a_stream_started_in_the_middle_continues_the_same(text, kind):
-    made = windows(text, kind=kind, subsample=0.05, seed=3)
-    stream = made.stream(0, 0)
+    word_windows = windows(text, kind=kind, subsample=0.05, seed=3)
+    stream = word_windows.stream(0, 0)
     read = [next(stream) for _ in range(12)]
     for k in range(11):
         epoch, position, _ = read[k]
-        other = windows(text, kind=kind, subsample=0.05, seed=3).stream(epoch, position)
-        again, expected = next(other), read[k + 1]
-        assert again[:2] == expected[:2]
+        second_stream = windows(text, kind=kind, subsample=0.05, seed=3).stream(epoch, position)
+        resumed, expected = next(second_stream), read[k + 1]
+        assert resumed[:2] == expected[:2]
         for name in ("words", "starts", "targets", "owner", "sampled"):
-            assert getattr(again[2], name).equal(getattr(expected[2], name))
+            assert getattr(resumed[2], name).equal(getattr(expected[2], name))
     assert any(not a[2].words.equal(b[2].words) for a, b in zip(read, read[3:], strict=False))
 
 
-def test_subsampling_keeps_each_word_as_often_as_the_formula_says():
+def test_subsampling_keeps_each_word_with_the_probability_of_the_formula():
     counts = np.array([0, 700_000, 290_000, 10_000], np.float64)
     keep = keep_probability(counts, 0.03)
     assert keep.tolist() == pytest.approx([1, (0.03 / 0.7) ** 0.5, (0.03 / 0.29) ** 0.5, 1])
@@ -146,30 +146,30 @@ def test_subsampling_keeps_each_word_as_often_as_the_formula_says():
         total = int((ids == word).sum())
         sigma = (total * keep[word] * (1 - keep[word])) ** 0.5
         assert abs(kept_counts[word] - total * keep[word]) <= 4 * sigma
-    other = subsampled(ids, keep, 6)
-    assert len(other) != len(subsampled(ids, keep, 5)) or not np.array_equal(
-        other, subsampled(ids, keep, 5)
+    other_seed = subsampled(ids, keep, 6)
+    assert len(other_seed) != len(subsampled(ids, keep, 5)) or not np.array_equal(
+        other_seed, subsampled(ids, keep, 5)
     )
 
 
 def test_random_numbers_are_uniform_and_depend_on_their_position():
     positions = np.arange(200_000, dtype=np.uint64)
-    chance = uniform(7, positions)
-    counts = np.histogram(chance, 20, (0, 1))[0]
+    numbers = uniform(7, positions)
+    counts = np.histogram(numbers, 20, (0, 1))[0]
     assert ((counts - 10_000) ** 2 / 10_000).sum() < 50  # chi square of 19 degrees
-    assert np.array_equal(uniform(7, positions[500:900]), chance[500:900])
-    assert abs(np.corrcoef(chance, uniform(8, positions))[0, 1]) < 0.02
+    assert np.array_equal(uniform(7, positions[500:900]), numbers[500:900])
+    assert abs(np.corrcoef(numbers, uniform(8, positions))[0, 1]) < 0.02
 
 
-def test_noise_is_drawn_by_the_count_to_the_three_quarters(text):
-    made = windows(text, batch_size=500)
-    drawn = np.concatenate([made._noise(50, epoch, 3).ravel() for epoch in range(100)])
-    weights = np.array(made.counts) ** 0.75
+def test_negative_samples_have_the_distribution_of_counts_to_the_three_quarters(text):
+    word_windows = windows(text, rows=500)
+    samples = np.concatenate([word_windows._noise(50, epoch, 3).ravel() for epoch in range(100)])
+    weights = np.array(word_windows.counts) ** 0.75
     expected = weights / weights.sum()
-    result = np.bincount(drawn, minlength=8) / len(drawn)
-    assert result[0] == 0  # the border is no word
-    assert result == pytest.approx(expected, abs=4 * (0.25 / len(drawn)) ** 0.5)
-    (batch,) = one_epoch(windows(text, batch_size=500))
+    result = np.bincount(samples, minlength=8) / len(samples)
+    assert result[0] == 0  # the border is not a word
+    assert result == pytest.approx(expected, abs=4 * (0.25 / len(samples)) ** 0.5)
+    (batch,) = one_epoch(windows(text, rows=500))
     assert batch.sampled.shape == (1, BLOCK)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from headway.data.word_replacement import AugmentedTexts, Neighbours
 
-# ids 0, 1 are special tokens, 6 continues the word before it; 2 3 and 4 5 point the same ways
+# ids 0, 1 are special tokens, 6 continues the previous word; 2 and 3, 4 and 5 have equal directions
 TABLE = torch.tensor(
     [[1.0, 0], [0, 1], [1, 0.1], [9, 0], [0.1, 1], [0, 7], [1, 1], [-1, -1]], dtype=torch.float32
 )
@@ -15,12 +15,12 @@ CONTINUES = [False] * 6 + [True, False]
 ROWS = [[0, 2, 4, 1], [0, 3, 6, 5, 7, 1]]
 
 
-def near(asked=range(8), most=1):
-    return Neighbours.of(TABLE, WHOLE, CONTINUES, list(asked), most)
+def neighbours_of(ids=range(8), most=1):
+    return Neighbours.of(TABLE, WHOLE, CONTINUES, list(ids), most)
 
 
 def test_neighbours_are_the_nearest_whole_words_whatever_their_length():
-    result = near()
+    result = neighbours_of()
     assert {i: result.nearest[result.rows[i]].tolist() for i in (2, 3, 4, 5)} == {
         2: [3],
         3: [2],
@@ -28,21 +28,21 @@ def test_neighbours_are_the_nearest_whole_words_whatever_their_length():
         5: [4],
     }
     assert result.rows[[0, 1, 6]].tolist() == [-1, -1, -1]
-    assert near([2]).rows.tolist() == [-1, -1, 0, -1, -1, -1, -1, -1]
-    two = near(most=2)
+    assert neighbours_of([2]).rows.tolist() == [-1, -1, 0, -1, -1, -1, -1, -1]
+    two = neighbours_of(most=2)
     assert two.nearest[two.rows[2]].tolist() == [3, 4]  # itself is none of them
 
 
 def test_words_of_several_tokens_and_special_tokens_are_kept():
-    result = near().replaced(ROWS[1], 1.0, np.random.default_rng(0))
+    result = neighbours_of().replaced(ROWS[1], 1.0, np.random.default_rng(0))
     assert result[:3] == [0, 3, 6] and result[3] == 4 and result[-1] == 1
-    assert near().replaced(ROWS[0], 1.0, np.random.default_rng(0)) == [0, 3, 5, 1]
-    assert near([]).replaced(ROWS[0], 1.0, np.random.default_rng(0)) == ROWS[0]
+    assert neighbours_of().replaced(ROWS[0], 1.0, np.random.default_rng(0)) == [0, 3, 5, 1]
+    assert neighbours_of([]).replaced(ROWS[0], 1.0, np.random.default_rng(0)) == ROWS[0]
 
 
-def test_a_share_of_the_words_is_replaced_by_all_of_their_neighbours():
+def test_a_fraction_of_the_words_is_replaced_by_all_of_their_neighbours():
     row = [2] * 4000
-    result = near(most=2).replaced(row, 0.4, np.random.default_rng(1))
+    result = neighbours_of(most=2).replaced(row, 0.4, np.random.default_rng(1))
     counts = np.bincount(result, minlength=5)
     assert counts[2] / 4000 == pytest.approx(0.6, abs=0.03)
     assert counts[3] / 4000 == pytest.approx(0.2, abs=0.03)
@@ -50,22 +50,26 @@ def test_a_share_of_the_words_is_replaced_by_all_of_their_neighbours():
 
 
 def test_copies_follow_the_texts_and_are_the_same_each_time():
-    texts = AugmentedTexts(rows=ROWS, neighbours=near(), copies=3, probability=0.5, seed=7)
+    texts = AugmentedTexts(rows=ROWS, neighbours=neighbours_of(), copies=3, probability=0.5, seed=7)
     assert texts.lengths == [4, 6] * 4
     batch = texts.batch([1, 0], pad=0)
     assert batch.tokens.tolist() == [ROWS[1], [*ROWS[0], 0, 0]]
     assert batch.keys.sum(1).tolist() == [6, 4] and batch.indices == (1, 0)
     copies = [texts.batch([i], pad=0).tokens[0].tolist() for i in (0, 2, 4, 6)]
     assert copies[0] == ROWS[0] and len({tuple(copy) for copy in copies}) > 1
-    together = texts.batch([2, 4, 6], pad=0).tokens.tolist()
-    assert together == copies[1:]
-    other = AugmentedTexts(rows=ROWS, neighbours=near(), copies=3, probability=0.5, seed=8)
-    assert any(list(other.row(i)) != list(texts.row(i)) for i in range(2, 8))
+    batched = texts.batch([2, 4, 6], pad=0).tokens.tolist()
+    assert batched == copies[1:]
+    other_seed = AugmentedTexts(
+        rows=ROWS, neighbours=neighbours_of(), copies=3, probability=0.5, seed=8
+    )
+    assert any(list(other_seed.row(i)) != list(texts.row(i)) for i in range(2, 8))
 
 
 def test_pairs_keep_their_segment_ids():
     types = [[0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
-    texts = AugmentedTexts(rows=ROWS, types=types, neighbours=near(), copies=1, probability=1.0)
+    texts = AugmentedTexts(
+        rows=ROWS, types=types, neighbours=neighbours_of(), copies=1, probability=1.0
+    )
     assert texts.batch([3, 0], pad=0).types.tolist() == [types[1], [*types[0], 0, 0]]
     with pytest.raises(ValueError, match="neighbours"):
         AugmentedTexts(rows=ROWS, copies=1)

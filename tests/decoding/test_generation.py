@@ -1,4 +1,4 @@
-"""Text in, text out: no character split, no stop string leaked, streamed or whole the same."""
+"""Generated text: characters are whole, stop strings are removed, streaming changes nothing."""
 
 import pytest
 from hypothesis import given
@@ -31,35 +31,35 @@ def settings(**changes):
 
 
 def cut(text, stops):
-    """Before the stop string that is complete first; of several then, the longest."""
+    """Return the text before the first complete stop string, or the longest of several."""
     ends = [(text.find(s) + len(s), text.find(s)) for s in stops if s in text]
     return text[: min(ends)[1]] if ends else text
 
 
 @given(TEXT, st.lists(TEXT.filter(bool), max_size=3), st.randoms())
-def test_pieces_joined_are_the_text_before_the_first_stop_string(text, stops, random):
-    """However the bytes fall into tokens."""
-    raw, joined = text.encode(), []
+def test_streamed_parts_join_to_the_text_before_the_first_stop_string(text, stops, random):
+    """This holds for any division of the bytes into tokens."""
+    raw, tokens = text.encode(), []
     while raw:
         size = random.randint(1, 3)
-        joined.append(raw[:size])
+        tokens.append(raw[:size])
         raw = raw[size:]
-    tokenizer = Bytes(joined=list(dict.fromkeys(joined)))
-    writer, pieces = TextStreamer(tokenizer, stop=stops), []
-    for piece in joined:
-        pieces.append(writer.feed(tokenizer.ids[piece]))
-        assert "\ufffd" not in pieces[-1]
-    pieces.append(writer.finish())
-    assert "".join(pieces) == cut(text, stops)
+    tokenizer = Bytes(joined=list(dict.fromkeys(tokens)))
+    writer, parts = TextStreamer(tokenizer, stop=stops), []
+    for token in tokens:
+        parts.append(writer.feed(tokenizer.ids[token]))
+        assert "\ufffd" not in parts[-1]
+    parts.append(writer.finish())
+    assert "".join(parts) == cut(text, stops)
     assert writer.stopped == any(stop in text for stop in stops)
 
 
 @examples(max_examples=50)
 @given(st.lists(st.integers(0, TOKENIZER.size - 1), max_size=90))
-def test_broken_bytes_come_out_as_decoding_all_at_once_shows_them(tokens):
+def test_invalid_bytes_are_streamed_as_decoded_all_at_once(tokens):
     writer = TextStreamer(TOKENIZER)
-    pieces = [*(writer.feed(token) for token in tokens), writer.finish()]
-    assert "".join(pieces) == TOKENIZER.decode(tokens)
+    parts = [*(writer.feed(token) for token in tokens), writer.finish()]
+    assert "".join(parts) == TOKENIZER.decode(tokens)
 
 
 def test_a_long_output_is_decoded_in_short_windows():
@@ -74,7 +74,7 @@ def test_a_long_output_is_decoded_in_short_windows():
 
 @pytest.mark.parametrize("draft", [None, PromptLookup(2, 4), ModelDraft(model(1), 3)])
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"stop": ("a", "\x10", "e")}])
-def test_streamed_is_whole_and_alone_is_in_company(changes, draft):
+def test_outputs_are_equal_streamed_or_whole_and_alone_or_in_a_batch(changes, draft):
     config = settings(**changes)
     outputs = generate(model(), TOKENIZER, PROMPTS, config, draft)
     for prompt, (best,) in zip(PROMPTS, outputs, strict=True):
@@ -85,17 +85,17 @@ def test_streamed_is_whole_and_alone_is_in_company(changes, draft):
         assert not any(stop in best.text for stop in config.stop)
 
 
-def test_each_sample_comes_again_from_its_own_seed():
-    (three,) = generate(model(), TOKENIZER, ["ab"], settings(samples=3, alternatives=2))
-    assert len({c.tokens for c in three}) == 3
-    for sample in three:
-        again = generate(model(), TOKENIZER, ["ab"], settings(seed=sample.seed))[0][0]
-        assert again.text == sample.text
+def test_each_sample_is_reproduced_from_its_seed():
+    (outputs,) = generate(model(), TOKENIZER, ["ab"], settings(samples=3, alternatives=2))
+    assert len({c.tokens for c in outputs}) == 3
+    for sample in outputs:
+        repeated = generate(model(), TOKENIZER, ["ab"], settings(seed=sample.seed))[0][0]
+        assert repeated.text == sample.text
         assert all(len(best) == 2 for best in sample.alternatives)
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_beams_are_told_as_if_written_token_by_token(groups):
+def test_log_probabilities_of_beams_are_those_of_their_tokens(groups):
     config = settings(beam=4, beam_groups=groups, samples=2, stop=("e",))
     for prompt, best in zip(PROMPTS, generate(model(), TOKENIZER, PROMPTS, config), strict=True):
         assert len({c.tokens for c in best}) == len(best) == 2
@@ -105,9 +105,9 @@ def test_beams_are_told_as_if_written_token_by_token(groups):
             assert "e" not in c.text
 
 
-def test_what_is_forced_stands_first_and_what_is_forbidden_nowhere():
-    likely = generate(model(), TOKENIZER, ["ab"], settings(temperature=0.0))[0][0]
-    letter = next(p for t in likely.tokens if (p := TOKENIZER.decode([t])).isalpha())
+def test_forced_text_is_first_and_forbidden_text_does_not_occur():
+    greedy = generate(model(), TOKENIZER, ["ab"], settings(temperature=0.0))[0][0]
+    letter = next(p for t in greedy.tokens if (p := TOKENIZER.decode([t])).isalpha())
     config = settings(temperature=0.0, force="né ", forbid=(letter,))
     outputs = generate(model(), TOKENIZER, ["ab", ""], config)
     assert all(c.text.startswith("né ") and letter not in c.text[3:] for (c,) in outputs)
@@ -115,7 +115,7 @@ def test_what_is_forced_stands_first_and_what_is_forbidden_nowhere():
     assert generate(model(), TOKENIZER, ["ab"], biased)[0][0].text == "Q" * 12
 
 
-def test_edges():
+def test_empty_input_full_contexts_and_invalid_settings():
     small = model(max_length=8)
     assert generate(small, TOKENIZER, [], settings()) == []
     with pytest.raises(UsageError, match="12 tokens, but the model's context is 8"):
@@ -126,14 +126,14 @@ def test_edges():
         generate(small, TOKENIZER, ["b"], settings(beam=2), PromptLookup())
     with pytest.raises(UsageError, match="one sampled output"):
         next(stream(small, TOKENIZER, "b", settings(samples=2)))
-    for wrong in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
+    for invalid in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
         with pytest.raises(ValueError):
-            settings(**wrong)
+            settings(**invalid)
 
 
-@pytest.mark.parametrize("how", [{}, {"temperature": 0.0}, {"beam": 3}, {"lookup": 2}])
-def test_what_pads_a_vocabulary_is_never_written(how):
-    """Models are made wider than their tokenizer, to a round number."""
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"beam": 3}, {"lookup": 2}])
+def test_padding_of_a_vocabulary_is_never_generated(changes):
+    """The vocabulary of a model may be larger than that of its tokenizer, to a round number."""
     padded = gpt(1, TOKENIZER.size + 40, sharp=0.2)
-    outputs = generate(padded, TOKENIZER, PROMPTS, settings(max_tokens=30, **how))
+    outputs = generate(padded, TOKENIZER, PROMPTS, settings(max_tokens=30, **changes))
     assert all(token < TOKENIZER.size for (output,) in outputs for token in output.tokens)

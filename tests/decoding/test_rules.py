@@ -1,4 +1,4 @@
-"""Each rule against its definition in plain Python, against transformers, and at its edges."""
+"""Each rule compared with its definition in plain Python and with transformers, and its limits."""
 
 import math
 
@@ -44,7 +44,7 @@ def keep(row, tokens):
 
 
 def fewest(row, key, mass):
-    """The fewest tokens by falling key, with all that are tied with the last."""
+    """Keep the fewest tokens in descending order of `key`, and all that are tied with the last."""
     p, total, allowed = softmax(row), 0.0, []
     for i in sorted(range(len(row)), key=lambda i: -key[i]):
         if total >= mass and key[i] != key[allowed[-1]]:
@@ -146,7 +146,7 @@ TWINS = {
         ],
         theirs.NoBadWordsLogitsProcessor([list(w) for w in WORDS]),
     ),
-    "likeliest": (
+    "most probable": (
         MostProbable(),
         lambda row, prompt, tokens: keep(row, [row.index(max(row))]),
         None,
@@ -178,71 +178,71 @@ def some_logits(seed, rows=3):
     return 2 * torch.randn(rows, V, generator=generator, dtype=torch.float64)
 
 
-def some_writing(seed, length, prompt=3, rows=3):
-    """Few kinds of tokens, so that they repeat."""
+def some_outputs(seed, length, prompt=3, rows=3):
+    """Return outputs of few distinct tokens, so that they repeat."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(0, 5, (rows, prompt + length), generator=generator).tolist()
-    return [PartialOutput(row[prompt:], row[:prompt], item) for item, row in enumerate(drawn)]
+    token_ids = torch.randint(0, 5, (rows, prompt + length), generator=generator).tolist()
+    return [PartialOutput(row[prompt:], row[:prompt], item) for item, row in enumerate(token_ids)]
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_rule_does_what_its_definition_says(name):
-    rule, plain, _ = TWINS[name]
+def test_a_rule_equals_its_definition(name):
+    rule, definition, _ = TWINS[name]
     for seed in range(40):
-        logits, written = some_logits(seed), some_writing(seed, length=seed % 9)
+        logits, outputs = some_logits(seed), some_outputs(seed, length=seed % 9)
         untouched = logits.clone()
-        result = rule(logits, written)
+        result = rule(logits, outputs)
         expected = [
-            plain(row, list(w.prompt), w.tokens)
-            for row, w in zip(logits.tolist(), written, strict=True)
+            definition(row, list(w.prompt), w.tokens)
+            for row, w in zip(logits.tolist(), outputs, strict=True)
         ]
         torch.testing.assert_close(result, torch.tensor(expected, dtype=result.dtype))
         assert torch.equal(logits, untouched), "the rule wrote into its input"
 
 
 @pytest.mark.parametrize("name", [name for name in TWINS if TWINS[name][2] is not None])
-def test_a_rule_does_what_transformers_does(name):
+def test_a_rule_equals_that_of_transformers(name):
     rule, _, their_rule = TWINS[name]
     for seed in range(40):
-        logits, written = some_logits(seed), some_writing(seed, length=seed % 9)
-        ids = torch.tensor([w.seen for w in written])
-        torch.testing.assert_close(rule(logits, written), their_rule(ids, logits.clone()))
+        logits, outputs = some_logits(seed), some_outputs(seed, length=seed % 9)
+        ids = torch.tensor([w.seen for w in outputs])
+        torch.testing.assert_close(rule(logits, outputs), their_rule(ids, logits.clone()))
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_rule_treats_each_row_as_if_it_were_alone(name):
+def test_a_rule_treats_each_row_independently(name):
     rule = TWINS[name][0]
-    logits, written = some_logits(5, rows=3), some_writing(5, 6)
-    alone = [rule(logits[i : i + 1], written[i : i + 1]) for i in range(3)]
-    assert torch.equal(rule(logits, written), torch.cat(alone))
+    logits, outputs = some_logits(5, rows=3), some_outputs(5, 6)
+    alone = [rule(logits[i : i + 1], outputs[i : i + 1]) for i in range(3)]
+    assert torch.equal(rule(logits, outputs), torch.cat(alone))
 
 
 @given(st.lists(st.integers(-3, 3), min_size=V, max_size=V), st.floats(0.01, 1))
-def test_tokens_tied_with_the_last_one_kept_all_stay(values, mass):
-    """Whole numbers tie often; what stays must be closed under ties."""
-    logits, nothing = torch.tensor([values], dtype=torch.float64), [PartialOutput()]
+def test_tokens_tied_with_the_last_kept_token_are_kept(values, mass):
+    """Integers are often tied; the kept tokens must be closed under ties."""
+    logits, outputs = torch.tensor([values], dtype=torch.float64), [PartialOutput()]
     for rule in (TopP(mass), Typical(mass), MinP(mass), TopK(1 + round(mass * 7))):
-        allowed = rule(logits, nothing)[0].isfinite()
+        allowed = rule(logits, outputs)[0].isfinite()
         assert bool(allowed.any())
         for value in set(values):
             assert len({bool(allowed[i]) for i in range(V) if values[i] == value}) == 1
     total = sum(
-        softmax(values)[i] for i in range(V) if bool(TopP(mass)(logits, nothing)[0, i] > -INF)
+        softmax(values)[i] for i in range(V) if bool(TopP(mass)(logits, outputs)[0, i] > -INF)
     )
     assert total >= mass - 1e-9
 
 
 def test_a_rule_that_keeps_everything_changes_nothing():
-    logits, nothing = some_logits(0), [PartialOutput() for _ in range(3)]
+    logits, outputs = some_logits(0), [PartialOutput() for _ in range(3)]
     logits[0, 4] = -INF
-    same = (TopK(V), TopK(10**6), TopP(1.0), Typical(1.0), MinP(0.0), Temperature(1.0))
-    same += (RepetitionPenalty(2.0), NoRepeat(1), NoRepeat(4), Forbidden([]), Bias({}))
-    for rule in same:
-        assert torch.equal(rule(logits, nothing), logits), rule
+    rules = (TopK(V), TopK(10**6), TopP(1.0), Typical(1.0), MinP(0.0), Temperature(1.0))
+    rules += (RepetitionPenalty(2.0), NoRepeat(1), NoRepeat(4), Forbidden([]), Bias({}))
+    for rule in rules:
+        assert torch.equal(rule(logits, outputs), logits), rule
 
 
-def test_cutting_the_unlikely_is_exact_in_a_large_flat_vocabulary():
-    """More tokens than the first look at the likeliest finds."""
+def test_top_p_is_exact_in_a_large_vocabulary_with_a_flat_distribution():
+    """The kept tokens are more than the first top-k of the implementation."""
     logits = torch.linspace(0, 1, 5000, dtype=torch.float64)[None].flip(1)
     for mass in (0.001, 0.5, 0.999):
         p = logits.softmax(-1)[0]
@@ -250,25 +250,25 @@ def test_cutting_the_unlikely_is_exact_in_a_large_flat_vocabulary():
         assert int(TopP(mass)(logits, [PartialOutput()]).isfinite().sum()) == count
 
 
-def test_a_token_that_cannot_come_never_comes_back():
-    logits, written = some_logits(1), some_writing(1, 6)
+def test_a_token_without_probability_is_not_restored_by_another_rule():
+    logits, outputs = some_logits(1), some_outputs(1, 6)
     logits[:, [0, 3]] = -INF
     for name, (rule, _, _) in TWINS.items():
-        if name != "prefix":  # who forces a token means it
-            assert bool((rule(logits, written)[:, [0, 3]] == -INF).all()), name
+        if name != "prefix":  # a prefix forces its tokens in any case
+            assert bool((rule(logits, outputs)[:, [0, 3]] == -INF).all()), name
 
 
-def test_nothing_left_to_write_is_an_error_that_names_the_rules():
-    written = [PartialOutput(), PartialOutput([1, 2])]
+def test_forbidding_every_token_is_an_error_that_names_the_rules():
+    outputs = [PartialOutput(), PartialOutput([1, 2])]
     logits = some_logits(2, rows=2)
     every = Forbidden([[token] for token in range(V)])
     with pytest.raises(UsageError, match=r"every token is forbidden after tokens \[\].*Forbidden"):
-        apply_rules([Temperature(2.0), every], logits, written)
+        apply_rules([Temperature(2.0), every], logits, outputs)
     with pytest.raises(UsageError, match=r"after tokens \[1, 2\]"):
-        apply_rules([Forbidden([[2, token] for token in range(V)])], logits, written)
+        apply_rules([Forbidden([[2, token] for token in range(V)])], logits, outputs)
     logits[1, 4] = math.nan
     with pytest.raises(DataError, match="not finite"):
-        apply_rules([], logits, written)
+        apply_rules([], logits, outputs)
 
 
 def test_rules_apply_in_their_order():
@@ -296,12 +296,12 @@ def test_rules_apply_in_their_order():
         lambda: Forbidden([[1], []]),
     ],
 )
-def test_a_rule_without_meaning_is_refused(build):
+def test_a_rule_with_an_invalid_value_is_refused(build):
     with pytest.raises(ValueError, match="must be"):
         build()
 
 
 @pytest.mark.parametrize("rule", [Bias({V: 1.0}), Forbidden([[1, -1]]), Prefix([[V]])])
-def test_a_token_outside_the_vocabulary_is_named(rule):
+def test_a_token_outside_the_vocabulary_is_refused(rule):
     with pytest.raises(ValueError, match="outside the vocabulary of 9"):
         rule(some_logits(0, rows=1), [PartialOutput()])

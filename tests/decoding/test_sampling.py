@@ -1,4 +1,4 @@
-"""Sampling against exact probabilities, and each row against itself alone."""
+"""Sampling compared with exact probabilities, and each row compared with itself alone."""
 
 import math
 from collections import Counter
@@ -68,7 +68,7 @@ def outcome(row):
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("name", RULES)
-def test_a_row_gets_in_any_company_what_it_gets_alone(name, kind):
+def test_the_output_of_a_row_does_not_depend_on_the_batch(name, kind):
     model, prompts, rules = gpt(1, **MODELS[kind]), some_prompts(5), RULES[name]
     seeds = [[7, 8], [7], [1, 2, 3], [9], [4]]
     samples = sample(model, prompts, sampling(rules), seeds)
@@ -83,18 +83,18 @@ def test_a_row_gets_in_any_company_what_it_gets_alone(name, kind):
 
 @torch.no_grad()
 @pytest.mark.parametrize("name", RULES)
-def test_what_is_drawn_does_not_depend_on_the_cache(name):
-    """The same draws from whole forward passes, and the model's own log-probabilities."""
+def test_samples_do_not_depend_on_the_cache(name):
+    """Whole forward passes give the same samples and the same log-probabilities."""
     from headway.decoding import apply_rules
     from headway.decoding.sampling import choose
 
-    model, prompts, how = gpt(2), some_prompts(5, seed=3), sampling(RULES[name], alternatives=3)
-    cached = sample(model, prompts, how, [[5]] * 5)
-    plain = open_rows(model, prompts, [[5]] * 5, how)
+    model, prompts, config = gpt(2), some_prompts(5, seed=3), sampling(RULES[name], alternatives=3)
+    cached = sample(model, prompts, config, [[5]] * 5)
+    plain = open_rows(model, prompts, [[5]] * 5, config)
     for row, (twin,) in zip(plain, cached, strict=True):
-        for _ in range(how.max_tokens):
+        for _ in range(config.max_tokens):
             logits = model(torch.tensor([row.seen]))[:, -1]
-            (token,) = choose(apply_rules(how.rules, logits, [row]), [row], how.rules)
+            (token,) = choose(apply_rules(config.rules, logits, [row]), [row], config.rules)
             if token == EOS:
                 break
             log_p = logits.log_softmax(-1)[0]
@@ -107,11 +107,11 @@ def test_what_is_drawn_does_not_depend_on_the_cache(name):
             row.tokens.append(token)
         assert row.tokens == twin.tokens
         assert len(twin.log_probabilities) == len(twin.tokens) == len(twin.alternatives)
-        assert (twin.reason == "end") == (len(row.tokens) < how.max_tokens)
+        assert (twin.reason == "end") == (len(row.tokens) < config.max_tokens)
 
 
 @pytest.mark.parametrize("rules", [[], [Temperature(0.6), TopK(3)], [NoRepeat(1)]])
-def test_outputs_come_as_often_as_their_probability_says(rules):
+def test_outputs_have_the_frequency_of_their_probability(rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0]
     exact = output_probabilities(model, prompt, 3, rules)
     assert sum(exact.values()) == pytest.approx(1)
@@ -120,11 +120,11 @@ def test_outputs_come_as_often_as_their_probability_says(rules):
     assert chi_square_deviation(counts, exact) < 4
     wrong = output_probabilities(model, prompt, 3, [*rules, Temperature(0.9)])
     assert rules == [NoRepeat(1)] or chi_square_deviation(counts, wrong) > 8, (
-        "the test sees nothing"
+        "the test detects nothing"
     )
 
 
-def test_the_likeliest_token_each_time_is_greedy_search():
+def test_the_most_probable_token_at_each_step_is_greedy_search():
     model, prompts = gpt(4), some_prompts(6)
     samples = sample(model, prompts, sampling([MostProbable()]), [[0]] * 6)
     for prompt, (row,) in zip(prompts, samples, strict=True):
@@ -134,12 +134,12 @@ def test_the_likeliest_token_each_time_is_greedy_search():
         assert row.reason == ("end" if len(best.tokens) < 9 else "length")
 
 
-def test_who_reads_along_sees_every_token_and_may_end_a_row():
-    model, prompts, how = gpt(5), some_prompts(4), sampling([MinLength(9, EOS)])
-    whole = sample(model, prompts, how, [[1]] * 4)
-    rows = open_rows(model, prompts, [[1]] * 4, how)
+def test_sample_steps_yields_every_token_and_lets_the_caller_end_a_row():
+    model, prompts, config = gpt(5), some_prompts(4), sampling([MinLength(9, EOS)])
+    whole = sample(model, prompts, config, [[1]] * 4)
+    rows = open_rows(model, prompts, [[1]] * 4, config)
     yielded = {row.item: [] for row in rows}
-    for grown in sample_steps(model, rows, how):
+    for grown in sample_steps(model, rows, config):
         for row in grown:
             yielded[row.item].append(row.tokens[-1])
             if row.item == 2 and len(row.tokens) == 4:
@@ -150,7 +150,7 @@ def test_who_reads_along_sees_every_token_and_may_end_a_row():
         assert yielded[row.item] == row.tokens == full.tokens[: len(row.tokens)]
 
 
-def test_a_prompt_is_read_once_for_all_of_its_samples():
+def test_a_prompt_is_encoded_once_for_all_its_samples():
     model, read = gpt(6), []
     start = model.start
     model.start = lambda tokens, keys=None: (read.append(tokens.shape), start(tokens, keys))[1]
@@ -169,7 +169,7 @@ def test_a_text_ends_with_the_context():
         sample(model, [[3], [4] * 13], sampling(), [[0]] * 2)
 
 
-def test_nothing_asked_is_nothing_written():
+def test_no_prompts_no_samples_or_no_tokens_give_no_output():
     model = gpt()
     assert sample(model, [], sampling(), []) == []
     assert sample(model, [[3]], sampling(), [[]]) == [[]]
@@ -177,7 +177,7 @@ def test_nothing_asked_is_nothing_written():
     assert (row.tokens, row.reason) == ([], "length")
 
 
-def test_what_cannot_be_continued_is_refused():
+def test_prompts_that_cannot_be_continued_are_refused():
     model = gpt()
     with pytest.raises(ValueError, match="prompt 2 is empty"):
         sample(model, [[3], []], sampling(), [[0]] * 2)

@@ -1,4 +1,4 @@
-"""Beam search against brute force, and the corners where searches go wrong."""
+"""Beam search compared with exhaustive search, and its edge cases."""
 
 import itertools
 from dataclasses import replace
@@ -33,9 +33,9 @@ def small_model(seed: int) -> Translator:
 
 
 @torch.no_grad()
-def output_probabilities(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
-    """All outputs up to LONGEST tokens with their scores, best first; no search, and no cache."""
-    found = []
+def scores_of_all_outputs(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
+    """Return all outputs up to LONGEST tokens with their scores, best first, without a cache."""
+    scored = []
     for length in range(LONGEST + 1):
         outputs = list(itertools.product(WORDS, repeat=length))
         read = torch.tensor([[BOS, *words] for words in outputs])
@@ -45,15 +45,15 @@ def output_probabilities(model, source, alpha: float) -> list[tuple[float, tuple
         written = torch.tensor([[*words, EOS] for words in outputs])
         totals = logits.log_softmax(-1).gather(2, written[:, :, None]).sum((1, 2))
         scores = totals / length_penalty(length + 1, alpha)
-        found += zip(scores.tolist(), outputs, strict=True)
-    return sorted(found, reverse=True)
+        scored += zip(scores.tolist(), outputs, strict=True)
+    return sorted(scored, reverse=True)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
+def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search(seed, alpha):
     model, source = small_model(seed), torch.tensor([[3, 5, 4, 2]])
-    expected = output_probabilities(model, source, alpha)[:5]
+    expected = scores_of_all_outputs(model, source, alpha)[:5]
     limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
     hypotheses = beam_search(
         model, (source, None), limit, width=len(WORDS) ** LONGEST, alpha=alpha, num_best=5
@@ -65,7 +65,7 @@ def test_a_beam_as_wide_as_all_beginnings_is_exhaustive_search(seed, alpha):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_beam_of_one_is_greedy_or_better(name):
-    """It also keeps an ending that was only second best, and may find that it scores higher."""
+    """A beam also keeps a second-best ending, whose score may be higher in the end."""
     family = MODELS[name]
     model, rows = family.build(), some_rows(6, seed=3)
     greedy = greedy_search(model, family.inputs(rows), limits(rows))
@@ -73,11 +73,11 @@ def test_a_beam_of_one_is_greedy_or_better(name):
     for hypothesis, (best, *_) in zip(greedy, beam, strict=True):
         shared = min(len(hypothesis.tokens), len(best.tokens))
         assert hypothesis.tokens[:shared] == best.tokens[:shared]
-        if hypothesis.finished:  # greedy says when it was cut; the beam forces an end
+        if hypothesis.finished:  # greedy search reports a truncated output; the beam forces an end
             assert best.log_probability >= hypothesis.log_probability - 1e-4
 
 
-def test_a_wider_beam_never_finds_a_worse_best_in_these_models():
+def test_a_wider_beam_has_no_worse_score_in_these_models():
     scores = []
     for width in (1, 3, 9, 81):
         limit = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
@@ -121,11 +121,11 @@ def test_length_zero_and_a_beam_wider_than_the_vocabulary(width):
     assert all(len(best[0].tokens) <= n for best, n in zip(some, [1, 4, 2], strict=True))
 
 
-def test_greedy_stops_at_each_rows_own_limit():
+def test_greedy_search_stops_at_the_limit_of_each_row():
     family = MODELS["translator"]
     model, rows = family.build(), some_rows(4)
     model.output.weight.data[EOS] = 0
-    model.output.weight.data[5] *= 50  # would write 5 for ever, or nearly so
+    model.output.weight.data[5] *= 50  # would generate 5 nearly for ever
     short = replace(limits(rows), max_lengths=[0, 1, 5, 3])
     hypotheses = greedy_search(model, family.inputs(rows), short)
     assert all(len(h.tokens) <= n for h, n in zip(hypotheses, [0, 1, 5, 3], strict=True))
@@ -148,26 +148,28 @@ def test_the_length_penalty_is_the_papers():
     assert length_penalty(19, 0.0) == 1.0
 
 
-def test_groups_that_do_not_care_for_each_other_find_what_one_group_finds():
+def test_groups_without_diversity_have_the_hypotheses_of_one_group():
     family = MODELS["gpt"]
     model, rows = family.build(), some_rows(4, seed=4)
-    alone = beam_search(model, family.inputs(rows), limits(rows), width=2, num_best=2)
-    twice = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=2, groups=2)
-    assert [[h.tokens for h in best] for best in twice] == [
-        [h.tokens for h in best] for best in alone
+    one_group = beam_search(model, family.inputs(rows), limits(rows), width=2, num_best=2)
+    two_groups = beam_search(
+        model, family.inputs(rows), limits(rows), width=4, num_best=2, groups=2
+    )
+    assert [[h.tokens for h in best] for best in two_groups] == [
+        [h.tokens for h in best] for best in one_group
     ]
 
 
 @torch.no_grad()
-def test_groups_that_avoid_each_other_differ_and_keep_the_models_own_scores():
+def test_groups_with_diversity_differ_and_keep_the_models_log_probabilities():
     family = MODELS["gpt"]
     model, rows = family.build(), some_rows(4, seed=4)
-    how = {"width": 3, "num_best": 3, "groups": 3}
-    hypotheses = beam_search(model, family.inputs(rows), limits(rows), diversity=50.0, **how)
+    options = {"width": 3, "num_best": 3, "groups": 3}
+    hypotheses = beam_search(model, family.inputs(rows), limits(rows), diversity=50.0, **options)
     single = beam_search(model, family.inputs(rows), limits(rows), width=1)
     for i, (best, (first,)) in enumerate(zip(hypotheses, single, strict=True)):
-        begun = [h.tokens[0] for h in best if h.tokens]
-        assert len(set(begun)) == len(begun), "each group begins with its own token"
+        first_tokens = [h.tokens[0] for h in best if h.tokens]
+        assert len(set(first_tokens)) == len(first_tokens), "each group begins with its own token"
         assert first.tokens in {h.tokens for h in best}
         for h in best:
             read = torch.tensor([[BOS, *h.tokens]])

@@ -1,4 +1,4 @@
-"""Text classifiers through the real command line: from a language model to labels."""
+"""Text classifiers through the command line: from a language model to labels."""
 
 import json
 
@@ -7,12 +7,12 @@ import pytest
 from tests.fixtures.command_line import headway
 from tests.fixtures.language_model_commands import TINY as TINY_GPT
 
-PLACES = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below"]
-KINDS = {"animal": ["fox", "owl", "crab", "toad"], "tool": ["saw", "rake", "drum", "lamp"]}
+LOCATIONS = ["by the lake", "in a shed", "near us", "on the hill", "at home", "below"]
+CLASSES = {"animal": ["fox", "owl", "crab", "toad"], "tool": ["saw", "rake", "drum", "lamp"]}
 TEXTS = [
-    (f"the {name} is {place}", label)
-    for place in PLACES
-    for label, names in KINDS.items()
+    (f"the {name} is {location}", label)
+    for location in LOCATIONS
+    for label, names in CLASSES.items()
     for name in names
 ]
 TINY = [
@@ -39,20 +39,20 @@ def working_folder(tmp_path_factory):
     words = ("train", "gpt-tiny", "t.txt", "--run", "lm", "--steps", "5", *TINY_GPT)
     headway(*words, cwd=folder)
     done = headway(*train("c", "--steps", "60"), cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
-    said = (working_folder / "said").read_text()
+def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
+    output = (working_folder / "training.txt").read_text()
     for part in (
         "2 classes; majority baseline",
         "2 layers, d=12",
         "valid step=60 accuracy=",
         "batches of 6",
     ):
-        assert part in said, part
-    assert "classify runs/c" in said and "eval runs/c" in said
+        assert part in output, part
+    assert "classify runs/c" in output and "eval runs/c" in output
     names = {path.name for path in (working_folder / "runs" / "c" / "model").iterdir()}
     assert names == {
         "MANIFEST.json",
@@ -63,33 +63,37 @@ def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
     }
 
 
-def test_texts_given_or_piped_are_answered_a_line_each(working_folder, run_headway):
-    asked = ["the toad is at home", "the rake is near us"]
-    given = headway("classify", "runs/c", *asked, cwd=working_folder).stdout
-    piped = headway("classify", "runs/c", cwd=working_folder, text="\n".join(asked) + "\n").stdout
-    assert given == piped and len(given.split("\n")) == 3
-    assert given.split("\n")[0].split("\t")[0] == "animal"
-    best, *others = run_headway("classify", "runs/c", *asked, "--top", "2")[0].strip().split("\n")
-    assert len(best.split("\t")) == 4 and len(others) == 1
-    found = [
-        json.loads(x) for x in run_headway("classify", "runs/c", *asked, "--json")[0].splitlines()
+def test_texts_from_arguments_or_a_pipe_are_classified_on_a_line_each(working_folder, run_headway):
+    texts = ["the toad is at home", "the rake is near us"]
+    direct = headway("classify", "runs/c", *texts, cwd=working_folder).stdout
+    piped = headway("classify", "runs/c", cwd=working_folder, text="\n".join(texts) + "\n").stdout
+    assert direct == piped and len(direct.split("\n")) == 3
+    assert direct.split("\n")[0].split("\t")[0] == "animal"
+    first, *rest = run_headway("classify", "runs/c", *texts, "--top", "2")[0].strip().split("\n")
+    assert len(first.split("\t")) == 4 and len(rest) == 1
+    rows = [
+        json.loads(line)
+        for line in run_headway("classify", "runs/c", *texts, "--json")[0].splitlines()
     ]
-    assert [row["label"] for row in found] == [next(iter(row["probabilities"])) for row in found]
-    assert [(row["line"], row["text"]) for row in found] == [(1, asked[0]), (2, asked[1])]
-    assert all(set(row["probabilities"]) == {"animal", "tool"} for row in found)
-    one = json.loads(run_headway("classify", "runs/c", asked[0], "--json", "--top", "1")[0])
-    assert set(one["probabilities"]) == {"animal"}
+    assert [row["label"] for row in rows] == [next(iter(row["probabilities"])) for row in rows]
+    assert [(row["line"], row["text"]) for row in rows] == [(1, texts[0]), (2, texts[1])]
+    assert all(set(row["probabilities"]) == {"animal", "tool"} for row in rows)
+    top = json.loads(run_headway("classify", "runs/c", texts[0], "--json", "--top", "1")[0])
+    assert set(top["probabilities"]) == {"animal"}
 
 
-def test_accuracy_is_measured_on_what_was_held_out_or_on_a_file(run_headway):
-    own = json.loads(run_headway("eval", "runs/c", "--json")[0])
-    assert 2 <= own["texts"] <= 24 and own["accuracy"] == own["correct"] / own["texts"] > 0.5
-    shown = json.loads(run_headway("runs", "show", "runs/c", "--json")[0])
-    assert shown["best"] == pytest.approx(own["accuracy"])
+def test_accuracy_is_computed_on_the_held_out_texts_or_on_a_file(run_headway):
+    scores = json.loads(run_headway("eval", "runs/c", "--json")[0])
+    assert (
+        2 <= scores["texts"] <= 24
+        and scores["accuracy"] == scores["correct"] / scores["texts"] > 0.5
+    )
+    summary = json.loads(run_headway("runs", "show", "runs/c", "--json")[0])
+    assert summary["best"] == pytest.approx(scores["accuracy"])
     assert "2 texts" in run_headway("eval", "runs/c", "test.tsv")[0]
 
 
-def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "9"))
     run_headway(*train("halves", "--steps", "4"))
     assert (
@@ -129,11 +133,13 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_head
         ("eval runs/c/model", 2, "name a file"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
     (working_folder / "ragged.tsv").write_text("text\tlabel\na saw\ttool\na fox\n")
     (working_folder / "blank.tsv").write_text("text\tlabel\n \ttool\n")
     write_table(working_folder / "plants.tsv", [("an oak", "plant")])
-    said = run_headway(*words.split(), code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (working_folder / "runs" / "classify").exists()
+    output = run_headway(*words.split(), code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
+    assert "Traceback" not in output and not (working_folder / "runs" / "classify").exists()

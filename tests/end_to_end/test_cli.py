@@ -1,4 +1,4 @@
-"""Every verb through the real command line, right and wrong."""
+"""Every verb through the command line: its output and its errors."""
 
 import json
 import signal
@@ -19,24 +19,24 @@ def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("work")
     write_corpus(folder / "data")
     done = headway_process(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     assert done.stdout == ""
     return folder
 
 
 def fails(code: int, *words: str, cwd, text: str | bytes = "") -> str:
-    """The command must fail with `code`, in a few lines, without a traceback; what it said."""
+    """Run a command that must fail with `code`, and return its error."""
     return error_in(headway(*words, cwd=cwd, text=text, check=code).stderr)
 
 
-def error_in(said: str) -> str:
-    error = said[said.index("error:") :].strip()
-    assert len(error.split("\n")) <= 3, said
+def error_in(stderr: str) -> str:
+    error = stderr[stderr.index("error:") :].strip()
+    assert len(error.split("\n")) <= 3, stderr
     return error
 
 
-def test_training_says_what_it_does_in_plain_lines(working_folder):
-    said = (working_folder / "said").read_text()
+def test_training_reports_its_progress_in_plain_lines(working_folder):
+    output = (working_folder / "training.txt").read_text()
     for part in (
         "tokenizer",
         "220 pairs",
@@ -46,12 +46,12 @@ def test_training_says_what_it_does_in_plain_lines(working_folder):
         "valid step=30",
         "next",
     ):
-        assert part in said, part
-    assert "\x1b" not in said  # piped: no colours, no cursor movements
-    assert "ETA" not in said
+        assert part in output, part
+    assert "\x1b" not in output  # piped: no colours, no cursor movements
+    assert "ETA" not in output
 
 
-def test_a_run_folder_holds_what_it_should(working_folder):
+def test_a_run_folder_has_its_files(working_folder):
     run = working_folder / "runs" / "r"
     assert {"run.yaml", "metrics.jsonl", "tokenizer.json", "data", "checkpoints", "model"} <= {
         path.name for path in run.iterdir()
@@ -70,13 +70,15 @@ def test_a_run_folder_holds_what_it_should(working_folder):
 def test_evaluation_prints_scores_with_signatures_and_as_json(working_folder):
     text = headway("eval", "runs/r", "--beam", "2", cwd=working_folder).stdout
     assert "BLEU" in text and "tok:13a" in text and "10 sentences" in text
-    found = json.loads(
+    scores = json.loads(
         headway("eval", "runs/r", "--json", "--split", "valid", cwd=working_folder).stdout
     )
-    assert found["sentences"] == 6 and 0 <= found["bleu"] <= 100  # evaluation.sentences of the run
+    assert (
+        scores["sentences"] == 6 and 0 <= scores["bleu"] <= 100
+    )  # evaluation.sentences of the run
 
 
-def test_one_line_in_is_one_line_out_whatever_the_lines_hold(working_folder):
+def test_every_input_line_gives_one_output_line_whatever_its_characters(working_folder):
     lines = "the red fox sees the dog\n\nthe baker\u2028paints\x85the tree\n   \nthe old dog\n"
     done = headway_process("translate", "runs/r", cwd=working_folder, text=lines)
     assert done.stdout.count("\n") == 5
@@ -101,18 +103,18 @@ def test_nbest_scores_json_and_alignment(working_folder):
     table = [line.split("\t") for line in text.strip("\n").split("\n")]
     assert [row[0] for row in table] == ["1"] * 3 + ["2"] * 3
     assert all(float(table[i][1]) >= float(table[i + 1][1]) for i in (0, 1, 3, 4))
-    found = json.loads(
+    result = json.loads(
         headway(
             "translate", "runs/r", "the old dog", "--json", "--align", cwd=working_folder
         ).stdout
     )
-    assert found["source"] == "the old dog" and found["translations"][0]["score"] < 0
-    if found["translations"][0]["text"]:
-        assert found["alignment"]["source"] == ["the", "old", "dog", "</s>"]
-    drawn = headway(
+    assert result["source"] == "the old dog" and result["translations"][0]["score"] < 0
+    if result["translations"][0]["text"]:
+        assert result["alignment"]["source"] == ["the", "old", "dog", "</s>"]
+    alignment = headway(
         "translate", "runs/r", "the old dog sees the fox", "--align", cwd=working_folder
     ).stdout
-    assert "weights from" in drawn
+    assert "weights from" in alignment
     scored = headway("translate", "runs/r", "the old dog", "--scores", cwd=working_folder).stdout
     assert float(scored.split("\t")[0]) < 0
 
@@ -122,51 +124,53 @@ def test_runs_config_and_doctor(working_folder):
     listed = json.loads(headway("runs", "ls", "--json", cwd=working_folder).stdout)
     assert listed["step"] == 30 and listed["state"] == "done"
     assert "step      30" in headway("runs", "show", "runs/r", cwd=working_folder).stdout
-    shown = json.loads(headway("runs", "show", "runs/r", "--json", cwd=working_folder).stdout)
-    assert shown["config"]["training.steps"] == 30 and len(shown["evaluations"]) == 3
+    summary = json.loads(headway("runs", "show", "runs/r", "--json", cwd=working_folder).stdout)
+    assert summary["config"]["training.steps"] == 30 and len(summary["evaluations"]) == 3
     assert "warmup: 5" in headway("config", "show", "runs/r", cwd=working_folder).stdout
     assert (
         "learning rate" in headway("config", "explain", "optimizer.lr", cwd=working_folder).stdout
     )
-    facts = json.loads(headway("doctor", "--json", cwd=working_folder).stdout)
-    assert facts["torch"] and facts["cpus"] >= 1
+    machine = json.loads(headway("doctor", "--json", cwd=working_folder).stdout)
+    assert machine["torch"] and machine["cpus"] >= 1
     assert "torch" in headway("--version", cwd=working_folder).stdout
 
 
-def test_the_same_command_again_continues_and_has_nothing_to_do(working_folder):
+def test_a_finished_run_has_nothing_to_do_when_its_command_is_repeated(working_folder):
     done = headway(*train_words(working_folder / "data", "r", "--steps", "30"), cwd=working_folder)
     assert "reused" in done.stderr and "resumed from step 30" in done.stderr
 
 
 def test_other_settings_under_the_same_name_are_refused_and_named(working_folder):
-    said = fails(2, *train_words(working_folder / "data", "r", "--steps", "31"), cwd=working_folder)
-    assert "training.steps: 30 in the run, 31 now" in said and "--resume" in said
+    error = fails(
+        2, *train_words(working_folder / "data", "r", "--steps", "31"), cwd=working_folder
+    )
+    assert "training.steps: 30 in the run, 31 now" in error and "--resume" in error
 
 
-def test_resuming_with_a_change_notes_it_in_the_run(tmp_path):
+def test_a_changed_setting_is_recorded_in_a_resumed_run(tmp_path):
     data = write_corpus(tmp_path / "data")
     headway(*train_words(data, "r", "--steps", "6"), cwd=tmp_path)
     done = headway(
         "train", "--resume", "runs/r", "--steps", "8", "--optimizer.lr", "1e-4", cwd=tmp_path
     )
     assert "optimizer.lr changed from 0.002 to 0.0001" in done.stderr
-    kept = (tmp_path / "runs" / "r" / "run.yaml").read_text()
-    assert "optimizer.lr: 0.002 -> 0.0001" in kept and "lr: 0.0001" in kept
+    settings = (tmp_path / "runs" / "r" / "run.yaml").read_text()
+    assert "optimizer.lr: 0.002 -> 0.0001" in settings and "lr: 0.0001" in settings
 
 
-def test_yaml_and_flags_flags_win(tmp_path):
+def test_flags_take_precedence_over_a_yaml_file(tmp_path):
     data = write_corpus(tmp_path / "data")
     (tmp_path / "my.yaml").write_text("training:\n  steps: 9\n  seed: 5\noptimizer.lr: 1e-3\n")
     words = train_words(data, "r", "--config", "my.yaml", "--steps", "4")
     headway(*words, cwd=tmp_path)
-    shown = headway("config", "show", "runs/r", cwd=tmp_path).stdout
-    assert "steps: 4" in shown and "seed: 5" in shown and "lr: 0.001" in shown
+    settings = headway("config", "show", "runs/r", cwd=tmp_path).stdout
+    assert "steps: 4" in settings and "seed: 5" in settings and "lr: 0.001" in settings
     (tmp_path / "bad.yaml").write_text("training:\n  stepz: 9\n")
-    said = fails(2, *train_words(data, "s", "--config", "bad.yaml"), cwd=tmp_path)
-    assert "training.stepz" in said and "Did you mean training.steps" in said
+    error = fails(2, *train_words(data, "s", "--config", "bad.yaml"), cwd=tmp_path)
+    assert "training.stepz" in error and "Did you mean training.steps" in error
     (tmp_path / "twice.yaml").write_text("training:\n  steps: 9\n  steps: 10\n")
-    said = fails(3, *train_words(data, "s", "--config", "twice.yaml"), cwd=tmp_path)
-    assert "twice.yaml:3" in said
+    error = fails(3, *train_words(data, "s", "--config", "twice.yaml"), cwd=tmp_path)
+    assert "twice.yaml:3" in error
 
 
 @pytest.mark.parametrize(
@@ -196,17 +200,17 @@ def test_yaml_and_flags_flags_win(tmp_path):
         ("dat", 2, "dat"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(working_folder, words, code, part):
     assert part in fails(code, *words.split(), cwd=working_folder)
 
 
-def test_bad_bytes_on_standard_input_name_the_line(working_folder):
+def test_invalid_utf_8_on_standard_input_is_refused_with_its_line(working_folder):
     raw = b"fine\n\xff\xfe\n"
     done = headway_process("translate", "runs/r", cwd=working_folder, text=raw, check=3)
     assert "line 2" in error_in(done.stderr)
 
 
-def test_damaged_weights_and_a_foreign_pickle_are_bad_data(working_folder, tmp_path):
+def test_damaged_weights_and_a_foreign_pickle_are_refused_as_bad_data(working_folder, tmp_path):
     import shutil
 
     for name, raw in (("cut", None), ("pickle", b"\x80\x04cos\nsystem\n.")):
@@ -231,20 +235,20 @@ def test_data_check_finds_faults_and_passes_clean_data(tmp_path):
         and "in the training set" in done.stdout
         and "empty" in done.stdout
     )
-    table = headway(
+    as_json = headway(
         "data", "check", "data", "--source", "en", "--target", "de", "--json", cwd=tmp_path, check=3
     )
-    assert len(json.loads(table.stdout)["faults"]) == 2
+    assert len(json.loads(as_json.stdout)["faults"]) == 2
 
 
 def test_unequal_files_are_refused_before_training(tmp_path):
     (tmp_path / "t.en").write_text("one\ntwo\nthree\n")
     (tmp_path / "t.de").write_text("eins\nzwei\n")
-    said = fails(3, "train", "translate", "t", "--source", "en", "--target", "de", cwd=tmp_path)
-    assert "t.en has 3 lines, t.de has 2" in said and "t.en:3" in said
+    error = fails(3, "train", "translate", "t", "--source", "en", "--target", "de", cwd=tmp_path)
+    assert "t.en has 3 lines, t.de has 2" in error and "t.en:3" in error
 
 
-def test_fetching_emoji_names_and_again(tmp_path):
+def test_emoji_names_are_fetched_once_and_reused(tmp_path):
     first = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
     assert "train" in first.stderr and "new combinations" in first.stderr
     again = headway("data", "fetch", "emoji-names", "--target", "de", cwd=tmp_path)
@@ -273,8 +277,8 @@ def test_a_run_belongs_to_one_process_at_a_time_and_ctrl_c_saves_it(tmp_path):
         time.sleep(0.05)
     assert "in use by process" in fails(2, *words, cwd=tmp_path)
     running.send_signal(signal.SIGINT)
-    said = running.communicate(timeout=60)[1].decode()
-    assert running.returncode == 130 and "train --resume" in said
+    stderr = running.communicate(timeout=60)[1].decode()
+    assert running.returncode == 130 and "train --resume" in stderr
     step = rows(log)[-1]["step"]
     done = headway("train", "--resume", "runs/r", "--steps", str(step + 2), cwd=tmp_path)
     assert f"resumed from step {step}" in done.stderr
@@ -292,5 +296,5 @@ def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_pat
     words = train_words(
         data, "r", "--optimizer.lr", "1e9", "--steps", "50", "--training.clip", "1e9"
     )
-    said = fails(1, *words, cwd=tmp_path)
-    assert "not finite" in said and "sentence pairs" in said
+    error = fails(1, *words, cwd=tmp_path)
+    assert "not finite" in error and "sentence pairs" in error

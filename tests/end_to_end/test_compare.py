@@ -1,4 +1,4 @@
-"""`headway compare` as a user runs it."""
+"""`headway compare` through the command line."""
 
 import json
 
@@ -26,84 +26,86 @@ variants:
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    place = tmp_path_factory.mktemp("compare")
-    write_corpus(place / "data")
-    (place / "ladder.yaml").write_text(PLAN)
+    working_folder = tmp_path_factory.mktemp("compare")
+    write_corpus(working_folder / "data")
+    (working_folder / "ladder.yaml").write_text(PLAN)
     words = ["compare", "ladder.yaml", "data", *TINY, "--steps", "20", "--beam", "2"]
-    return place, words, headway(*words, cwd=place, check=None)
+    return working_folder, words, headway(*words, cwd=working_folder, check=None)
 
 
-def test_the_others_survive_a_variant_that_fails(compared):
-    place, _, done = compared
+def test_a_failed_variant_does_not_stop_the_comparison(compared):
+    working_folder, _, done = compared
     assert done.returncode == 1
     assert "failed    too-fast-seed42: the " in done.stderr
-    facts = read_json(place / "runs" / "compare-ladder" / "report.json")
-    assert [run["variant"] for run in facts["runs"]] == ["bottleneck", "additive", "transformer"]
-    assert list(facts["failed"]) == ["too-fast-seed42"] and not facts["complete"]
-    assert all(run["steps"] == 20 for run in facts["runs"])
-    assert all(run["counts"]["sentences"] == 10 for run in facts["runs"])
-    alignments = [run["details"]["alignments"] for run in facts["runs"]]
+    report = read_json(working_folder / "runs" / "compare-ladder" / "report.json")
+    assert [run["variant"] for run in report["runs"]] == ["bottleneck", "additive", "transformer"]
+    assert list(report["failed"]) == ["too-fast-seed42"] and not report["complete"]
+    assert all(run["steps"] == 20 for run in report["runs"])
+    assert all(run["counts"]["sentences"] == 10 for run in report["runs"])
+    alignments = [run["details"]["alignments"] for run in report["runs"]]
     assert alignments[0] == [] and len(alignments[1]) == 2
 
 
-def test_the_report_says_everything_in_words_numbers_and_pictures(compared):
-    place, words, done = compared
-    folder = place / "runs" / "compare-ladder"
+def test_the_report_has_the_command_the_tables_and_the_plots(compared):
+    working_folder, words, done = compared
+    folder = working_folder / "runs" / "compare-ladder"
     text = (folder / "report.md").read_text()
     assert " ".join(words) in text and "# Ladder" in text and "too-fast-seed42 failed" in text
     for row in ("| bottleneck |", "| additive |", "| transformer |"):
         assert row in done.stdout and text.count(row) == 3  # scores, lengths, entropies
-    pictures = {"bleu.svg", "loss-by-step.svg", "lengths.svg"}
-    pictures |= {"alignment-1.svg", "alignment-2.svg"}
-    for name in pictures:
+    plots = {"bleu.svg", "loss-by-step.svg", "lengths.svg"}
+    plots |= {"alignment-1.svg", "alignment-2.svg"}
+    for name in plots:
         assert f"({name})" in text and "transformer" in (folder / name).read_text()
     assert "bottleneck" not in (folder / "alignment-1.svg").read_text()
 
 
-def test_a_second_call_trains_only_what_is_not_finished(compared):
-    place, words, _ = compared
-    folder = place / "runs" / "compare-ladder"
+def test_a_second_call_trains_only_the_unfinished_variants(compared):
+    working_folder, words, _ = compared
+    folder = working_folder / "runs" / "compare-ladder"
     before = read_json(folder / "report.json")
     logs = {p: p.read_bytes() for p in folder.glob("[abt]*-seed42/metrics.jsonl")}
     logs.pop(folder / "too-fast-seed42" / "metrics.jsonl", None)
     assert len(logs) == 3
-    done = headway(*words, "--json", cwd=place, check=1)
+    done = headway(*words, "--json", cwd=working_folder, check=1)
     after = json.loads(done.stdout)
     assert after["runs"] == before["runs"] and list(after["failed"]) == ["too-fast-seed42"]
     assert all(path.read_bytes() == log for path, log in logs.items())
 
 
 def test_other_settings_under_the_same_name_are_refused(compared):
-    place, words, _ = compared
-    done = headway(*words, "--optimizer.beta1", "0.5", cwd=place, check=2)
+    working_folder, words, _ = compared
+    done = headway(*words, "--optimizer.beta1", "0.5", cwd=working_folder, check=2)
     assert "optimizer.beta1: 0.9 in the run, 0.5 now" in done.stderr
 
 
-def test_values_of_a_setting_and_several_seeds(compared):
-    place = compared[0]
+def test_values_of_a_setting_are_compared_over_several_seeds(compared):
+    working_folder = compared[0]
     done = headway(
         *("compare", "translate", "data", "--source", "en", "--target", "de", *TINY),
         *("--vary", "model.positions=none,alibi", "--seeds", "1", "2", "--steps", "4"),
         *("--run", "two", "--quiet"),
-        cwd=place,
+        cwd=working_folder,
     )
     assert "| positions=none |" in done.stdout and " ± " in done.stdout
-    assert {p.name for p in (place / "runs" / "two").glob("*-seed*")} == {
+    assert {p.name for p in (working_folder / "runs" / "two").glob("*-seed*")} == {
         f"positions={name}-seed{seed}" for name in ("none", "alibi") for seed in (1, 2)
     }
 
 
 def test_scores_are_those_of_headway_eval_and_the_best_are_bold(compared):
-    place, _, done = compared
-    run = place / "runs" / "compare-ladder" / "transformer-seed42"
-    scores = json.loads(headway("eval", str(run), "--beam", "2", "--json", cwd=place).stdout)
-    facts = read_json(place / "runs" / "compare-ladder" / "report.json")
-    (measured,) = [run for run in facts["runs"] if run["variant"] == "transformer"]
+    working_folder, _, done = compared
+    run = working_folder / "runs" / "compare-ladder" / "transformer-seed42"
+    scores = json.loads(
+        headway("eval", str(run), "--beam", "2", "--json", cwd=working_folder).stdout
+    )
+    report = read_json(working_folder / "runs" / "compare-ladder" / "report.json")
+    (measured,) = [run for run in report["runs"] if run["variant"] == "transformer"]
     values = {metric["name"]: metric["value"] for metric in measured["metrics"]}
     assert values == {name: scores[name] for name in ("bleu", "chrf", "nats")}
     nats = {
         run["variant"]: metric["value"]
-        for run in facts["runs"]
+        for run in report["runs"]
         for metric in run["metrics"]
         if metric["name"] == "nats"
     }
@@ -135,11 +137,14 @@ def test_models_of_any_task_are_compared(tmp_path):
         cwd=tmp_path,
     )
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| kind=")]
-    assert [row[3] == "-" for row in rows] == [True, False]  # the perplexity of next words
+    assert [row[3] == "-" for row in rows] == [
+        True,
+        False,
+    ]  # only next-word prediction has a perplexity
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ("compare", "the plan is missing"),
         ("compare leader", "Did you mean ladder?"),
@@ -153,8 +158,8 @@ def test_models_of_any_task_are_compared(tmp_path):
         ("compare missing.yaml", "missing.yaml"),
     ],
 )
-def test_wrong_words_are_answered_before_anything_is_made(words, said, tmp_path):
+def test_a_wrong_command_is_refused_before_a_run_is_made(words, message, tmp_path):
     write_corpus(tmp_path / "data")
     done = headway(*words.split(), cwd=tmp_path, check=None)
-    assert done.returncode in (2, 3) and said in done.stderr
+    assert done.returncode in (2, 3) and message in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "runs").exists()

@@ -1,4 +1,4 @@
-"""What happens to output where it cannot be written, or not with these characters."""
+"""Output that cannot be written, or not in the encoding of the terminal."""
 
 import os
 import pty
@@ -25,7 +25,7 @@ def working_folder(tmp_path):
     return tmp_path
 
 
-def started(words, cwd, environment=None, **streams):
+def start(words, cwd, environment=None, **streams):
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), **(environment or {})}
     return subprocess.Popen(
         [sys.executable, "-m", "headway", *words], cwd=cwd, env=settings, **streams
@@ -33,22 +33,22 @@ def started(words, cwd, environment=None, **streams):
 
 
 def on_terminal(words, cwd, environment) -> str:
-    """What a terminal gets of both streams."""
-    ours, theirs = pty.openpty()
-    process = started(words, cwd, environment, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
+    """Return what a terminal shows of standard output and standard error."""
+    controller, terminal = pty.openpty()
+    process = start(words, cwd, environment, stdin=terminal, stdout=terminal, stderr=terminal)
+    os.close(terminal)
     shown = b""
     try:
-        while part := os.read(ours, 4096):
+        while part := os.read(controller, 4096):
             shown += part
-    except OSError:  # how Linux says that the other end is closed
+    except OSError:  # on Linux, the other end is closed
         pass
-    os.close(ours)
+    os.close(controller)
     assert process.wait() == 0, shown
     return shown.decode("latin-1")
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("words", "unbuffered"),
     [
@@ -65,21 +65,21 @@ def on_terminal(words, cwd, environment) -> str:
 def test_a_full_device_is_an_error_of_every_verb(working_folder, words, unbuffered):
     with FULL.open("w") as full:
         environment = {"PYTHONUNBUFFERED": unbuffered}
-        process = started(words, working_folder, environment, stdout=full, stderr=subprocess.PIPE)
-        reported = process.communicate()[1].decode()
-    assert reported == "error: cannot write standard output: No space left on device\n"
+        process = start(words, working_folder, environment, stdout=full, stderr=subprocess.PIPE)
+        stderr = process.communicate()[1].decode()
+    assert stderr == "error: cannot write standard output: No space left on device\n"
     assert process.returncode == 1
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("words", [["runs", "ls"], ["runs", "show", "nowhere"]])
-def test_where_nothing_can_be_written_the_exit_code_tells(working_folder, words):
+def test_the_exit_code_reports_a_failure_if_nothing_can_be_written(working_folder, words):
     with FULL.open("w") as full:
-        assert started(words, working_folder, stdout=full, stderr=full).wait() == 1
+        assert start(words, working_folder, stdout=full, stderr=full).wait() == 1
 
 
-def test_a_reader_that_leaves_is_no_failure(working_folder):
-    process = started(
+def test_a_pipe_closed_by_its_reader_is_no_failure(working_folder):
+    process = start(
         ["config", "explain"], working_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     process.stdout.close()
@@ -100,7 +100,7 @@ def test_data_in_a_pipe_is_utf_8_whatever_the_locale(working_folder, environment
     (working_folder / "runs" / "a").mkdir()
     (working_folder / "runs" / "a" / "run.yaml").write_text(f"recipe: {NAME}\n", encoding="utf-8")
     words = ["runs", "show", "runs/a"]
-    process = started(
+    process = start(
         words, working_folder, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     shown, errors = process.communicate()
@@ -108,15 +108,15 @@ def test_data_in_a_pipe_is_utf_8_whatever_the_locale(working_folder, environment
     assert f"({NAME})" in shown.decode()
 
 
-def test_a_terminal_gets_backslash_escapes_for_what_it_cannot_show(working_folder):
+def test_a_terminal_gets_backslash_escapes_for_characters_outside_its_encoding(working_folder):
     latin = on_terminal(["runs", "ls"], working_folder, {"PYTHONIOENCODING": "latin-1"})
     assert "c\\u0153ur-é" in latin
     plain = on_terminal(["runs", "ls"], working_folder, {"PYTHONIOENCODING": "ascii"})
     assert "c\\u0153ur-\\xe9" in plain
 
 
-def test_an_argument_that_is_no_utf_8_is_refused(working_folder):
-    process = started(
+def test_an_argument_that_is_not_utf_8_is_refused(working_folder):
+    process = start(
         ["runs", "show", b"caf\xe9"], working_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert b"is not UTF-8" in process.communicate()[1]
@@ -137,22 +137,22 @@ def test_an_argument_that_is_no_utf_8_is_refused(working_folder):
     ],
 )
 def test_a_name_that_is_too_long_is_refused_with_the_limit(working_folder, words, code):
-    reported = headway(*words, cwd=working_folder, check=code).stderr
-    error = reported[reported.index("error:") :].strip()
+    stderr = headway(*words, cwd=working_folder, check=code).stderr
+    error = stderr[stderr.index("error:") :].strip()
     assert "255" in error and len(error.split("\n")) == 3, error
     assert "unexpected" not in error and os.listdir(working_folder) == ["runs"]
 
 
-def test_output_into_a_folder_that_is_missing_is_refused_before_the_work(working_folder):
-    reported = headway(
+def test_output_into_a_missing_folder_is_refused_before_the_computation(working_folder):
+    stderr = headway(
         "embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=working_folder, check=1
     ).stderr
-    assert "cannot write: No such file or directory" in reported
-    assert "a/b does not exist: make that folder" in reported and "free" not in reported
+    assert "cannot write: No such file or directory" in stderr
+    assert "a/b does not exist: make that folder" in stderr and "free" not in stderr
 
 
 def test_only_the_console_writes_to_the_streams():
     writes = re.compile(r"(?<![.\w])print\(|sys\.std(out|err)\.(write|flush|buffer)|Console\(")
     for path in (ROOT / "src" / "headway").rglob("*.py"):
-        allowed = path.name == "console.py" or not (found := writes.search(path.read_text()))
-        assert allowed, f"{path}: {found}"
+        allowed = path.name == "console.py" or not (match := writes.search(path.read_text()))
+        assert allowed, f"{path}: {match}"

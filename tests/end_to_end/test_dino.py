@@ -1,4 +1,4 @@
-"""Self-taught encoders of pictures, as a person types it."""
+"""Self-supervised image encoders (DINO) through the command line."""
 
 import json
 
@@ -17,33 +17,35 @@ train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --
 
 @pytest.fixture(scope="module")
 def working_folder(tmp_path_factory):
-    """A folder with a trained encoder, pictures, and what is wrong."""
+    """A folder with a trained encoder, images, and a file that is not an image."""
     folder = tmp_path_factory.mktemp("dino")
     write_shades(folder / "shades", count=12)
-    write_shades(folder / "others", count=3)
+    write_shades(folder / "unseen", count=3)
     (folder / "one.png").write_bytes(png(pixels_of(20, 30)))
-    (folder / "words.txt").write_text("no picture")
+    (folder / "words.txt").write_text("not an image")
     headway(*TRAIN.split(), cwd=folder)
     return folder
 
 
-def test_neighbours_and_a_linear_classifier_score_it(run_headway):
-    found = json.loads(run_headway("eval", "runs/dino", "--json")[0])
-    assert found["knn"] == 1.0 and found["linear"] == 1.0
-    assert found["spread"] > 0 and found["known"] + found["images"] == 24
-    other = json.loads(run_headway("eval", "runs/dino", "others", "--known", "shades", "--json")[0])
-    assert (other["known"], other["images"]) == (24, 6)
-    out = run_headway("eval", "runs/dino", "others", "--known", "shades")[0]
-    assert "6 images, 24 labelled images as neighbours" in out
+def test_the_encoder_is_scored_by_nearest_neighbours_and_a_linear_classifier(run_headway):
+    scores = json.loads(run_headway("eval", "runs/dino", "--json")[0])
+    assert scores["knn"] == 1.0 and scores["linear"] == 1.0
+    assert scores["spread"] > 0 and scores["known"] + scores["images"] == 24
+    unseen = json.loads(
+        run_headway("eval", "runs/dino", "unseen", "--known", "shades", "--json")[0]
+    )
+    assert (unseen["known"], unseen["images"]) == (24, 6)
+    output = run_headway("eval", "runs/dino", "unseen", "--known", "shades")[0]
+    assert "6 images, 24 labelled images as neighbours" in output
 
 
-def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(run_headway, working_folder):
-    said = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", "--size", "16")[1]
-    assert "drawn     maps.png" in said
+def test_attention_maps_are_drawn_and_no_file_is_overwritten(run_headway, working_folder):
+    stderr = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", "--size", "16")[1]
+    assert "drawn     maps.png" in stderr
     drawn = (working_folder / "maps.png").read_bytes()
     assert drawn[:4] == b"\x89PNG"
-    said = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
-    assert "exists already" in said and (working_folder / "maps.png").read_bytes() == drawn
+    stderr = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
+    assert "exists already" in stderr and (working_folder / "maps.png").read_bytes() == drawn
 
 
 @pytest.mark.parametrize(
@@ -61,6 +63,6 @@ def test_what_it_looks_at_is_drawn_and_nothing_is_overwritten(run_headway, worki
         ("train dino nowhere --run new", 2, "nowhere"),
     ],
 )
-def test_wrong_words_are_answered(run_headway, working_folder, words, code, part):
+def test_a_wrong_command_gives_a_clear_error(run_headway, working_folder, words, code, part):
     assert part in run_headway(*words.split(), code=code)[1]
     assert not (working_folder / "a.png").exists()

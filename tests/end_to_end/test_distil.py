@@ -1,4 +1,4 @@
-"""Students of every kind of teacher, through the real command line: right and wrong."""
+"""Distillation from every kind of teacher through the command line, and its errors."""
 
 import json
 
@@ -22,28 +22,30 @@ LOOP = [
 ]
 SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
 STUDENTS = {
-    "tagged": ("t.conll", "tagger", "60"),
-    "answered": ("t.json", "answerer", "100"),
+    "small-tagger": ("t.conll", "tagger", "60"),
+    "small-qa": ("t.json", "qa", "100"),
     "distil": ("t.tsv", "classifier", "40"),
-    "encoded": ("t.txt", "m", "40"),
-    "written": ("lines.txt", "gpt", "40"),
+    "small-encoder": ("t.txt", "m", "40"),
+    "small-gpt": ("lines.txt", "gpt", "40"),
 }
-"""Name of a run -> its data, its teacher, and steps."""
-TEACHERS = {"tag": "tagger", "answer": "answerer", "classify": "classifier", "gpt-tiny": "gpt"}
+"""The data, the teacher and the number of steps of each student, by the name of its run."""
+TEACHERS = {"tag": "tagger", "answer": "qa", "classify": "classifier", "gpt-tiny": "gpt"}
 
 
 def distil(student, run, *more):
     data, teacher, steps = STUDENTS[student]
-    own = ("--training.length", "20") if student in {"encoded", "written"} else ()
-    start = teacher if teacher == "m" else f"runs/{teacher}"
-    words = ("train", "distil", data, "--teacher", start, "--run", run)
-    asked = () if any(word.startswith("--training.steps") for word in more) else ("--steps", steps)
-    return [*words, *asked, *LOOP, *SMALL, *own, *more]
+    length = ("--training.length", "20") if student in {"small-encoder", "small-gpt"} else ()
+    teacher_folder = teacher if teacher == "m" else f"runs/{teacher}"
+    words = ("train", "distil", data, "--teacher", teacher_folder, "--run", run)
+    duration = (
+        () if any(word.startswith("--training.steps") for word in more) else ("--steps", steps)
+    )
+    return [*words, *duration, *LOOP, *SMALL, *length, *more]
 
 
 @pytest.fixture(scope="module")
 def working_folder(tmp_path_factory):
-    """Teachers, from Python; the one subprocess of them all is a student."""
+    """A folder with teachers, trained from Python, and a student, trained by the command line."""
     folder = tmp_path_factory.mktemp("distil")
     torch.manual_seed(0)
     save_encoder(folder / "m")
@@ -65,99 +67,108 @@ def working_folder(tmp_path_factory):
         _, flags = split_words([*words, "--data", str(folder / data)])
         train(recipe(name, (COMMAND_LINE, flags)), folder / "runs" / TEACHERS[name])
     done = headway(*distil("distil", "distil"), cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     return folder
 
 
 @pytest.fixture
 def students(working_folder, run_headway):
-    """Makes a student, once, and says where it lies and what was said."""
+    """Train a student once; the function returns its run folder and the training's output."""
 
     def make(name):
-        said = working_folder / f"said-{name}"
+        log = working_folder / f"training-{name}.txt"
         if name == "distil":
-            return working_folder / "runs" / name, (working_folder / "said").read_text()
-        if not said.exists():
-            said.write_text(run_headway(*distil(name, name))[1])
-        return working_folder / "runs" / name, said.read_text()
+            return working_folder / "runs" / name, (working_folder / "training.txt").read_text()
+        if not log.exists():
+            log.write_text(run_headway(*distil(name, name))[1])
+        return working_folder / "runs" / name, log.read_text()
 
     return make
 
 
 @pytest.mark.parametrize(
-    ("recipe", "parts"),
+    ("student", "parts"),
     [
-        ("tagged", ("the teacher's f1 on the held-out examples", "7 sentences", "tag runs/")),
-        ("answered", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
+        ("small-tagger", ("the teacher's f1 on the held-out examples", "7 sentences", "tag runs/")),
+        ("small-qa", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
-        ("encoded", ("7 sequences", "difference=", "train classify TEXTS --from runs/")),
-        ("written", ("the teacher's nats", "7 sequences", "nats=", "generate runs/")),
+        ("small-encoder", ("7 sequences", "difference=", "train classify TEXTS --from runs/")),
+        ("small-gpt", ("the teacher's nats", "7 sequences", "nats=", "generate runs/")),
     ],
 )
-def test_training_says_what_it_does_and_leaves_a_smaller_model_of_the_kind(
-    working_folder, students, recipe, parts
+def test_training_reports_its_progress_and_saves_a_smaller_model_of_the_same_kind(
+    working_folder, students, student, parts
 ):
-    run, said = students(recipe)
+    run, output = students(student)
     for part in ("a student of a teacher of 2 layers", *parts):
-        assert part in said, said
-    teacher = STUDENTS[recipe][1]
+        assert part in output, output
+    teacher = STUDENTS[student][1]
     large = load(working_folder / teacher if teacher == "m" else working_folder / "runs" / teacher)
     small = load(run)
     assert type(small) is type(large)
-    counts = [sum(p.numel() for p in each.model.parameters()) for each in (small, large)]
+    counts = [sum(p.numel() for p in bundle.model.parameters()) for bundle in (small, large)]
     assert counts[0] < counts[1]
 
 
-def scored(run_headway, run):
+def scores_of(run_headway, run):
     return json.loads(run_headway("eval", f"runs/{run}", "--json")[0])
 
 
-@pytest.mark.parametrize("recipe", ["tagged", "answered", "distil"])
-def test_students_do_what_their_teachers_do_on_what_was_held_out(students, run_headway, recipe):
-    students(recipe)
-    student, teacher = (scored(run_headway, run) for run in (recipe, STUDENTS[recipe][1]))
-    assert student.keys() == teacher.keys()
-    metric = "accuracy" if recipe == "distil" else "f1"
-    assert teacher[metric] > 0.9 and student[metric] > 0.9 * teacher[metric]
-    shown = json.loads(run_headway("runs", "show", f"runs/{recipe}", "--json")[0])
-    assert shown["best"] == pytest.approx(student[metric])
+@pytest.mark.parametrize("student", ["small-tagger", "small-qa", "distil"])
+def test_a_student_scores_nearly_as_its_teacher_on_held_out_examples(
+    students, run_headway, student
+):
+    students(student)
+    student_scores, teacher_scores = (
+        scores_of(run_headway, run) for run in (student, STUDENTS[student][1])
+    )
+    assert student_scores.keys() == teacher_scores.keys()
+    metric = "accuracy" if student == "distil" else "f1"
+    assert teacher_scores[metric] > 0.9 and student_scores[metric] > 0.9 * teacher_scores[metric]
+    summary = json.loads(run_headway("runs", "show", f"runs/{student}", "--json")[0])
+    assert summary["best"] == pytest.approx(student_scores[metric])
 
 
-def valid(run, name):
+def validation_values(run, name):
     lines = (run / "metrics.jsonl").read_text().splitlines()
     return [row[name] for row in map(json.loads, lines) if row["kind"] == "valid"]
 
 
-def test_a_language_models_student_comes_near_it_and_is_its_draft(
+def test_a_language_models_student_is_nearly_as_good_and_serves_as_its_draft(
     working_folder, students, run_headway
 ):
-    run, _ = students("written")
-    assert valid(run, "nats")[-1] < valid(working_folder / "runs" / "gpt", "nats")[-1] + 0.5
-    asked = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
-    assert run_headway(*asked, "--draft", "runs/written")[0] == run_headway(*asked)[0]
+    run, _ = students("small-gpt")
+    assert (
+        validation_values(run, "nats")[-1]
+        < validation_values(working_folder / "runs" / "gpt", "nats")[-1] + 0.5
+    )
+    words = ("generate", "runs/gpt", "the fox", "--max-tokens", "5", "--temperature", "0")
+    assert run_headway(*words, "--draft", "runs/small-gpt")[0] == run_headway(*words)[0]
 
 
-def test_general_distillation_is_gone_on_with_for_a_task(students, run_headway):
-    run, _ = students("encoded")
-    found = valid(run, "difference")
-    assert len(found) == 2 and found[1] < found[0]
+def test_general_distillation_is_continued_for_a_task(students, run_headway):
+    run, _ = students("small-encoder")
+    differences = validation_values(run, "difference")
+    assert len(differences) == 2 and differences[1] < differences[0]
     student = load(run)
     assert student.model.masked_lm_head is None and student.model.pooler is None
-    run_headway(*distil("distil", "second", "--training.student", "runs/encoded"))
-    assert scored(run_headway, "second")["accuracy"] > 0.9
-    tag = ("train", "tag", "t.conll", "--from", "runs/encoded", "--run", "fine", *LOOP)
+    run_headway(*distil("distil", "second", "--training.student", "runs/small-encoder"))
+    assert scores_of(run_headway, "second")["accuracy"] > 0.9
+    tag = ("train", "tag", "t.conll", "--from", "runs/small-encoder", "--run", "fine", *LOOP)
     assert "1 layers, d=24" in run_headway(*tag, "--steps", "2")[1]
 
 
-@pytest.mark.parametrize("recipe", ["answered", "encoded", "written"])
-def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway, recipe):
-    stages = () if recipe == "encoded" else ("--distillation.first-stage", "0.5")
+@pytest.mark.parametrize("student", ["small-qa", "small-encoder", "small-gpt"])
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway, student):
+    stages = () if student == "small-encoder" else ("--distillation.first-stage", "0.5")
     for run, steps in (("whole", "8"), ("halves", "8")):
         time = ("--time", "0.001s") if run == "halves" else ()
-        run_headway(*distil(recipe, f"{recipe}-{run}", *stages, f"--training.steps={steps}", *time))
-    said = run_headway("train", "--resume", f"runs/{recipe}-halves", "--time", "none")[1]
-    assert "resumed from step " in said and "resumed from step 8" not in said
-    whole, halves = (working_folder / "runs" / f"{recipe}-{x}" for x in ("whole", "halves"))
+        run_headway(
+            *distil(student, f"{student}-{run}", *stages, f"--training.steps={steps}", *time)
+        )
+    stderr = run_headway("train", "--resume", f"runs/{student}-halves", "--time", "none")[1]
+    assert "resumed from step " in stderr and "resumed from step 8" not in stderr
+    whole, halves = (working_folder / "runs" / f"{student}-{part}" for part in ("whole", "halves"))
     state = "checkpoints/step-8/state.safetensors"
     assert (halves / state).read_bytes() == (whole / state).read_bytes()
 
@@ -190,13 +201,15 @@ def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway, 
         ("train distil other.conll --teacher runs/tagger", 3, "other.conll:1"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
     (working_folder / "other.conll").write_text(
         "\n\n".join(f"a{i}\tB-zoo\nb\tO" for i in range(20))
     )
-    said = run_headway(*words.split(), "--run", "wrong", code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
+    output = run_headway(*words.split(), "--run", "wrong", code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
     assert not (working_folder / "runs" / "wrong").exists()
 
 
@@ -216,13 +229,13 @@ def test_help_lists_the_settings_for_the_teacher(working_folder, run_headway):
 
 
 def test_another_students_run_of_the_same_name_is_kept(working_folder, students, run_headway):
-    run, _ = students("tagged")
-    said = run_headway(*distil("answered", "tagged"), code=2)[1]
-    assert "runs/tagged has a run of distil with the settings of another kind" in said
-    other = ("--training.teacher", "runs/answerer", "--training.steps", "61")
-    said = run_headway("train", "--resume", "runs/tagged", *other, code=2)[1]
+    run, _ = students("small-tagger")
+    stderr = run_headway(*distil("small-qa", "small-tagger"), code=2)[1]
+    assert "runs/small-tagger has a run of distil with the settings of another kind" in stderr
+    options = ("--training.teacher", "runs/qa", "--training.steps", "61")
+    stderr = run_headway("train", "--resume", "runs/small-tagger", *options, code=2)[1]
     assert (
         "is a model of the task question_answering, but this run needs a teacher of the task "
-        "tagging" in said
+        "tagging" in stderr
     )
     assert (run / "model").exists()

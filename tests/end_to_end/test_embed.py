@@ -1,4 +1,4 @@
-"""Hidden words, vectors, neighbours and sentence encoders through the real command line."""
+"""Masked tokens, embeddings, similarity search and sentence encoders by command line."""
 
 import json
 
@@ -56,25 +56,31 @@ def bundle(working_folder):
 # --- fill --------------------------------------------------------------------------------------
 
 
-def test_hidden_words_are_guessed_with_bars_given_or_piped(working_folder, run_headway):
-    asked = ["the [MASK] sleeps at the [MASK]", "[MASK]"]
-    given = headway("fill", "enc", *asked, cwd=working_folder).stdout
-    assert given == run_headway("fill", "enc", standard_input="\n".join(asked) + "\n")[0]
-    lines = given.split("\n")
-    assert lines[0] == asked[0] and lines[13] == asked[1]
-    places = given.split("\n\n")
-    assert len(places) == 4 and places[3] == ""
-    for guesses in (places[0].split("\n")[1:], places[1].split("\n"), places[2].split("\n")[1:]):
-        shares = [float(line.split()[1]) for line in guesses]
-        assert len(shares) == 5 and shares == sorted(shares, reverse=True)
+def test_masked_tokens_are_predicted_with_bars_from_arguments_or_a_pipe(
+    working_folder, run_headway
+):
+    texts = ["the [MASK] sleeps at the [MASK]", "[MASK]"]
+    output = headway("fill", "enc", *texts, cwd=working_folder).stdout
+    assert output == run_headway("fill", "enc", standard_input="\n".join(texts) + "\n")[0]
+    lines = output.split("\n")
+    assert lines[0] == texts[0] and lines[13] == texts[1]
+    blocks = output.split("\n\n")
+    assert len(blocks) == 4 and blocks[3] == ""
+    for predictions in (
+        blocks[0].split("\n")[1:],
+        blocks[1].split("\n"),
+        blocks[2].split("\n")[1:],
+    ):
+        probabilities = [float(line.split()[1]) for line in predictions]
+        assert len(probabilities) == 5 and probabilities == sorted(probabilities, reverse=True)
 
 
-def test_guesses_as_json_are_those_of_the_bundle(run_headway, bundle):
-    asked = ["the [MASK] sleeps at the [MASK]", "[MASK] sings"]
-    out = run_headway("fill", "enc", *asked, "--top", "3", "--json")[0]
+def test_predictions_as_json_are_those_of_the_bundle(run_headway, bundle):
+    texts = ["the [MASK] sleeps at the [MASK]", "[MASK] sings"]
+    out = run_headway("fill", "enc", *texts, "--top", "3", "--json")[0]
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [(row["line"], row["text"]) for row in rows] == [(1, asked[0]), (2, asked[1])]
-    for row, expected in zip(rows, bundle.fill(asked, 3), strict=True):
+    assert [(row["line"], row["text"]) for row in rows] == [(1, texts[0]), (2, texts[1])]
+    for row, expected in zip(rows, bundle.fill(texts, 3), strict=True):
         assert row["predictions"] == [
             [vars(guess) for guess in predictions] for predictions in expected
         ]
@@ -83,13 +89,13 @@ def test_guesses_as_json_are_those_of_the_bundle(run_headway, bundle):
 # --- embed -------------------------------------------------------------------------------------
 
 
-def test_vectors_are_written_in_every_form(working_folder, run_headway, bundle, tmp_path):
+def test_vectors_are_written_in_every_format(working_folder, run_headway, bundle, tmp_path):
     expected = bundle.embed(TEXTS).numpy()
-    said = run_headway("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
-    assert f"{len(TEXTS)} texts, vectors of width 24" in said and "similar enc" in said
-    found = np.load(tmp_path / "v.npz")
-    assert np.array_equal(found["vectors"], expected) and found["texts"].tolist() == TEXTS
-    assert found["vectors"].dtype == np.float32 and "labels" not in found
+    stderr = run_headway("embed", "enc", "t.txt", "--output", str(tmp_path / "v.npz"))[1]
+    assert f"{len(TEXTS)} texts, vectors of width 24" in stderr and "similar enc" in stderr
+    stored = np.load(tmp_path / "v.npz")
+    assert np.array_equal(stored["vectors"], expected) and stored["texts"].tolist() == TEXTS
+    assert stored["vectors"].dtype == np.float32 and "labels" not in stored
     run_headway("embed", "enc", "t.tsv", "--output", str(tmp_path / "v.tsv"), "--label", "kind")
     header, *rows = (tmp_path / "v.tsv").read_text().rstrip("\n").split("\n")
     assert header.split("\t")[:3] == ["text", "label", "1"] and len(rows) == len(TEXTS)
@@ -105,16 +111,19 @@ def test_vectors_are_written_in_every_form(working_folder, run_headway, bundle, 
     assert np.array_equal(np.array([line["vector"] for line in lines], np.float32), expected)
 
 
-def test_one_endless_text_does_not_make_all_of_them_as_long(run_headway, tmp_path, monkeypatch):
+def test_one_very_long_text_is_refused_where_all_texts_would_be_stored_at_its_length(
+    run_headway, tmp_path, monkeypatch
+):
     monkeypatch.setattr("headway.data.formats.vectors.TEXTS_LIMIT", 4 * len(TEXTS) * 50)
     (tmp_path / "long.txt").write_text("\n".join([*TEXTS, "fox " * 20]) + "\n")
     path = tmp_path / "v.npz"
-    said = run_headway("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path), code=2)[1]
-    assert "79 characters" in said and "jsonl" in said and not path.exists()
+    words = ("embed", "enc", str(tmp_path / "long.txt"), "--output", str(path))
+    stderr = run_headway(*words, code=2)[1]
+    assert "79 characters" in stderr and "jsonl" in stderr and not path.exists()
     run_headway("embed", "enc", "t.txt", "--output", str(path))
 
 
-def test_vectors_go_to_standard_output_where_no_file_is_named(run_headway, bundle):
+def test_vectors_are_printed_if_no_file_is_named(run_headway, bundle):
     out = run_headway("embed", "enc", "a fox", "an owl\tsings", "--raw", "--pooling", "first")[0]
     header, *rows = out.rstrip("\n").split("\n")
     assert header.startswith("text\t1\t2") and [row.split("\t")[0] for row in rows] == [
@@ -130,10 +139,10 @@ def test_vectors_go_to_standard_output_where_no_file_is_named(run_headway, bundl
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_texts_are_drawn_in_the_colours_of_their_labels(run_headway, tmp_path, ending):
+def test_texts_are_plotted_in_the_colours_of_their_labels(run_headway, tmp_path, ending):
     path = tmp_path / f"x.{ending}"
-    said = run_headway("embed", "enc", "t.tsv", "--label", "kind", "--plot", str(path))
-    assert said[0] == "" and f"drawn     {path}" in said[1]
+    output, stderr = run_headway("embed", "enc", "t.tsv", "--label", "kind", "--plot", str(path))
+    assert output == "" and f"drawn     {path}" in stderr
     if ending == "svg":
         drawn = path.read_text()
         assert f"{len(TEXTS)} texts, enc" in drawn
@@ -141,7 +150,7 @@ def test_texts_are_drawn_in_the_colours_of_their_labels(run_headway, tmp_path, e
             assert f">{word}<" in drawn, word
 
 
-def test_lines_of_several_documents_are_drawn_in_a_colour_for_each(run_headway, tmp_path):
+def test_lines_of_several_documents_have_a_colour_for_each_file(run_headway, tmp_path):
     for name, lines in (("one.txt", TEXTS[:3]), ("two.md", TEXTS[3:5])):
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     files = [str(tmp_path / name) for name in ("one.txt", "two.md")]
@@ -155,7 +164,7 @@ def test_lines_of_several_documents_are_drawn_in_a_colour_for_each(run_headway, 
     assert ">one.txt<" in drawn and ">two.md<" in drawn
 
 
-def test_a_picture_of_many_texts_names_none_of_them(working_folder, run_headway, tmp_path):
+def test_a_plot_of_many_texts_has_no_text_labels(working_folder, run_headway, tmp_path):
     (tmp_path / "many.txt").write_text("\n".join(first for first, _ in PAIRS))
     run_headway("embed", "enc", str(tmp_path / "many.txt"), "--plot", str(tmp_path / "x.svg"))
     drawn = (tmp_path / "x.svg").read_text()
@@ -165,7 +174,7 @@ def test_a_picture_of_many_texts_names_none_of_them(working_folder, run_headway,
 # --- similar -----------------------------------------------------------------------------------
 
 
-def test_the_nearest_texts_come_first(run_headway, bundle):
+def test_the_most_similar_texts_come_first(run_headway, bundle):
     out = run_headway("similar", "enc", TEXTS[4], "t.txt", "--top", "3")[0]
     rows = [line.split("\t") for line in out.splitlines()]
     assert len(rows) == 3 and rows[0] == ["1.000", TEXTS[4]]
@@ -173,23 +182,27 @@ def test_the_nearest_texts_come_first(run_headway, bundle):
     best = cosines.topk(3)
     assert [row[1] for row in rows] == [TEXTS[i] for i in best.indices]
     lines = run_headway("similar", "enc", TEXTS[4], "t.jsonl", "--column", "body", "--json")[0]
-    found = [json.loads(line) for line in lines.splitlines()]
-    assert len(found) == 10 and found[0] == {"text": TEXTS[4], "cosine": 1.0}
-    assert [one["cosine"] for one in found[:3]] == pytest.approx(best.values.tolist(), abs=1e-4)
+    results = [json.loads(line) for line in lines.splitlines()]
+    assert len(results) == 10 and results[0] == {"text": TEXTS[4], "cosine": 1.0}
+    assert [result["cosine"] for result in results[:3]] == pytest.approx(
+        best.values.tolist(), abs=1e-4
+    )
 
 
-@pytest.mark.parametrize("how", [[], ["--raw"], ["--pooling", "first"]])
-def test_vectors_once_written_are_searched_without_their_texts(run_headway, tmp_path, how, bundle):
+@pytest.mark.parametrize("options", [[], ["--raw"], ["--pooling", "first"]])
+def test_stored_vectors_are_searched_without_encoding_the_texts_again(
+    run_headway, tmp_path, options, bundle
+):
     path = str(tmp_path / "v.npz")
-    run_headway("embed", "enc", "t.txt", TEXTS[4], "--output", path, *how)
-    out, said = run_headway("similar", "enc", TEXTS[7], path, "--top", "99", "--json")
-    kind = {"pooling": "first"} if "first" in how else {}
-    cosines = bundle.embed(TEXTS, **kind) @ bundle.embed([TEXTS[7]], **kind)[0]
-    found = {row["text"]: row["cosine"] for row in map(json.loads, out.splitlines())}
-    assert found == pytest.approx(dict(zip(TEXTS, cosines.tolist(), strict=True)), abs=1e-4)
-    assert len(out.splitlines()) == len(TEXTS) and next(iter(found)) == TEXTS[7]
-    assert ("with pooling first" in said) == bool(kind)
-    # the numbers are those of the file, not made again
+    run_headway("embed", "enc", "t.txt", TEXTS[4], "--output", path, *options)
+    output, stderr = run_headway("similar", "enc", TEXTS[7], path, "--top", "99", "--json")
+    pooling = {"pooling": "first"} if "first" in options else {}
+    cosines = bundle.embed(TEXTS, **pooling) @ bundle.embed([TEXTS[7]], **pooling)[0]
+    scores = {row["text"]: row["cosine"] for row in map(json.loads, output.splitlines())}
+    assert scores == pytest.approx(dict(zip(TEXTS, cosines.tolist(), strict=True)), abs=1e-4)
+    assert len(output.splitlines()) == len(TEXTS) and next(iter(scores)) == TEXTS[7]
+    assert ("with pooling first" in stderr) == bool(pooling)
+    # the vectors are those of the file, not computed again
     stored = dict(np.load(path))
     stored["vectors"][7] = -stored["vectors"][4]
     np.savez(path, **stored)
@@ -198,7 +211,7 @@ def test_vectors_once_written_are_searched_without_their_texts(run_headway, tmp_
     )
 
 
-def test_vectors_of_another_model_are_refused_and_damaged_ones_too(
+def test_vectors_of_another_model_and_damaged_vectors_are_refused(
     run_headway, working_folder, tmp_path
 ):
     path = tmp_path / "v.npz"
@@ -230,7 +243,7 @@ def test_vectors_of_another_model_are_refused_and_damaged_ones_too(
     assert "no such file" in run_headway("similar", "enc", "fox", "nowhere.npz", code=2)[1]
 
 
-def test_texts_are_read_once_each_from_files_words_and_pipes(run_headway):
+def test_every_text_is_read_once_from_files_arguments_and_pipes(run_headway):
     out = run_headway("similar", "enc", "a fox", "t.txt", "t.txt", "one more fox", "--top", "99")[0]
     assert len(out.splitlines()) == len(TEXTS) + 1
     assert run_headway("similar", "enc", "a fox", standard_input="a fox\nan owl\n")[0].startswith(
@@ -238,7 +251,7 @@ def test_texts_are_read_once_each_from_files_words_and_pipes(run_headway):
     )
 
 
-def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
+def test_an_argument_that_looks_like_a_file_must_exist(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("texts.txt", "a/b.tsv", "c.jsonl.gz"):
         with pytest.raises(UsageError, match="no such file"):
@@ -251,7 +264,7 @@ def test_what_looks_like_a_file_must_be_one(monkeypatch, tmp_path):
 
 
 def test_an_encoder_is_trained_evaluated_and_used(working_folder, run_headway):
-    said = headway(*train("e", "--steps", "40"), cwd=working_folder).stderr
+    stderr = headway(*train("e", "--steps", "40"), cwd=working_folder).stderr
     for part in (
         "contrastive loss with 7 in-batch negatives per pair",
         "before training: reciprocal_rank 0.",
@@ -261,10 +274,10 @@ def test_an_encoder_is_trained_evaluated_and_used(working_folder, run_headway):
         "best reciprocal_rank",
         'similar runs/e "..." TEXTS',
     ):
-        assert part in said, part
-    shown = json.loads(run_headway("runs", "show", "runs/e", "--json")[0])
-    own = json.loads(run_headway("eval", "runs/e", "--json")[0])
-    assert own["reciprocal_rank"] == pytest.approx(shown["best"])
+        assert part in stderr, part
+    summary = json.loads(run_headway("runs", "show", "runs/e", "--json")[0])
+    scores = json.loads(run_headway("eval", "runs/e", "--json")[0])
+    assert scores["reciprocal_rank"] == pytest.approx(summary["best"])
     assert run_headway("similar", "runs/e", "the fox sleeps at the lake", "t.txt")[0]
     assert (
         "no head for masked language modelling"
@@ -272,14 +285,14 @@ def test_an_encoder_is_trained_evaluated_and_used(working_folder, run_headway):
     )
 
 
-def test_an_encoder_is_judged_by_a_file_of_scores(run_headway):
-    found = json.loads(run_headway("eval", "enc", "s.tsv", "--json")[0])
-    assert found["pairs"] == len(SCORED) and -1 <= found["spearman"] <= 1
+def test_an_encoder_is_evaluated_on_a_file_of_scored_pairs(run_headway):
+    scores = json.loads(run_headway("eval", "enc", "s.tsv", "--json")[0])
+    assert scores["pairs"] == len(SCORED) and -1 <= scores["spearman"] <= 1
     text = run_headway("eval", "enc", "s.tsv")[0]
-    assert text.startswith(f"spearman {found['spearman']:.4f}   pearson ")
+    assert text.startswith(f"spearman {scores['spearman']:.4f}   pearson ")
 
 
-def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "9"))
     run_headway(*train("halves", "--steps", "4"))
     assert (
@@ -305,12 +318,12 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_head
         ("fill headless [MASK]", 2, "no head for masked language modelling"),
         ("fill nowhere [MASK]", 2, "no such folder"),
         ("embed enc t.txt --output v.txt", 2, ".npz or .tsv or .jsonl"),
-        ("embed enc t.txt --output there.npz", 2, "exists already"),
+        ("embed enc t.txt --output existing.npz", 2, "exists already"),
         ("embed enc t.txt --plot v.pdf", 2, ".svg or .png"),
-        ("embed enc t.txt --plot there.svg", 2, "exists already"),
+        ("embed enc t.txt --plot existing.svg", 2, "exists already"),
         ("embed enc nowhere.txt", 2, "no such file"),
         ("embed enc empty.txt", 3, "no text found"),
-        ("embed enc there.npz", 2, "vectors, not texts"),
+        ("embed enc existing.npz", 2, "vectors, not texts"),
         ("embed enc fox owl --plot few.svg", 2, "at least 3 texts, and there are 2"),
         ("embed enc t.txt --label kind", 2, "some texts have no label"),
         ("embed enc t.tsv --label sort", 2, "--label NAME"),
@@ -327,17 +340,19 @@ def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_head
         ("translate enc hello", 2, "needs a translator"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
     (working_folder / "empty.txt").write_text("\n \n")
-    for name in ("there.npz", "there.svg"):
-        (working_folder / name).write_text("mine")
-    said = run_headway(*words.split(), code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
+    for name in ("existing.npz", "existing.svg"):
+        (working_folder / name).write_text("existing")
+    output = run_headway(*words.split(), code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
     assert (
-        (working_folder / "there.npz").read_text()
-        == "mine"
-        == (working_folder / "there.svg").read_text()
+        (working_folder / "existing.npz").read_text()
+        == "existing"
+        == (working_folder / "existing.svg").read_text()
     )
     assert (
         not (working_folder / "runs" / "embed").exists()

@@ -1,4 +1,4 @@
-"""Encoders through the real command line: pre-train, go on, evaluate, fill; right and wrong."""
+"""Text encoders by command line: pre-training, resuming, evaluation, filling and errors."""
 
 import json
 import shutil
@@ -9,8 +9,8 @@ from headway import load
 from tests.fixtures.command_line import headway, rows
 
 LINES = [
-    f"The {name} {verb} {thing}. It {verb} {thing} again. So does the {name}."
-    for thing in ("a lemon", "the tree", "some bread", "a drum")
+    f"The {name} {verb} {item}. It {verb} {item} again. So does the {name}."
+    for item in ("a lemon", "the tree", "some bread", "a drum")
     for name in ("fox", "baker", "owl", "crab")
     for verb in ("sees", "likes")
 ]
@@ -36,7 +36,7 @@ def train(run: str, *more: str) -> list[str]:
 
 
 def valid(run):
-    """What a run's evaluations said."""
+    """Return the rows of a run's evaluations during training."""
     return [row for row in rows(run / "metrics.jsonl") if row["kind"] == "valid"]
 
 
@@ -45,29 +45,29 @@ def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     (folder / "t.txt").write_text("\n".join(LINES) + "\n")
     done = headway(*train("a", "--steps", "5"), cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
-    said = (working_folder / "said").read_text()
+def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
+    output = (working_folder / "training.txt").read_text()
     for part in (
         *("(WordPiece)", "data      train:", "2 layers, d=12", "valid step=5 mlm_nats="),
         *("nsp_accuracy=", "unigram entropy", "[MASK]", "pairs of up to 22 tokens"),
         *("fill runs/a", "best mlm_nats"),
     ):
-        assert part in said, part
+        assert part in output, part
     names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
-    (guesses,) = load(working_folder / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
-    assert len(guesses) == 3
+    (predictions,) = load(working_folder / "runs" / "a").fill(["the [MASK] sees a lemon"], top=3)[0]
+    assert len(predictions) == 3
 
 
-def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "12"))
     run_headway(*train("halves", "--steps", "5"))
-    said = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
-    assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
+    stderr = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
+    assert "resumed from step 5" in stderr and "training.steps changed from 5 to 12" in stderr
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
         whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
@@ -79,59 +79,59 @@ def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
     assert steps == [5, 10, 12]
 
 
-def test_a_model_goes_on_in_a_domain_with_words_of_its_own(working_folder, run_headway):
+def test_pre_training_continues_in_a_domain_with_new_words(working_folder, run_headway):
     (working_folder / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
     words += ["--data.new-tokens", "1", "--run", "b", "--steps", "4"]
-    said = run_headway(*words)[1]
+    stderr = run_headway(*words)[1]
     for part in (
         "and 1 new tokens",
         "tokens per word with the original vocabulary",
         "before: pseudo-",
     ):
-        assert part in said, part
+        assert part in stderr, part
     assert "resumed from step 4" in run_headway(*words)[1]
     old, new = (load(working_folder / "runs" / run).tokenizer for run in "ab")
     assert new.token_strings(range(old.size, new.size)) == ["lemonade"]
 
 
-def test_full_sentences_without_pairs(run_headway):
-    said = run_headway("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
-    assert "sequences of up to 22 tokens" in said and "nsp" not in said
+def test_roberta_trains_on_full_sentences_without_pairs(run_headway):
+    stderr = run_headway("train", "roberta", "t.txt", *TINY, "--run", "r", "--steps", "2")[1]
+    assert "sequences of up to 22 tokens" in stderr and "nsp" not in stderr
 
 
-def test_an_encoder_is_evaluated_on_what_it_held_out_and_on_a_file(working_folder, run_headway):
-    found = json.loads(run_headway("eval", "runs/a", "--json")[0])
-    assert found["tokens"] >= found["words"] > 0 and found["pseudo_perplexity"]["per_token"] > 1
-    # the rows are those that training looked at
-    (kept,) = valid(working_folder / "runs" / "a")
-    assert set(found["held_out_sequences"]) == {"t.txt"}
-    for name, value in found["held_out_sequences"]["t.txt"].items():
-        assert value == pytest.approx(kept[name], rel=1e-5), name
+def test_an_encoder_is_evaluated_on_its_held_out_data_and_on_a_file(working_folder, run_headway):
+    scores = json.loads(run_headway("eval", "runs/a", "--json")[0])
+    assert scores["tokens"] >= scores["words"] > 0 and scores["pseudo_perplexity"]["per_token"] > 1
+    # the evaluation uses the sequences of the evaluations during training
+    (logged,) = valid(working_folder / "runs" / "a")
+    assert set(scores["held_out_sequences"]) == {"t.txt"}
+    for name, value in scores["held_out_sequences"]["t.txt"].items():
+        assert value == pytest.approx(logged[name], rel=1e-5), name
     (working_folder / "more.txt").write_text("The fox sees. The owl sees.\n")
-    said = run_headway("eval", "runs/a", "more.txt", "--sentences", "1")[0]
-    assert said.startswith("pseudo-perplexity ") and said.rstrip().endswith("1 sentences")
+    output = run_headway("eval", "runs/a", "more.txt", "--sentences", "1")[0]
+    assert output.startswith("pseudo-perplexity ") and output.rstrip().endswith("1 sentences")
 
 
-def test_texts_are_mixed_at_first_and_judged_each_by_itself(working_folder, run_headway):
-    other = [line.replace("lemon", "ship").replace("fox", "gull") for line in LINES]
-    (working_folder / "u.txt").write_text("\n".join(other) + "\n")
+def test_texts_are_mixed_in_the_first_epoch_and_evaluated_separately(working_folder, run_headway):
+    other_lines = [line.replace("lemon", "ship").replace("fox", "gull") for line in LINES]
+    (working_folder / "u.txt").write_text("\n".join(other_lines) + "\n")
     words = ["train", "bert-tiny", "t.txt", "u.txt", *TINY, "--run", "two", "--steps", "5"]
-    said = run_headway(*words, "--training.mixed", "1")[1]
-    assert "in the first epoch random second texts are of any text" in said
+    stderr = run_headway(*words, "--training.mixed", "1")[1]
+    assert "in the first epoch random second texts are of any text" in stderr
     assert "first epoch" not in run_headway(*words[:-4], "--dry-run")[1]
-    out, _ = run_headway("eval", "runs/two")
-    lines = out.splitlines()
+    output, _ = run_headway("eval", "runs/two")
+    lines = output.splitlines()
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
     assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
-    (kept,) = valid(working_folder / "runs" / "two")
-    found = json.loads(run_headway("eval", "runs/two", "--json")[0])["held_out_sequences"]
-    accuracies = [found[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
-    assert min(accuracies) <= kept["nsp_accuracy"] <= max(accuracies)
+    (logged,) = valid(working_folder / "runs" / "two")
+    scores = json.loads(run_headway("eval", "runs/two", "--json")[0])["held_out_sequences"]
+    accuracies = [scores[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
+    assert min(accuracies) <= logged["nsp_accuracy"] <= max(accuracies)
     for folder in ("valid-1", "valid-2"):
         shutil.rmtree(working_folder / "runs" / "two" / "data" / folder)
-    out, said = run_headway("eval", "runs/two")
-    assert len(out.splitlines()) == 1 and "valid-1" in said
+    output, stderr = run_headway("eval", "runs/two")
+    assert len(output.splitlines()) == 1 and "valid-1" in stderr
 
 
 def test_settings_of_encoders_are_shown(run_headway):
@@ -154,9 +154,11 @@ def test_settings_of_encoders_are_shown(run_headway):
         ("eval runs/a/model", 2, "has no run.yaml"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
     (working_folder / "single.txt").write_text("a fox\nan owl\nthe crab\n")
-    said = run_headway(*words.split(), code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (working_folder / "runs" / "bert-tiny").exists()
+    output = run_headway(*words.split(), code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
+    assert "Traceback" not in output and not (working_folder / "runs" / "bert-tiny").exists()

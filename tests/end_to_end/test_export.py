@@ -1,4 +1,4 @@
-"""`headway export`, right and wrong."""
+"""`headway export` and its errors."""
 
 import json
 from dataclasses import replace
@@ -15,41 +15,42 @@ from tests.fixtures.hf_gpt import TINY, Bytes, load_in_transformers, random_gpt
 
 @pytest.fixture
 def exported(tmp_path, monkeypatch, capsys):
-    """exported(model, *words) -> exit code, what was printed, what was said."""
+    """Export a model; the function returns the exit code, standard output and standard error."""
 
     def run(model, *words):
         kind = TextBundle if isinstance(model, GPT) else TranslatorBundle
-        bundle = object.__new__(kind)  # without its checks: the tokenizer has pieces of its own
+        bundle = object.__new__(kind)  # skips the check of the vocabulary size
         bundle.model, bundle.tokenizer = model, Bytes()
         monkeypatch.setattr(opening, "load", lambda folder: bundle)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "r").mkdir(exist_ok=True)
-        with pytest.raises(SystemExit) as left:
+        with pytest.raises(SystemExit) as leaving:
             main(["export", "r", *words])
-        return left.value.code, *capsys.readouterr()
+        return leaving.value.code, *capsys.readouterr()
 
     return run
 
 
-def test_it_says_what_was_written_and_how_alike_it_is(exported, tmp_path):
-    code, out, said = exported(random_gpt(TINY), "--to", "hf")
+def test_the_export_reports_its_files_and_the_comparison_of_outputs(exported, tmp_path):
+    code, out, stderr = exported(random_gpt(TINY), "--to", "hf")
     assert code == 0 and out == ""
-    assert "GPT2LMHeadModel" in said and "13 texts have the same token ids" in said
+    assert "GPT2LMHeadModel" in stderr and "13 texts have the same token ids" in stderr
     model, reader = load_in_transformers(tmp_path / "r" / "hf")
     assert model.config.eos_token_id == reader.eos_token_id == 1
 
 
-def test_json_and_a_place_and_a_family_of_ones_own(exported, tmp_path):
+def test_the_folder_the_family_and_a_report_as_json_can_be_chosen(exported, tmp_path):
     llama = replace(TINY, norm_kind="rms", activation="swiglu", bias=False, positions="rotary")
-    words = ("--to", "hf", "--out", "mine", "--family", "llama", "--json")
+    words = ("--to", "hf", "--out", "exported", "--family", "llama", "--json")
     code, out, _ = exported(random_gpt(llama), *words)
-    found = json.loads(out)
-    assert code == 0 and found["architecture"] == "LlamaForCausalLM"
-    assert found["folder"] == "mine" and 0 <= found["difference"] <= 1e-4 and found["texts"] == 13
-    assert (tmp_path / "mine" / "tokenizer_config.json").is_file()
+    report = json.loads(out)
+    assert code == 0 and report["architecture"] == "LlamaForCausalLM"
+    assert report["folder"] == "exported" and report["texts"] == 13
+    assert 0 <= report["difference"] <= 1e-4
+    assert (tmp_path / "exported" / "tokenizer_config.json").is_file()
 
 
-def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
+def test_an_impossible_export_is_refused_and_writes_nothing(exported, tmp_path):
     translator = Translator(TranslatorConfig(model_dim=12, num_heads=2))
     for model, words, reason in [
         (translator, ("--to", "hf"), "is a translator, which cannot be exported"),
@@ -62,6 +63,6 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing(exported, tmp_path):
         (random_gpt(TINY), ("--to", "nowhere"), "nowhere"),
         (random_gpt(TINY), ("--to", "hf", "--out", "r"), "exists already"),
     ]:
-        code, out, said = exported(model, *words)
-        assert code == 2 and reason in said and out == "", said
+        code, out, stderr = exported(model, *words)
+        assert code == 2 and reason in stderr and out == "", stderr
     assert list((tmp_path / "r").iterdir()) == []

@@ -1,4 +1,4 @@
-"""Generation and chat through the real command line, on a model trained for a second."""
+"""Generation and chat through the command line, on a model trained for a second."""
 
 import json
 import shlex
@@ -35,7 +35,7 @@ def run_headway(run_headway):
 GREEDY = "--temperature 0 --max-tokens 8"
 
 
-def test_one_prompt_streams_what_json_says(run_headway):
+def test_a_streamed_text_equals_the_text_in_json(run_headway):
     streamed, _ = run_headway(f"generate runs/a 'the fox' {GREEDY}")
     row = json.loads(run_headway(f"generate runs/a 'the fox' {GREEDY} --json")[0])
     assert streamed == row["text"] + "\n"
@@ -46,7 +46,7 @@ def test_one_prompt_streams_what_json_says(run_headway):
     assert echoed == "the fox" + streamed
 
 
-def test_drafts_change_nothing_but_the_time(run_headway):
+def test_speculative_decoding_does_not_change_the_output(run_headway):
     plain, _ = run_headway(f"generate runs/a 'the fox' {GREEDY}")
     assert run_headway(f"generate runs/a 'the fox' {GREEDY} --lookup 3")[0] == plain
     assert (
@@ -55,9 +55,9 @@ def test_drafts_change_nothing_but_the_time(run_headway):
     )
 
 
-def test_several_prompts_and_samples_are_told_apart(run_headway):
-    given = "the fox\n\nthe owl\n"
-    out, _ = run_headway("generate runs/a --max-tokens 5 --samples 2 --seed 4 --json", given)
+def test_several_prompts_and_samples_are_labelled(run_headway):
+    prompts = "the fox\n\nthe owl\n"
+    out, _ = run_headway("generate runs/a --max-tokens 5 --samples 2 --seed 4 --json", prompts)
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["prompt"], row["sample"], row["seed"]) for row in rows] == [
         (prompt, sample, seed)
@@ -67,17 +67,17 @@ def test_several_prompts_and_samples_are_told_apart(run_headway):
     alone, _ = run_headway("generate runs/a 'the owl' --max-tokens 5 --samples 2 --seed 4 --json")
     texts = [json.loads(line)["text"] for line in alone.splitlines()]
     assert texts == [row["text"] for row in rows[4:]]
-    text, _ = run_headway("generate runs/a --max-tokens 3 --samples 2", given)
+    text, _ = run_headway("generate runs/a --max-tokens 3 --samples 2", prompts)
     assert [f"[{i}.{j}]" in text.split("\n") for i in (1, 2, 3) for j in (1, 2)] == [True] * 6
 
 
-def test_examples_stand_before_each_prompt(run_headway, working_folder):
-    shown = (working_folder / "examples.txt").read_text()
-    joined, _ = run_headway(f"generate runs/a {shlex.quote(shown + 'the fox')} {GREEDY}")
+def test_few_shot_examples_precede_every_prompt(run_headway, working_folder):
+    examples = (working_folder / "examples.txt").read_text()
+    joined, _ = run_headway(f"generate runs/a {shlex.quote(examples + 'the fox')} {GREEDY}")
     assert run_headway(f"generate runs/a 'the fox' {GREEDY} --few-shot examples.txt")[0] == joined
 
 
-def test_settings_do_what_they_say(run_headway):
+def test_stop_force_forbid_and_beam_take_effect(run_headway):
     out, _ = run_headway("generate runs/a 'the fox' --max-tokens 12 --stop '.' --temperature 0")
     assert "." not in out
     out, _ = run_headway(
@@ -85,14 +85,14 @@ def test_settings_do_what_they_say(run_headway):
     )
     assert out.startswith(" paints")
     first = run_headway(f"generate runs/a 'the fox' {GREEDY} --json")[0]
-    piece = json.loads(first)["tokens"][0]
-    out, _ = run_headway(f"generate runs/a 'the fox' {GREEDY} --json --forbid {shlex.quote(piece)}")
-    assert json.loads(out)["tokens"][0] != piece
+    token = json.loads(first)["tokens"][0]
+    out, _ = run_headway(f"generate runs/a 'the fox' {GREEDY} --json --forbid {shlex.quote(token)}")
+    assert json.loads(out)["tokens"][0] != token
     out, _ = run_headway("generate runs/a 'the fox' --beam 3 --samples 2 --max-tokens 6 --json")
     assert len(out.splitlines()) == 2
 
 
-def test_a_conversation_keeps_to_its_turns(run_headway):
+def test_a_chat_reply_does_not_continue_with_the_users_turn(run_headway):
     settings = "--max-tokens 6 --temperature 0"
     out, _ = run_headway(f"chat runs/a {settings}", "hello\nwho?\n")
     assert len(out.splitlines()) >= 2 and "User:" not in out
@@ -103,7 +103,7 @@ def test_a_conversation_keeps_to_its_turns(run_headway):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "message"),
     [
         ("generate", 2, "the model is missing"),
         ("generate runs/absent x", 2, "holds no model"),
@@ -124,9 +124,9 @@ def test_a_conversation_keeps_to_its_turns(run_headway):
         ("translate runs/a x", 2, "needs a translator"),
     ],
 )
-def test_wrong_words_are_answered_with_what_would_do(run_headway, words, code, says):
-    assert says in run_headway(words, code=code)[1]
+def test_a_wrong_command_gives_an_error_with_the_remedy(run_headway, words, code, message):
+    assert message in run_headway(words, code=code)[1]
 
 
-def test_bytes_that_are_no_text_are_refused(run_headway):
+def test_invalid_utf_8_on_standard_input_is_refused(run_headway):
     assert "standard input, line 2" in run_headway("generate runs/a", b"fine\n\xff\n", code=3)[1]

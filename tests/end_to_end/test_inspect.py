@@ -1,4 +1,4 @@
-"""Looking inside through the real command line: pages, terminal, figures, a run's report, live."""
+"""`headway inspect`, `figures`, `report` and `ui`: pages, terminal, figures and reports."""
 
 import contextlib
 import json
@@ -58,7 +58,7 @@ def header_in(page):
 CASES = {
     "gpt": ["gpt", FOX],
     "translator": ["translator", "two dogs play"],
-    "held to a target": ["translator", "two dogs play", "--target", "zwei hunde"],
+    "translator with target": ["translator", "two dogs play", "--target", "zwei hunde"],
     "encoder": ["encoder", "The old baker waves.", "A fox looks on."],
     "captioner": ["captioner", "a.png"],
     "vit": ["vit", "a.png"],
@@ -68,8 +68,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_of_every_kind_of_model_is_written_once(name, run_headway, working_folder):
     page = f"{name.replace(' ', '-')}.html"
-    said = run_headway("inspect", *CASES[name], "--html", page)[1]
-    assert "MB" in said and f"written   {page}" in said
+    stderr = run_headway("inspect", *CASES[name], "--html", page)[1]
+    assert "MB" in stderr and f"written   {page}" in stderr
     header = header_in(working_folder / page)
     (frame,) = header["frames"]
     assert frame["label"] == CASES[name][0] and frame["maps"]
@@ -79,14 +79,14 @@ def test_a_page_of_every_kind_of_model_is_written_once(name, run_headway, workin
     assert "exists already" in refused
 
 
-def test_a_page_without_a_walk_says_why(run_headway, working_folder):
+def test_a_page_without_a_walk_gives_the_reason(run_headway, working_folder):
     run_headway("inspect", "rnn", "two dogs play", "--html", "rnn.html")
     header = header_in(working_folder / "rnn.html")
     assert not header["walk"] and "recurrent" in header["notes"][0]
     assert header["frames"][0]["maps"]
 
 
-def test_models_are_laid_side_by_side_and_pages_made_smaller(run_headway, working_folder):
+def test_models_are_compared_on_a_page_and_a_page_can_be_made_smaller(run_headway, working_folder):
     run_headway("inspect", "gpt", FOX, "--compare", "runs/tiny", "--html", "two.html")
     run_headway(
         "inspect", "gpt", FOX, "--layers", "2", "--levels", "31", "--no-vectors", "--html", "s.html"
@@ -100,7 +100,7 @@ def test_models_are_laid_side_by_side_and_pages_made_smaller(run_headway, workin
     assert "layers 2" in " ".join(small["notes"]) and "31 levels" in " ".join(small["notes"])
 
 
-def test_the_walk_goes_through_the_head_that_was_named(run_headway, working_folder):
+def test_the_walk_shows_the_named_head(run_headway, working_folder):
     words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--position", "2"]
     run_headway(*words, "--html", "walk.html")
     text = json.dumps(header_in(working_folder / "walk.html")["walk"])
@@ -111,20 +111,20 @@ def test_the_walk_goes_through_the_head_that_was_named(run_headway, working_fold
     )
 
 
-def test_importance_is_asked_for(run_headway, working_folder):
+def test_importance_is_computed_on_request(run_headway, working_folder):
     run_headway("inspect", "gpt", FOX, "--importance", "--html", "important.html")
-    worth = header_in(working_folder / "important.html")["frames"][0]["maps"][0]["importance"]
-    assert np.array(worth).shape == (3, 6) and np.abs(worth).max() > 0
+    importance = header_in(working_folder / "important.html")["frames"][0]["maps"][0]["importance"]
+    assert np.array(importance).shape == (3, 6) and np.abs(importance).max() > 0
 
 
-def test_the_terminal_shows_the_map_that_was_asked_for(run_headway):
+def test_the_terminal_shows_the_requested_map(run_headway):
     out = run_headway("inspect", "translator", "two dogs play", "--map", "cross", "--layer", "1")[0]
     assert "cross, layer 1 of 2, mean of its heads" in out and "prediction:" in out and "█" in out
     out = run_headway("inspect", "gpt", FOX, "--head", "2")[0]
     assert "decoder, layer 3 of 3, head 2" in out
 
 
-def test_all_weights_come_as_json(run_headway):
+def test_all_weights_are_printed_as_json(run_headway):
     (frame,) = json.loads(run_headway("inspect", "gpt", FOX, "--json")[0])["frames"]
     weights = torch.tensor(frame["maps"][0]["weights"])
     tokens = len(frame["sides"][frame["maps"][0]["queries"]])
@@ -133,7 +133,7 @@ def test_all_weights_come_as_json(run_headway):
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("words", "message"),
     [
         (["nowhere", FOX], "nowhere"),
         (["gpt", ""], "empty"),
@@ -144,37 +144,40 @@ def test_all_weights_come_as_json(run_headway):
         (["gpt", "the fox " * 50], "but the model's context is 40 tokens"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_reasons(words, what, run_headway, working_folder):
-    said = run_headway("inspect", *words, code=2)[1]
-    assert what in said
+def test_an_impossible_request_is_refused_with_a_reason(
+    words, message, run_headway, working_folder
+):
+    stderr = run_headway("inspect", *words, code=2)[1]
+    assert message in stderr
     assert "nothing.png" in run_headway("inspect", "vit", "nothing.png", code=3)[1]
     assert not (working_folder / "x.html").exists()
 
 
-def test_figures_are_drawn_from_what_is_given(run_headway, working_folder):
-    said = run_headway("figures", "--out", "f", "--translator", "translator")[1]
+def test_figures_are_drawn_from_the_named_models(run_headway, working_folder):
+    stderr = run_headway("figures", "--out", "f", "--translator", "translator")[1]
     for name in ("positions", "mask", "agreement"):
         assert (working_folder / "f" / f"{name}.png").stat().st_size > 5000
-    assert "not drawn monkey: needs --encoder" in said
-    said = run_headway("figures", "positions", "--out", "f", code=2)[1]
-    assert "exists already" in said
-    said = run_headway("figures", "heads", "--vision", "vit", "--image", "a.png", "--out", "f")[1]
-    assert "drawn     f/heads.png" in said
+    assert "not drawn monkey: needs --encoder" in stderr
+    stderr = run_headway("figures", "positions", "--out", "f", code=2)[1]
+    assert "exists already" in stderr
+    options = ("--vision", "vit", "--image", "a.png", "--out", "f")
+    stderr = run_headway("figures", "heads", *options)[1]
+    assert "drawn     f/heads.png" in stderr
     assert "Did you mean mask" in run_headway("figures", "maks", code=2)[1]
     assert "--captioner --image" in run_headway("figures", "caption", code=2)[1]
 
 
-def test_a_training_leaves_its_report_and_what_it_attended_to(run_headway, working_folder):
+def test_training_writes_a_report_with_its_attention_at_several_steps(run_headway, working_folder):
     page = working_folder / "runs" / "tiny" / "report.html"
     header = header_in(page)
     assert [frame["label"] for frame in header["frames"]] == ["step 10", "step 20"]
-    told = header["report"]
-    titles = [curve["title"] for curve in told["curves"]]
+    report = header["report"]
+    titles = [curve["title"] for curve in report["curves"]]
     assert "Loss" in titles and "Held out: nats" in titles
-    (loss,) = [c for c in told["curves"] if c["title"] == "Held out: nats"]
+    (loss,) = [c for c in report["curves"] if c["title"] == "Held out: nats"]
     assert loss["lines"][0]["steps"] == [10, 20]
-    assert told["config"]["training.steps"] == 20 and told["data"]["parameters"] > 0
-    assert {sample["step"] for sample in told["samples"]} == {10, 20}
+    assert report["config"]["training.steps"] == 20 and report["data"]["parameters"] > 0
+    assert {sample["step"] for sample in report["samples"]} == {10, 20}
     ids = set(re.findall(r'class="block" id="([^"]+)"', page.read_text()))
     for frame in header["frames"]:
         assert set(frame["maps"][0]["blocks"]) <= ids
@@ -183,7 +186,7 @@ def test_a_training_leaves_its_report_and_what_it_attended_to(run_headway, worki
     assert "metrics.jsonl" in run_headway("report", "gpt", code=2)[1]
 
 
-def test_a_glimpse_that_is_none_is_named(run_headway, working_folder):
+def test_a_damaged_glimpse_file_is_named(run_headway, working_folder):
     bad = working_folder / "runs" / "tiny" / "glimpses" / "step-000000015.safetensors"
     bad.write_bytes(b"nonsense")
     assert bad.name in run_headway("report", "runs/tiny", code=3)[1]
@@ -193,7 +196,7 @@ def test_a_glimpse_that_is_none_is_named(run_headway, working_folder):
 
 @contextlib.contextmanager
 def serving(working_folder, *words):
-    """`headway ui`, and its address."""
+    """Run `headway ui` and yield its address."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "headway", "ui", *words, "--port", "0", "--no-browser"],
@@ -206,7 +209,7 @@ def serving(working_folder, *words):
         line = ""
         while "http://" not in line:
             line = process.stderr.readline()
-            assert line, "it ended before it was ready"
+            assert line, "the server ended before it was ready"
         yield re.search(r"http://\S+", line)[0]
     finally:
         process.send_signal(signal.SIGINT)
@@ -220,13 +223,13 @@ def fetch(address, body=None, **headers):
     kind = {"Content-Type": "application/json"} if body is not None else {}
     request = urllib.request.Request(address, data, {**kind, **headers})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, answer.read()
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
 
 
-def test_the_live_page_answers_this_machine_alone(working_folder):
+def test_the_live_page_is_served_to_this_machine_only(working_folder):
     with serving(working_folder, "gpt", FOX) as address:
         assert address.startswith("http://127.0.0.1:")
         status, page = fetch(address)
@@ -235,19 +238,19 @@ def test_the_live_page_answers_this_machine_alone(working_folder):
         assert first["live"] and first["frames"][0]["maps"]
         block = first["frames"][0]["maps"][0]["blocks"][0]
         assert fetch(f"{address}api/block/{block}")[1][:2] == b"\x1f\x8b"
-        asked = {"text": "the dog eats", "heads": [["decoder", 0, 1]]}
-        status, said = fetch(f"{address}api/without", asked)
-        labels = [frame["label"] for frame in json.loads(said)["frames"]]
+        request = {"text": "the dog eats", "heads": [["decoder", 0, 1]]}
+        status, response = fetch(f"{address}api/without", request)
+        labels = [frame["label"] for frame in json.loads(response)["frames"]]
         assert status == 200 and labels == ["all heads", "without decoder 1.2"]
-        status, said = fetch(f"{address}api/walk", {**asked, "map": "decoder", "position": 1})
-        assert status == 200 and len(json.loads(said)["walk"]) > 8
-        for body, what in (
+        status, response = fetch(f"{address}api/walk", {**request, "map": "decoder", "place": 1})
+        assert status == 200 and len(json.loads(response)["walk"]) > 8
+        for body, message in (
             ({"text": ""}, "the text is missing"),
             ({"text": "a", "heads": [["decoder", 9, 0]]}, "layer 9"),
             ({"txt": "a"}, "txt"),
         ):
-            status, said = fetch(f"{address}api/without", body)
-            assert status == 400 and what in json.loads(said)["error"]
+            status, response = fetch(f"{address}api/without", body)
+            assert status == 400 and message in json.loads(response)["error"]
         assert fetch(f"{address}api/header", Host="evil.example")[0] == 403
         assert fetch(f"{address}api/look", {"text": "a"}, Origin="http://evil.example")[0] == 403
         assert fetch(f"{address}api/block/a9-b0")[0] == 404

@@ -1,4 +1,4 @@
-"""Whatever kills a run and whenever: it resumes by itself and ends bit-identical."""
+"""A run killed at any moment resumes without intervention and ends bit-identical."""
 
 import os
 import random
@@ -20,7 +20,7 @@ MORE = ("--steps", STEPS, "--training.accumulate", "3", "--checkpoint.every", "2
 
 
 def start(words: list[str], cwd: Path) -> int:
-    """The command line in a forked child: torch is loaded already, so a start costs nothing."""
+    """The command line in a forked child: torch is loaded already, so a start takes no time."""
     child = os.fork()
     if child == 0:
         try:
@@ -49,56 +49,56 @@ def final(folder: Path) -> bytes:
 
 
 def history(folder: Path) -> list[dict]:
-    """The metrics without what is measured by a clock."""
+    """The metrics without measurements of time."""
     kinds = {"train", "valid"}
     clocks = {"time", "seconds", "took", "targets_per_second"}
-    found = [row for row in rows(folder / "metrics.jsonl") if row["kind"] in kinds]
-    return [{k: v for k, v in row.items() if k not in clocks} for row in found]
+    metrics = [row for row in rows(folder / "metrics.jsonl") if row["kind"] in kinds]
+    return [{k: v for k, v in row.items() if k not in clocks} for row in metrics]
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A run that nothing interrupted. place: a folder with `data` and `runs`. took: seconds."""
+    """An uninterrupted run: the folder with `data` and `runs`, and the duration in seconds."""
 
-    place: Path
-    took: float
+    folder: Path
+    seconds: float
 
     @property
     def data(self) -> Path:
-        return self.place / "data"
+        return self.folder / "data"
 
     @property
     def run(self) -> Path:
-        return self.place / "runs" / "whole"
+        return self.folder / "runs" / "whole"
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    place = tmp_path_factory.mktemp("kill")
-    data = write_corpus(place / "data")
-    # What is made at a first step is made here, not once more in every child.
-    headway(*train_words(data, "first", *MORE, "--steps", "3"), cwd=place)
-    return Whole(place, run_to_end(train_words(data, "whole", *MORE), place))
+    folder = tmp_path_factory.mktemp("kill")
+    data = write_corpus(folder / "data")
+    # The initialisation of a first step is done once, before the children are forked.
+    headway(*train_words(data, "first", *MORE, "--steps", "3"), cwd=folder)
+    return Whole(folder, run_to_end(train_words(data, "whole", *MORE), folder))
 
 
 def kill_and_resume(whole: Whole, count: int) -> None:
-    chance = random.Random(7)
-    in_a_save = 0
+    generator = random.Random(7)
+    during_saves = 0
     for i in range(count):
         name = f"killed-{i}-of-{count}"
-        words, folder = train_words(whole.data, name, *MORE), whole.place / "runs" / name
-        child = start(words, whole.place)
-        time.sleep(chance.uniform(0.02, 0.95) * whole.took)
+        words, run = train_words(whole.data, name, *MORE), whole.folder / "runs" / name
+        child = start(words, whole.folder)
+        time.sleep(generator.uniform(0.02, 0.95) * whole.seconds)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        in_a_save += any((folder / "checkpoints").glob("*.tmp-*"))
-        run_to_end(words, whole.place)  # the same command, nothing else: unattended
-        assert final(folder) == final(whole.run), f"kill {i}: other weights"
-        assert history(folder) == history(whole.run), f"kill {i}: another history"
+        during_saves += any((run / "checkpoints").glob("*.tmp-*"))
+        run_to_end(words, whole.folder)  # only the same command again, without intervention
+        assert final(run) == final(whole.run), f"kill {i}: other weights"
+        assert history(run) == history(whole.run), f"kill {i}: another history"
         best = Path("model", "model.safetensors")
-        assert (folder / best).read_bytes() == (whole.run / best).read_bytes()
-        assert not list(folder.glob("**/*.tmp-*")), "litter"
-    print(f"{count} of {count} killed runs resumed bit-identical; {in_a_save} died in a save")
+        assert (run / best).read_bytes() == (whole.run / best).read_bytes()
+        assert not list(run.glob("**/*.tmp-*")), "temporary files are left"
+    print(f"{count} of {count} killed runs resumed bit-identical; {during_saves} died during saves")
 
 
 def test_kill_9_at_random_moments_then_resume_is_bit_identical(whole):
@@ -110,29 +110,29 @@ def test_kill_9_at_25_random_moments(whole):
     kill_and_resume(whole, 25)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_finishes_the_step_saves_and_goes_on_bit_identical(whole, how):
-    name = f"asked-{how.name}"
+@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whole, stop_signal):
+    name = f"stopped-{stop_signal.name}"
     words = train_words(whole.data, name, *MORE)
-    child = start(words, whole.place)
-    time.sleep(0.6 * whole.took)
-    os.kill(child, how)
+    child = start(words, whole.folder)
+    time.sleep(0.6 * whole.seconds)
+    os.kill(child, stop_signal)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in {130, 0}  # 0 when it was just done
-    run_to_end(words, whole.place)
-    assert final(whole.place / "runs" / name) == final(whole.run)
+    run_to_end(words, whole.folder)
+    assert final(whole.folder / "runs" / name) == final(whole.run)
 
 
-def test_steps_in_two_halves_by_the_real_command_are_the_steps_in_one(whole):
-    """Dropout on, three micro-batches a step, stopped in mid-epoch."""
-    place, halves = whole.place, whole.place / "runs" / "halves"
-    headway(*train_words(whole.data, "halves", *MORE, "--steps", "13"), cwd=place)
-    done = headway_process("train", "--resume", str(halves), "--steps", STEPS, cwd=place)
+def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
+    """Dropout is on, a step has three micro-batches, and the first half ends in mid-epoch."""
+    folder, halves = whole.folder, whole.folder / "runs" / "halves"
+    headway(*train_words(whole.data, "halves", *MORE, "--steps", "13"), cwd=folder)
+    done = headway_process("train", "--resume", str(halves), "--steps", STEPS, cwd=folder)
     assert "resumed from step 13" in done.stderr
     assert final(halves) == final(whole.run)
 
 
-def test_blocks_that_are_recomputed_end_bit_identical_and_so_does_muon_in_two_halves(tmp_path):
+def test_muon_in_two_halves_with_recomputed_blocks_ends_bit_identical(tmp_path):
     data = write_corpus(tmp_path / "data")
     muon = (*MORE, "--optimizer.kind", "muon", "--optimizer.muon-lr", "0.003")
     run_to_end(train_words(data, "whole", *muon), tmp_path)
@@ -141,11 +141,11 @@ def test_blocks_that_are_recomputed_end_bit_identical_and_so_does_muon_in_two_ha
     halves = tmp_path / "runs" / "halves"
     run_to_end(["train", "--resume", str(halves), "--steps", STEPS, "--quiet"], tmp_path)
     assert final(halves) == final(tmp_path / "runs" / "whole")
-    said = tmp_path / "runs" / "halves" / "run.yaml"
-    assert "kind: muon" in said.read_text() and "recompute: true" in said.read_text()
+    settings = tmp_path / "runs" / "halves" / "run.yaml"
+    assert "kind: muon" in settings.read_text() and "recompute: true" in settings.read_text()
 
 
-def test_a_damaged_checkpoint_is_skipped_with_a_word(tmp_path):
+def test_a_damaged_checkpoint_is_skipped_with_a_message(tmp_path):
     data = write_corpus(tmp_path / "data")
     words = train_words(data, "r", *MORE[2:-1])
     headway(*words, "--steps", "12", cwd=tmp_path)
@@ -174,8 +174,8 @@ def test_changed_data_is_refused_when_a_run_resumes_and_a_damaged_model_is_repla
     capsys.readouterr()
     with pytest.raises(SystemExit) as leaving:
         main(["train", "--resume", "runs/r"])
-    shown = capsys.readouterr().err
-    assert leaving.value.code == 0 and "the best model is damaged" in shown
+    stderr = capsys.readouterr().err
+    assert leaving.value.code == 0 and "the best model is damaged" in stderr
     verify_folder(run / "model")
     flip_one_bit(run / "data" / "train" / "source.bin")
     with pytest.raises(SystemExit) as leaving:

@@ -1,4 +1,4 @@
-"""Language models through the real command line: train, go on, fine-tune; right and wrong."""
+"""Language models through the command line: training, resuming, fine-tuning and errors."""
 
 import json
 
@@ -13,12 +13,12 @@ def working_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("language")
     (folder / "t.txt").write_text("\n".join(LINES) + "\n")
     done = headway(*train("a", "--steps", "5"), cwd=folder)
-    (folder / "said").write_text(done.stderr)
+    (folder / "training.txt").write_text(done.stderr)
     return folder
 
 
-def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
-    said = (working_folder / "said").read_text()
+def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
+    output = (working_folder / "training.txt").read_text()
     parts = (
         "vocabulary size 280 (bpe)",
         "data      train:",
@@ -26,9 +26,9 @@ def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
         "valid step=5 nats=",
     )
     for part in parts:
-        assert part in said, part
-    assert "\n   output " in said
-    assert "generate runs/a" in said and "batches of 30 tokens" in said
+        assert part in output, part
+    assert "\n   output " in output
+    assert "generate runs/a" in output and "batches of 30 tokens" in output
     names = {path.name for path in (working_folder / "runs" / "a" / "model").iterdir()}
     assert names == {"MANIFEST.json", "config.json", "model.safetensors", "tokenizer.json"}
     assert headway(
@@ -36,11 +36,11 @@ def test_training_says_what_it_does_and_leaves_a_bundle(working_folder):
     ).stdout.strip()
 
 
-def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
+def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "12"))
     run_headway(*train("halves", "--steps", "5"))
-    said = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
-    assert "resumed from step 5" in said and "training.steps changed from 5 to 12" in said
+    stderr = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
+    assert "resumed from step 5" in stderr and "training.steps changed from 5 to 12" in stderr
     for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
         whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
         assert halves.read_bytes() == whole.read_bytes()
@@ -52,7 +52,7 @@ def test_the_same_command_goes_on_where_it_stopped(working_folder, run_headway):
     assert steps == [5, 10, 12]
 
 
-def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(working_folder, run_headway):
+def test_a_run_is_fine_tuned_with_adapters_that_are_merged_when_saved(working_folder, run_headway):
     words = ["train", "gpt-tiny", "--data", "t.txt", *TINY[12:], "--from", "runs/a"]
     out, _ = run_headway(*words, "--run", "b", "--lora.rank", "2", "--steps", "4", "--json")
     assert json.loads(out)["step"] == 4
@@ -66,21 +66,21 @@ def test_a_run_is_fine_tuned_with_adapters_and_written_plainly(working_folder, r
     )
 
 
-def test_characters_and_a_model_taken_for_its_tokenizer_only(run_headway):
-    said = run_headway(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
-    assert "vocabulary size 280 (of runs/a)" in said
-    said = run_headway(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
-    assert "(characters)" in said
+def test_the_tokenizer_is_that_of_another_run_or_characters(run_headway):
+    stderr = run_headway(*train("c", "--steps", "1", "--data.tokenizer", "runs/a"))[1]
+    assert "vocabulary size 280 (of runs/a)" in stderr
+    stderr = run_headway(*train("d", "--steps", "1", "--data.tokenizer", "characters"))[1]
+    assert "(characters)" in stderr
 
 
-def test_a_language_model_is_evaluated_as_its_validation_did(working_folder, run_headway):
+def test_eval_gives_the_scores_of_the_validation_during_training(working_folder, run_headway):
     last = [r for r in rows(working_folder / "runs/a/metrics.jsonl") if r["kind"] == "valid"][-1]
     scores = json.loads(run_headway("eval", "runs/a", "--json")[0])
     assert scores["nats"] == pytest.approx(last["nats"], rel=1e-6)
     assert scores["bits_per_byte"] == pytest.approx(last["bits_per_byte"], rel=1e-6)
     assert scores["window"] == 10
-    shown = run_headway("eval", "runs/a", "t.txt")[0]
-    assert "nats per token" in shown and "bits per byte" in shown and "windows of 10" in shown
+    output = run_headway("eval", "runs/a", "t.txt")[0]
+    assert "nats per token" in output and "bits per byte" in output and "windows of 10" in output
 
 
 def test_a_dry_run_keeps_nothing(working_folder, run_headway):
@@ -99,7 +99,7 @@ def test_settings_of_language_models_are_shown(run_headway):
         ("train gpt-tiny", 2, "no training text is named"),
         ("train gpt-tiny nowhere.txt", 2, "nowhere.txt"),
         ("train gpt-tiny t.txt nowhere.txt", 2, "nowhere.txt"),
-        ("train gpt-tiny picture.png", 2, ".png"),
+        ("train gpt-tiny image.png", 2, ".png"),
         ("train gpt-tiny empty.txt", 3, "the text is empty"),
         ("train gpt-tiny latin.txt", 3, "latin.txt:2"),
         ("train gpt-tiny list.jsonl", 3, "list.jsonl:1"),
@@ -121,12 +121,14 @@ def test_settings_of_language_models_are_shown(run_headway):
         ("words nearest runs/a fox", 2, "needs a word model"),
     ],
 )
-def test_wrong_words_are_answered_in_three_lines(working_folder, run_headway, words, code, part):
+def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
+    working_folder, run_headway, words, code, part
+):
     (working_folder / "empty.txt").write_text("\n")
-    (working_folder / "picture.png").write_bytes(b"\x89PNG")
+    (working_folder / "image.png").write_bytes(b"\x89PNG")
     (working_folder / "latin.txt").write_bytes(b"a\ncaf\xe9\n")
     (working_folder / "list.jsonl").write_text("[1, 2]\n")
-    said = run_headway(*words.split(), code=code)[1]
-    error = said[said.index("error:") :].strip()
-    assert part in error and len(error.split("\n")) <= 3, said
-    assert "Traceback" not in said and not (working_folder / "runs" / "gpt-tiny").exists()
+    output = run_headway(*words.split(), code=code)[1]
+    error = output[output.index("error:") :].strip()
+    assert part in error and len(error.split("\n")) <= 3, output
+    assert "Traceback" not in output and not (working_folder / "runs" / "gpt-tiny").exists()

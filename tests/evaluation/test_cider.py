@@ -13,7 +13,7 @@ SECOND_IMAGE = ["a dog"]
 def first(output, *references):
     """Score an image beside one with the reference "a dog": "a" has weight 0, other words ln 2."""
     scores = cider_d([output, "a dog"], [references, SECOND_IMAGE])
-    assert scores[1] == pytest.approx(5.0)  # n-grams of one and two words; there are no longer ones
+    assert scores[1] == pytest.approx(5.0)  # n-grams of one and two words only
     return scores[0]
 
 
@@ -27,7 +27,7 @@ def test_a_reference_has_the_highest_score_of_its_length():
 def test_words_of_all_images_have_no_weight():
     assert first("a", "a cat") == 0
     assert first("a dog", "a cat") == 0
-    assert cider_d(["a cat"], [["a cat"]]) == [0.0]  # of a single image
+    assert cider_d(["a cat"], [["a cat"]]) == [0.0]  # the corpus has a single image
 
 
 def test_a_repeated_word_does_not_raise_the_score():

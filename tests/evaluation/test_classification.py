@@ -1,4 +1,4 @@
-"""Scores of classes and of numbers, against their definitions."""
+"""Scores of classes and of numbers, compared with their definitions."""
 
 import math
 
@@ -11,10 +11,10 @@ TRUE = [0, 0, 0, 0, 1, 1, 2, 2, 2, 4]
 PREDICTED = [0, 0, 1, 2, 1, 0, 2, 2, 3, 4]
 
 
-def test_classes_are_scored_as_their_definitions_say():
+def test_class_scores_equal_their_definitions():
     scores = class_scores(PREDICTED, TRUE)
     assert scores["accuracy"] == pytest.approx(0.6)
-    # class: precision, recall -> F1; 3 is found and never true, 4 is always right
+    # class: precision, recall -> F1; 3 is predicted and never true, 4 is always correct
     f1 = [2 * 2 / (3 + 4), 2 * 1 / (2 + 2), 2 * 2 / (3 + 3), 0.0, 1.0]
     assert scores["macro_f1"] == pytest.approx(sum(f1) / 5)
     one_hot = [np.eye(5)[side] for side in (PREDICTED, TRUE)]

@@ -17,18 +17,20 @@ def test_the_nearest_vote_with_the_weight_of_their_cosines():
     cut = 0.2 / math.log(2)
     assert knn_accuracy(known, classes, queries, true, 3, temperature=cut * 0.9) == 1
     assert knn_accuracy(known, classes, queries, true, 3, temperature=cut * 1.1) == 0
-    assert knn_accuracy(known, classes, queries, true, k=99) == 1  # no more than there are
+    assert (
+        knn_accuracy(known, classes, queries, true, k=99) == 1
+    )  # k is at most the number of vectors
 
 
 def test_many_queries_are_classified_in_chunks():
     torch.manual_seed(0)
     known, classes = torch.randn(40, 5), torch.randint(3, (40,))
-    again = known.repeat(30, 1)
-    assert knn_accuracy(known, classes, again, classes.repeat(30), k=1) == 1.0
+    queries = known.repeat(30, 1)
+    assert knn_accuracy(known, classes, queries, classes.repeat(30), k=1) == 1.0
     shifted = (classes + 1) % 3
-    assert knn_accuracy(known, classes, again, shifted.repeat(30), k=1) == 0.0
+    assert knn_accuracy(known, classes, queries, shifted.repeat(30), k=1) == 0.0
     with pytest.raises(ValueError, match="must not be 0"):
-        knn_accuracy(known[:0], classes[:0], again, again[:, 0].long())
+        knn_accuracy(known[:0], classes[:0], queries, queries[:, 0].long())
 
 
 def test_a_linear_classifier_separates_linear_classes_only():

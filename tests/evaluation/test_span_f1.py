@@ -16,7 +16,7 @@ def test_a_span_is_correct_only_with_both_borders_and_the_label():
     assert scores(true, true) == (2, 2, 2)
     assert scores(["B-x O O B-y"], true) == (1, 2, 2)  # too short
     assert scores(["B-x I-x I-x B-y"], true) == (1, 2, 2)  # too long
-    assert scores(["B-x B-x O B-y"], true) == (1, 3, 2)  # in two
+    assert scores(["B-x B-x O B-y"], true) == (1, 3, 2)  # split in two
     assert scores(["B-x I-x O B-x"], true) == (1, 2, 2)  # another label
     assert scores(["O I-x O B-y"], true) == (1, 2, 2)  # the other half
     assert scores(["I-x I-x O I-y"], true) == (2, 2, 2)  # without B, and still the same spans
@@ -24,12 +24,14 @@ def test_a_span_is_correct_only_with_both_borders_and_the_label():
 
 
 def test_scores_are_over_all_sentences_together():
-    got = score_spans(
+    result = score_spans(
         [["B-x", "O"], ["B-y", "B-y", "B-y"]],
         [["B-x", "O"], ["O", "B-y", "O"]],
     )
-    assert (got.precision, got.recall) == (2 / 4, 2 / 2)
-    assert got.f1 == pytest.approx(2 * 0.5 * 1 / 1.5)  # the mean of the sentences' would be 3 / 4
+    assert (result.precision, result.recall) == (2 / 4, 2 / 2)
+    assert result.f1 == pytest.approx(
+        2 * 0.5 * 1 / 1.5
+    )  # the mean of the sentences' would be 3 / 4
     nothing = score_spans([["O"]], [["O"]])
     assert (nothing.precision, nothing.recall, nothing.f1) == (0, 0, 0)
 
@@ -55,9 +57,9 @@ def test_f1_counts_shared_words_as_often_as_both_have_them():
 
 
 def test_the_best_of_several_answers_counts():
-    got = score_answers(["red fox", "a"], [["the den", "fox", "Red fox."], ["owl"]])
-    assert (got.exact, got.f1, got.questions) == (0.5, 0.5, 2)
-    got = score_answers(["red fox"], [["den", "old fox", "owl"]])
-    assert (got.exact, got.f1) == (0, 0.5)
+    result = score_answers(["red fox", "a"], [["the den", "fox", "Red fox."], ["owl"]])
+    assert (result.exact, result.f1, result.questions) == (0.5, 0.5, 2)
+    result = score_answers(["red fox"], [["den", "old fox", "owl"]])
+    assert (result.exact, result.f1) == (0, 0.5)
     with pytest.raises(ValueError, match="not 0"):
         score_answers([], [])

@@ -1,4 +1,4 @@
-"""Heads switched off bring nothing; whatever else there is stays."""
+"""A head that is switched off adds nothing to the output; the rest of the model is unchanged."""
 
 import math
 
@@ -21,56 +21,56 @@ ALL = pytest.mark.parametrize("name", BUNDLES)
 
 
 @ALL
-def test_a_head_that_is_off_is_as_if_its_columns_of_the_output_matrix_were_zero(name):
-    make, given = BUNDLES[name]
+def test_switching_a_head_off_equals_zeroing_its_columns_of_the_output_matrix(name):
+    make, inputs = BUNDLES[name]
     bundle = make()
-    reading = bundle.reading(*given)
+    reading = bundle.reading(*inputs)
     layers, counts = layers_of(bundle.model), heads_of(bundle.model)
     shared = len(set(attention_layers(bundle.model).values())) < len(attention_layers(bundle.model))
     with torch.inference_mode():
-        plain = reading.run()
+        unablated = reading.run()
         for part, names in layers.items():
             layer, head = len(names) - 1, counts[part][-1] - 1
             with without_heads(bundle.model, [(part, layer, head)]):
-                off = reading.run()
-            assert not torch.equal(off, plain)
+                ablated = reading.run()
+            assert not torch.equal(ablated, unablated)
             if shared:  # one matrix of several layers
                 continue
             output = bundle.model.get_submodule(names[layer]).output
             width = output.in_features // counts[part][layer]
-            kept = output.weight.clone()
+            weight = output.weight.clone()
             output.weight[:, head * width : (head + 1) * width] = 0
-            assert_close(reading.run(), off, rtol=1e-4, atol=1e-4)
-            output.weight.copy_(kept)
-        assert torch.equal(reading.run(), plain)
+            assert_close(reading.run(), ablated, rtol=1e-4, atol=1e-4)
+            output.weight.copy_(weight)
+        assert torch.equal(reading.run(), unablated)
 
 
-def test_one_layer_of_several_that_share_a_block_can_be_silenced():
+def test_heads_of_one_of_several_layers_that_share_a_block_can_be_switched_off():
     bundle = encoder(shared_layers=True, num_layers=3)
     reading = bundle.reading("A fox looks on.")
     with torch.inference_mode(), record_attention(bundle.model) as maps:
         reading.run()
         with without_heads(bundle.model, [("encoder", 1, h) for h in range(3)]):
             reading.run()
-    same = [torch.equal(calls[0], calls[1]) for calls in maps.values()]
-    assert same == [True, True, False]  # what layer 2 makes is first seen by layer 3
+    unchanged = [torch.equal(calls[0], calls[1]) for calls in maps.values()]
+    assert unchanged == [True, True, False]  # layer 3 is the first to read the output of layer 2
 
 
-def test_heads_are_off_while_decoding_too_and_a_beam_writes_what_stepping_would():
+def test_heads_are_off_during_decoding_too_and_a_beam_has_the_log_probability_of_one_pass():
     bundle = translator()
-    off = [("cross", 0, 0), ("decoder", 1, 2), ("encoder", 0, 1)]
-    plain = bundle.search(["the fox eats the lemon"])[0][0]
-    with without_heads(bundle.model, off):
+    heads = [("cross", 0, 0), ("decoder", 1, 2), ("encoder", 0, 1)]
+    unablated = bundle.search(["the fox eats the lemon"])[0][0]
+    with without_heads(bundle.model, heads):
         (best,) = bundle.search(["the fox eats the lemon"])[0]
         reading = bundle.reading("the fox eats the lemon")
         with torch.inference_mode():
             logits = reading.run()[0]
             logits[:, [bundle.tokenizer.target.pad, bundle.tokenizer.target.bos]] = -torch.inf
-            shares = logits.log_softmax(-1)
+            log_probs = logits.log_softmax(-1)
     ids = reading.ids["target"]
-    total = sum(float(shares[t, token]) for t, token in enumerate(ids))
+    total = sum(float(log_probs[t, token]) for t, token in enumerate(ids))
     assert total == pytest.approx(best.log_probability, abs=1e-3)
-    assert best.log_probability != plain.log_probability
+    assert best.log_probability != unablated.log_probability
 
 
 def test_importance_is_how_far_the_metric_falls():
@@ -84,14 +84,16 @@ def test_importance_is_how_far_the_metric_falls():
             reading.run()[0, :-1].log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]].sum()
         )
 
-    found = head_importance(bundle.model, metric)
+    importance = head_importance(bundle.model, metric)
     counts = heads_of(bundle.model)
     assert counts == {"decoder": [6, 6, 6]} and len(all_heads(counts)) == 18
-    whole = metric()
+    baseline = metric()
     with without_heads(bundle.model, [("decoder", 1, 4)]):
-        assert found["decoder"][1][4] == pytest.approx(whole - metric())
-    some = head_importance(bundle.model, metric, [("decoder", 2, 0)])
-    assert some["decoder"][2][0] == found["decoder"][2][0] and math.isnan(some["decoder"][0][0])
+        assert importance["decoder"][1][4] == pytest.approx(baseline - metric())
+    partial = head_importance(bundle.model, metric, [("decoder", 2, 0)])
+    assert partial["decoder"][2][0] == importance["decoder"][2][0] and math.isnan(
+        partial["decoder"][0][0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,6 @@ def test_importance_is_how_far_the_metric_falls():
         (("decoder", 0, -1), "has no head -1"),
     ],
 )
-def test_a_head_that_is_not_there_is_named(head, message):
+def test_a_head_that_does_not_exist_is_refused_by_name(head, message):
     with pytest.raises(UsageError, match=message), without_heads(gpt().model, [head]):
         pass

@@ -1,4 +1,4 @@
-"""The tree of a beam search: every sum, every parent, and what won; nothing changed by watching."""
+"""The tree of a beam search: scores, parents and the winner; observing changes nothing."""
 
 import pytest
 import torch
@@ -14,25 +14,29 @@ from tests.fixtures.zoo import MODELS, limits, some_rows
 
 @pytest.mark.parametrize("settings", [{"width": 4}, {"width": 4, "groups": 2, "diversity": 0.5}])
 @pytest.mark.parametrize("name", ["translator", "rnn", "gpt", "captioner"])
-def test_an_observed_search_finds_the_same_to_the_last_bit(name, settings):
+def test_observing_a_search_does_not_change_its_hypotheses(name, settings):
     family = MODELS[name]
-    model, rows, weighed = family.build(), some_rows(3, seed=1), []
+    model, rows, candidates = family.build(), some_rows(3, seed=1), []
     inputs = family.inputs(rows)
     plain = beam_search(model, inputs, limits(rows), num_best=2, **settings)
-    found = beam_search(model, inputs, limits(rows), num_best=2, **settings, observe=weighed.append)
-    assert found == plain and {each.item for each in weighed} == {0, 1, 2}
-    ended: dict = {}  # several groups may end alike, and round in their last bit
-    for each in weighed:
-        if each.ends:
-            assert each.continued
-            ended.setdefault((each.item, each.before), []).append(each.log_probability)
-    for item, best in enumerate(found):
+    observed = beam_search(
+        model, inputs, limits(rows), num_best=2, **settings, observe=candidates.append
+    )
+    assert observed == plain and {candidate.item for candidate in candidates} == {0, 1, 2}
+    ended: dict = {}  # several groups may end with the same tokens, and differ in rounding
+    for candidate in candidates:
+        if candidate.ends:
+            assert candidate.continued
+            ended.setdefault((candidate.item, candidate.before), []).append(
+                candidate.log_probability
+            )
+    for item, best in enumerate(observed):
         for hypothesis in best:
             assert hypothesis.log_probability in ended[item, hypothesis.tokens]
 
 
 @pytest.mark.parametrize("beam", [2, 4])
-def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
+def test_a_tree_has_every_log_probability_and_the_path_of_the_winner(beam):
     bundle = translator()
     source = "the fox eats the lemon"
     leaves = beam_tree(bundle, source, beam=beam)
@@ -42,18 +46,20 @@ def test_a_tree_holds_every_sum_and_the_path_of_the_winner(beam):
     assert [leaf.token for leaf in path] == side.token_strings([side.bos, *best.tokens, side.eos])
     assert path[-1].log_probability == best.log_probability and all(leaf.continued for leaf in path)
     reading = bundle.reading(source, "")
-    for place, leaf in enumerate(leaves[1:], 1):
-        assert leaf.parent is not None and leaf.parent < place
+    for index, leaf in enumerate(leaves[1:], 1):
+        assert leaf.parent is not None and leaf.parent < index
         assert leaves[leaf.parent].continued and leaves[leaf.parent].token != "</s>"
         assert leaf.log_probability <= leaves[leaf.parent].log_probability
     with torch.inference_mode():
         first = reading.run()[0, 0].clone()
         first[[side.pad, side.bos]] = -torch.inf
-        wanted = first.log_softmax(-1).topk(2 * beam)
-    begun = [leaf for leaf in leaves if leaf.parent == 0]
-    assert [leaf.token for leaf in begun] == side.token_strings(wanted.indices.tolist())
-    assert [leaf.log_probability for leaf in begun] == pytest.approx(wanted.values.tolist())
-    assert sum(leaf.continued and leaf.token != "</s>" for leaf in begun) == beam
+        expected = first.log_softmax(-1).topk(2 * beam)
+    first_leaves = [leaf for leaf in leaves if leaf.parent == 0]
+    assert [leaf.token for leaf in first_leaves] == side.token_strings(expected.indices.tolist())
+    assert [leaf.log_probability for leaf in first_leaves] == pytest.approx(
+        expected.values.tolist()
+    )
+    assert sum(leaf.continued and leaf.token != "</s>" for leaf in first_leaves) == beam
 
 
 def test_a_frame_and_its_tree_come_from_one_search(monkeypatch):
@@ -71,7 +77,7 @@ def test_a_frame_and_its_tree_come_from_one_search(monkeypatch):
     assert plain.answer == frame.answer and plain.sides == frame.sides
 
 
-def test_a_frame_has_the_tree_of_what_the_model_wrote_itself():
+def test_a_frame_has_the_tree_of_the_models_own_output():
     frame = watch(translator(), "two dogs play", analyses=("beam",))
     chosen = [leaf.token for leaf in frame.beam if leaf.chosen]
     assert chosen[1:] == list(frame.sides["target"].tokens)
@@ -83,23 +89,25 @@ def test_a_frame_has_the_tree_of_what_the_model_wrote_itself():
     assert chosen[1:] == list(frame.sides["target"].tokens)[: len(chosen) - 1]
 
 
-def test_what_groups_weigh_twice_is_one_node():
+def test_a_candidate_of_two_groups_is_one_node():
     family = MODELS["translator"]
-    rows, weighed = some_rows(1, seed=3), []
-    (found,) = beam_search(
+    rows, candidates = some_rows(1, seed=3), []
+    (hypotheses,) = beam_search(
         *(family.build(), family.inputs(rows), limits(rows)),
         width=4,
         groups=2,
         diversity=0.1,
-        observe=weighed.append,
+        observe=candidates.append,
     )
-    leaves = candidate_tree(weighed, "<s>", (*found[0].tokens, 2), str)
-    paths = {(*each.before, each.token) for each in weighed}
-    assert len(leaves) == len(paths) + 1 < len(weighed) + 1
-    assert [leaf.token for leaf in leaves if leaf.chosen][1:-1] == [str(t) for t in found[0].tokens]
+    leaves = candidate_tree(candidates, "<s>", (*hypotheses[0].tokens, 2), str)
+    paths = {(*candidate.before, candidate.token) for candidate in candidates}
+    assert len(leaves) == len(paths) + 1 < len(candidates) + 1
+    assert [leaf.token for leaf in leaves if leaf.chosen][1:-1] == [
+        str(t) for t in hypotheses[0].tokens
+    ]
 
 
-def test_what_is_no_tree_is_refused():
+def test_searches_without_a_tree_are_refused():
     with pytest.raises(UsageError, match="gives no search tree: at least two beams"):
         beam_tree(translator(), "two dogs", beam=1)
     with pytest.raises(UsageError, match="language model does not use beam search"):

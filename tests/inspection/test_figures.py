@@ -1,4 +1,4 @@
-"""The lectures' pictures show what they say."""
+"""The plots of the lectures show the values that their titles name."""
 
 import pytest
 import torch
@@ -16,16 +16,16 @@ from headway.inspection.figures import (
 
 @pytest.fixture
 def panels(monkeypatch):
-    """What would be drawn."""
-    seen = []
+    """Return the list of panels that would be drawn."""
+    panels_drawn = []
     monkeypatch.setattr(
-        figures, "plot_attention_maps", lambda path, drawn, title="": seen.extend(drawn)
+        figures, "plot_attention_maps", lambda path, drawn, title="": panels_drawn.extend(drawn)
     )
-    return seen
+    return panels_drawn
 
 
 def attention() -> Attention:
-    """The third head of the second layer looks from "it" at "monkey"."""
+    """Return attention whose third head of the second layer attends from "it" to "monkey"."""
     words = ["[CLS]", "the", "mon", "##key", "ate", "it", "[SEP]"]
     count = len(words)
     first = torch.full((3, count, count), 1 / count)
@@ -34,7 +34,7 @@ def attention() -> Attention:
     return Attention(words, words, {"a": first, "b": second})
 
 
-def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path):
+def test_heads_are_in_the_order_of_the_weight_on_the_words(panels, tmp_path):
     titles = plot_sentence_attention(
         tmp_path / "a.png", attention(), "...", "it", ["monkey", "ate"]
     )
@@ -44,14 +44,14 @@ def test_heads_are_shown_in_the_order_of_what_the_word_looks_at(panels, tmp_path
 
 
 @pytest.mark.parametrize("word", ["banana", "key", "mon"])
-def test_words_that_do_not_stand_there_are_refused(word, tmp_path):
-    if word == "key":  # a piece that ends a word is no word
+def test_words_that_are_not_in_the_text_are_refused(word, tmp_path):
+    if word == "key":  # a token inside a word is not a word
         word = "##key"
     with pytest.raises(UsageError, match="does not occur in the text"):
         plot_sentence_attention(tmp_path / "a.png", attention(), "...", "it", [word + "x"])
 
 
-def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):
+def test_a_causal_mask_hides_exactly_the_later_positions(panels, tmp_path):
     words = ["a", "b", "c", "d", "e"]
     plot_causal_mask(tmp_path / "a.png", words)
     allowed, free, masked = (torch.tensor(panel.weights) for panel in panels)
@@ -62,7 +62,7 @@ def test_a_mask_hides_exactly_what_comes_later(panels, tmp_path):
         torch.testing.assert_close(weights.sum(-1), torch.ones(5))
 
 
-def test_pictures_are_written(tmp_path):
+def test_plots_are_written(tmp_path):
     plot_positions(tmp_path / "a.png", length=9, width=12)
     plot_embeddings(tmp_path / "b.png", ["x", "y", "z"], torch.randn(3, 5))
     assert (tmp_path / "a.png").stat().st_size > 5000

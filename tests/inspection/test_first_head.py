@@ -1,4 +1,4 @@
-"""Which head a page shows first."""
+"""Selection of the head that a page shows first."""
 
 import pytest
 import torch
@@ -13,35 +13,35 @@ WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", ".", "[SEP]"]
 N = len(WORDS)
 
 
-def looking_at(cells, share=0.9):
-    """One head: `share` of each query's weight on its cell, the rest spread evenly."""
-    weights = torch.full((N, N), (1 - share) / N)
-    for query, key in enumerate(cells):
-        weights[query, key] += share
+def attending_to(keys, fraction=0.9):
+    """Return one head: each query has `fraction` of its weight on its key, the rest is uniform."""
+    weights = torch.full((N, N), (1 - fraction) / N)
+    for query, key in enumerate(keys):
+        weights[query, key] += fraction
     return weights
 
 
 PATTERNS = {
-    "first": looking_at([0] * N),
-    "itself": looking_at(range(N)),
-    "previous": looking_at([0, *range(N - 1)]),
-    "next": looking_at([*range(1, N), N - 1]),
-    "separator": looking_at([N - 1] * N),
-    "full stop": looking_at([6] * N),
+    "first": attending_to([0] * N),
+    "itself": attending_to(range(N)),
+    "previous": attending_to([0, *range(N - 1)]),
+    "next": attending_to([*range(1, N), N - 1]),
+    "separator": attending_to([N - 1] * N),
+    "full stop": attending_to([6] * N),
     "uniform": torch.full((N, N), 1 / N),
 }
-TELLING = looking_at([3, 2, 5, 5, 1, 2, 3, 2])
+TELLING = attending_to([3, 2, 5, 5, 1, 2, 3, 2])
 
 
-def test_a_head_between_words_is_more_telling_than_every_pattern_of_positions():
+def test_a_head_between_words_scores_higher_than_every_positional_pattern():
     weights = torch.stack([*PATTERNS.values(), TELLING])
-    *others, best = telling(weights, None, WORDS).tolist()
+    *positional, best = telling(weights, None, WORDS).tolist()
     assert best > 0.5
-    assert max(others) < 0.1, dict(zip(PATTERNS, others, strict=True))
+    assert max(positional) < 0.1, dict(zip(PATTERNS, positional, strict=True))
 
 
-def test_the_score_is_sharpness_times_what_lies_elsewhere():
-    weak, strong = (looking_at([3, 2, 5, 5, 1, 2, 3, 2], share) for share in (0.4, 0.8))
+def test_the_score_is_sharpness_times_the_weight_outside_the_patterns():
+    weak, strong = (attending_to([3, 2, 5, 5, 1, 2, 3, 2], fraction) for fraction in (0.4, 0.8))
     scores = telling(torch.stack([weak, strong]), None, WORDS)
     assert 0 < scores[0] < scores[1] < 1
     one_query = torch.zeros(1, 1, 4)
@@ -49,14 +49,14 @@ def test_the_score_is_sharpness_times_what_lies_elsewhere():
     assert telling(one_query, ["ships"], ["a", "b", "c", "d"]).item() == 1
 
 
-def test_the_diagonal_of_cross_attention_is_telling_and_its_end_is_not():
-    diagonal, ending = looking_at(range(N)), looking_at([N - 1] * N)
+def test_the_diagonal_of_cross_attention_scores_high_and_its_last_column_low():
+    diagonal, ending = attending_to(range(N)), attending_to([N - 1] * N)
     words = ["le", "gardien", "a", "compté", "trois", "bateaux", "là", "bas"]
     scores = telling(torch.stack([diagonal, ending]), words, WORDS)
     assert scores[0] > 0.4 > 0.1 > scores[1]
 
 
-def test_uniform_causal_attention_says_nothing():
+def test_uniform_causal_attention_scores_zero():
     uniform = torch.ones(N, N).tril()
     uniform = uniform / uniform.sum(-1, keepdim=True)
     assert telling(uniform[None], None, WORDS, causal=True).item() == pytest.approx(0, abs=1e-6)
@@ -72,12 +72,12 @@ def frame_of(*maps):
     return Frame(label="", model={}, sides={"s": Side(tokens=WORDS)}, maps=maps)
 
 
-def self_attention(name, *layers, **more):
+def self_attention(name, *layers, **options):
     names = [str(i) for i in range(len(layers))]
-    return Maps(name=name, queries="s", keys="s", layers=names, weights=list(layers), **more)
+    return Maps(name=name, queries="s", keys="s", layers=names, weights=list(layers), **options)
 
 
-def test_a_frame_opens_at_its_most_telling_head():
+def test_a_frame_opens_at_its_head_with_the_highest_score():
     dull = torch.stack([PATTERNS["first"], PATTERNS["uniform"], PATTERNS["itself"]])
     good = torch.stack([PATTERNS["first"], TELLING, PATTERNS["itself"]])
     frame = frame_of(self_attention("encoder", dull, dull, good, dull))
@@ -88,26 +88,26 @@ def test_a_frame_opens_at_its_most_telling_head():
 
 def test_images_open_at_the_last_layer_with_the_mean_of_all_heads():
     for frame in (image_frame(), caption_frame()):
-        found = opening(frame)
-        maps = next(m for m in frame.maps if m.name == found.map and m.measure == "attention")
+        first_view = opening(frame)
+        maps = next(m for m in frame.maps if m.name == first_view.map and m.measure == "attention")
         assert frame.sides[maps.keys].image is not None
-        assert (found.layer, found.head) == (len(maps.layers) - 1, MEAN)
+        assert (first_view.layer, first_view.head) == (len(maps.layers) - 1, MEAN)
 
 
 def test_a_translation_opens_at_its_sharpest_cross_attention():
     frame = watch(translator(), "the fox eats")
-    found = opening(frame)
-    assert found.map == "cross"
+    first_view = opening(frame)
+    assert first_view.map == "cross"
     maps = next(m for m in frame.maps if m.name == "cross" and m.measure == "attention")
     sides = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
     scores = torch.stack([telling(weights, *sides) for weights in maps.weights])
-    assert scores[found.layer, found.head] == scores.max()
+    assert scores[first_view.layer, first_view.head] == scores.max()
 
 
 @pytest.mark.parametrize("make", [gpt, bert_classifier])
 def test_every_kind_of_text_model_has_an_opening(make):
-    found = opening(watch(make(), "the fox eats the lemon"))
-    assert found is not None and found.head >= 0
+    first_view = opening(watch(make(), "the fox eats the lemon"))
+    assert first_view is not None and first_view.head >= 0
 
 
 def test_weights_without_a_sum_of_one_open_at_the_last_layer_and_frames_without_maps_nowhere():

@@ -1,4 +1,4 @@
-"""Gradient x input, against differences and against what must be nothing."""
+"""Gradient x input, compared with finite differences and with attributions that must be zero."""
 
 import pytest
 import torch
@@ -10,71 +10,75 @@ from tests.fixtures.bundles import BUNDLES, gpt, translator
 ALL = pytest.mark.parametrize("name", BUNDLES)
 
 
-def score(given):
-    return given.flatten(1)[0, 7 : 7 + 3].sum() if given.ndim > 2 else given[0, 0]
+def score(logits):
+    return logits.flatten(1)[0, 7 : 7 + 3].sum() if logits.ndim > 2 else logits[0, 0]
 
 
 @ALL
-def test_it_is_the_slope_when_one_token_grows(name):
-    make, given = BUNDLES[name]
-    reading = make().reading(*given)
+def test_an_attribution_is_the_slope_of_the_score_when_one_token_is_scaled(name):
+    make, inputs = BUNDLES[name]
+    reading = make().reading(*inputs)
     reading.model.double()
-    plain = reading.run
-    found = {}
+    run = reading.run
+    attributions = {}
     embeddings = {
-        side: reading.model.get_submodule(place) for side, place in reading.embeddings.items()
+        side: reading.model.get_submodule(path) for side, path in reading.embeddings.items()
     }
     if next(iter(reading.embeddings)) == "image":
-        for module in embeddings.values():  # the picture itself is float32
+        for module in embeddings.values():  # the pixels are float32
             module.register_forward_pre_hook(
                 lambda _, inputs: tuple(
                     x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
                     for x in inputs
                 )
             )
-    found = gradient_x_input(reading, score)
-    assert set(found) == set(reading.embeddings)
+    attributions = gradient_x_input(reading, score)
+    assert set(attributions) == set(reading.embeddings)
     for side, module in embeddings.items():
         for token in {0, len(reading.tokens[side]) - 1}:
             values = []
             for factor in (1 + 1e-5, 1 - 1e-5):
 
-                def grown(_, inputs, output, token=token, factor=factor):
+                def scale_token(_, inputs, output, token=token, factor=factor):
                     changed = output.clone()
                     changed[:, token] *= factor
                     return changed
 
-                hook = module.register_forward_hook(grown)
+                hook = module.register_forward_hook(scale_token)
                 with torch.no_grad():
-                    values.append(float(score(plain())))
+                    values.append(float(score(run())))
                 hook.remove()
             slope = (values[0] - values[1]) / 2e-5
-            assert float(found[side][token]) == pytest.approx(slope, rel=1e-3, abs=1e-6)
+            assert float(attributions[side][token]) == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
-def test_what_comes_later_does_nothing_and_the_model_stays_as_it_was():
+def test_later_tokens_have_no_attribution_and_the_model_is_unchanged():
     reading = gpt().reading("the fox eats the lemon")
     with torch.no_grad():
         before = reading.run()
-    found = gradient_x_input(reading, lambda given: given[0, 3, 5])["text"]
-    assert bool((found[4:] == 0).all()) and bool((found[:4] != 0).all())
+    attribution = gradient_x_input(reading, lambda logits: logits[0, 3, 5])["text"]
+    assert bool((attribution[4:] == 0).all()) and bool((attribution[:4] != 0).all())
     with torch.no_grad():
         assert torch.equal(reading.run(), before)
     assert all(parameter.grad is None for parameter in reading.model.parameters())
 
 
-def test_a_frame_follows_the_likeliest_answer_of_each_place_to_every_side():
+def test_a_frame_attributes_the_most_probable_token_of_each_position_to_every_side():
     bundle = translator()
     probe = bundle.probe("two dogs play", target="zwei hunde")
     frame = watch(bundle, "two dogs play", target="zwei hunde")
     assert len(frame.attributions) == 2 * len(frame.predictions)
-    for guess in frame.predictions:
-        own = [each for each in frame.attributions if each.position == guess.position]
-        assert [each.side for each in own] == ["source", "read"]
-        assert {each.of for each in own} == {guess.tokens[0]}
+    for prediction in frame.predictions:
+        attributions = [
+            attribution
+            for attribution in frame.attributions
+            if attribution.position == prediction.position
+        ]
+        assert [attribution.side for attribution in attributions] == ["source", "read"]
+        assert {attribution.of for attribution in attributions} == {prediction.tokens[0]}
         with torch.no_grad():
-            best = int(probe.reading.run()[0, guess.position].argmax())
-        wanted = gradient_x_input(
-            probe.reading, lambda given, p=guess.position, best=best: given[0, p, best]
+            best = int(probe.reading.run()[0, prediction.position].argmax())
+        expected = gradient_x_input(
+            probe.reading, lambda logits, p=prediction.position, best=best: logits[0, p, best]
         )
-        assert own[0].scores == pytest.approx(wanted["source"].tolist())
+        assert attributions[0].scores == pytest.approx(expected["source"].tolist())

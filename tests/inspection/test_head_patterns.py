@@ -1,22 +1,22 @@
-"""Heads made by hand get the kind that they are, and no other."""
+"""Heads built by hand have a high score for their own pattern only."""
 
 import pytest
 import torch
 
 from headway.inspection.head_patterns import head_pattern_scores, is_delimiter
 
-TOKENS = ["<s>", "a", "b", ".", "a", "b", "c"]  # a b . a b c: what follows a second "a" is "b"
+TOKENS = ["<s>", "a", "b", ".", "a", "b", "c"]  # a b . a b c: "b" follows the second "a" too
 
 
-def picks(places):
-    """One head that looks at one place for each query."""
-    weights = torch.zeros(1, len(places), 7)
-    for query, key in enumerate(places):
+def attending_to(keys):
+    """Return one head in which each query attends to one key only."""
+    weights = torch.zeros(1, len(keys), 7)
+    for query, key in enumerate(keys):
         weights[0, query, key] = 1
     return weights
 
 
-MADE = {
+PATTERNS = {
     "previous token": [0, 0, 1, 2, 3, 4, 5],
     "self": [0, 1, 2, 3, 4, 5, 6],
     "first": [0, 0, 0, 0, 0, 0, 0],
@@ -26,51 +26,53 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_a_head_that_is_of_one_kind_scores_one(kind):
-    (found,) = head_pattern_scores(picks(MADE[kind]), TOKENS, own=True, causal=True)
-    assert found[kind] == pytest.approx(1) and found["broad"] == pytest.approx(0)
-    assert max(found.values()) == pytest.approx(1)
-    for other in MADE:
-        (wrong,) = head_pattern_scores(picks(MADE[other]), TOKENS, own=True, causal=True)
-        assert other == kind or wrong[kind] < 0.7, f"{other} taken for {kind}"
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_a_head_of_one_pattern_scores_one(kind):
+    (scores,) = head_pattern_scores(attending_to(PATTERNS[kind]), TOKENS, own=True, causal=True)
+    assert scores[kind] == pytest.approx(1) and scores["broad"] == pytest.approx(0)
+    assert max(scores.values()) == pytest.approx(1)
+    for other_kind in PATTERNS:
+        (other_scores,) = head_pattern_scores(
+            attending_to(PATTERNS[other_kind]), TOKENS, own=True, causal=True
+        )
+        assert other_kind == kind or other_scores[kind] < 0.7, f"{other_kind} classified as {kind}"
 
 
-def test_even_attention_is_broad_and_scores_are_means_of_shares():
-    even = torch.ones(2, 7, 7).tril() / torch.arange(1, 8)[:, None]
-    for found in head_pattern_scores(even, TOKENS, own=True, causal=True):
-        assert found["broad"] == pytest.approx(1)
-        assert found["first"] == pytest.approx(sum(1 / n for n in range(2, 8)) / 6)
-        assert found["previous token"] == pytest.approx(sum(1 / n for n in range(2, 8)) / 6)
-        assert found["duplicate token"] == pytest.approx((1 / 5 + 1 / 6) / 2)
-        assert found["induction"] == pytest.approx((1 / 5 + 1 / 6) / 2)
-        assert "next token" not in found
+def test_uniform_attention_is_broad_and_scores_are_mean_weights():
+    uniform = torch.ones(2, 7, 7).tril() / torch.arange(1, 8)[:, None]
+    for scores in head_pattern_scores(uniform, TOKENS, own=True, causal=True):
+        assert scores["broad"] == pytest.approx(1)
+        assert scores["first"] == pytest.approx(sum(1 / n for n in range(2, 8)) / 6)
+        assert scores["previous token"] == pytest.approx(sum(1 / n for n in range(2, 8)) / 6)
+        assert scores["duplicate token"] == pytest.approx((1 / 5 + 1 / 6) / 2)
+        assert scores["induction"] == pytest.approx((1 / 5 + 1 / 6) / 2)
+        assert "next token" not in scores
 
 
 def test_without_a_causal_mask_later_tokens_count_too():
-    ahead = picks([1, 2, 3, 4, 5, 6, 6])
-    (found,) = head_pattern_scores(ahead, TOKENS, own=True)
-    assert found["next token"] == pytest.approx(1)
-    (found,) = head_pattern_scores(picks([0, 4, 5, 3, 1, 2, 6]), TOKENS, own=True)
-    assert found["duplicate token"] == pytest.approx(1)
+    ahead = attending_to([1, 2, 3, 4, 5, 6, 6])
+    (scores,) = head_pattern_scores(ahead, TOKENS, own=True)
+    assert scores["next token"] == pytest.approx(1)
+    (scores,) = head_pattern_scores(attending_to([0, 4, 5, 3, 1, 2, 6]), TOKENS, own=True)
+    assert scores["duplicate token"] == pytest.approx(1)
 
 
-def test_between_two_sides_only_what_has_a_meaning_is_scored():
+def test_cross_attention_has_only_the_scores_that_are_defined_for_it():
     weights = torch.zeros(1, 2, 7)
     weights[0, :, 3] = 1
-    (found,) = head_pattern_scores(weights, TOKENS, own=False)
-    assert set(found) == {"broad", "first", "delimiter"}
-    assert found["delimiter"] == pytest.approx(1) and found["first"] == 0
+    (scores,) = head_pattern_scores(weights, TOKENS, own=False)
+    assert set(scores) == {"broad", "first", "delimiter"}
+    assert scores["delimiter"] == pytest.approx(1) and scores["first"] == 0
 
 
 def test_patterns_that_the_tokens_cannot_show_are_left_out():
-    (found,) = head_pattern_scores(torch.ones(1, 1, 1), ["a"], own=True, causal=True)
-    assert set(found) == {"self"}
-    (found,) = head_pattern_scores(picks([0] * 7), list("abcdefg"), own=True)
-    assert not {"duplicate token", "induction", "delimiter"} & set(found)
+    (scores,) = head_pattern_scores(torch.ones(1, 1, 1), ["a"], own=True, causal=True)
+    assert set(scores) == {"self"}
+    (scores,) = head_pattern_scores(attending_to([0] * 7), list("abcdefg"), own=True)
+    assert not {"duplicate token", "induction", "delimiter"} & set(scores)
 
 
-def test_marks_and_punctuation_are_delimiters():
+def test_special_tokens_and_punctuation_are_delimiters():
     for token in (" .", "…", "[SEP]", "</s>", "<|endoftext|>", "»"):
         assert is_delimiter(token), token
     for token in ("a", " ", "", "<b", "a.", "[x]", "1"):

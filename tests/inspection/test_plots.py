@@ -1,4 +1,4 @@
-"""Pictures as files: complete, the same every time, and refused when they would lie."""
+"""Plots as files: complete, reproducible, and refused if they would be wrong."""
 
 import math
 import sys
@@ -51,16 +51,16 @@ DRAWINGS = {
 
 @pytest.mark.parametrize("ending", [".svg", ".png", ".pdf"])
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_the_same_picture_is_the_same_bytes(draw, ending, tmp_path):
-    one, other = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
-    draw(one)
-    draw(other)
-    assert one.read_bytes() == other.read_bytes()
-    assert len(one.read_bytes()) > 1000
+def test_the_same_plot_is_written_as_the_same_bytes(draw, ending, tmp_path):
+    first, second = tmp_path / f"one{ending}", tmp_path / f"other{ending}"
+    draw(first)
+    draw(second)
+    assert first.read_bytes() == second.read_bytes()
+    assert len(first.read_bytes()) > 1000
 
 
 @pytest.mark.parametrize("draw", DRAWINGS)
-def test_every_word_stands_in_the_picture_as_text(draw, tmp_path):
+def test_every_label_is_in_the_plot_as_text(draw, tmp_path):
     draw(tmp_path / "x.svg")
     texts = {
         element.text
@@ -70,14 +70,14 @@ def test_every_word_stands_in_the_picture_as_text(draw, tmp_path):
     assert DRAWINGS[draw] <= texts
 
 
-def test_many_points_have_no_names_and_many_groups_are_told_apart(tmp_path):
+def test_many_points_have_no_labels_and_many_groups_are_distinguishable(tmp_path):
     points = [(float(i), float(i * i % 7)) for i in range(40)]
     groups = [f"group {i % 10}" for i in range(40)]
     scatter(tmp_path / "x.svg", points, [""] * 40, title="texts", groups=groups)
-    drawn = (tmp_path / "x.svg").read_text()
-    assert all(f">group {i}<" in drawn for i in range(10))
+    svg = (tmp_path / "x.svg").read_text()
+    assert all(f">group {i}<" in svg for i in range(10))
     # a marker is defined once for each shape and colour, in the drawing and again in the legend
-    markers = {line for line in drawn.split("\n") if "<use " in line and "fill: #0072b2" in line}
+    markers = {line for line in svg.split("\n") if "<use " in line and "fill: #0072b2" in line}
     assert len({line.split("xlink:href=")[1].split('"')[1] for line in markers}) >= 2
     with pytest.raises(ValueError, match="nan"):
         scatter(tmp_path / "y.svg", [(1.0, 1.0), (math.nan, 0.0), (0.0, 0.0)], [""] * 3, title="t")
@@ -92,7 +92,7 @@ def test_an_empty_bar_is_left_out(tmp_path):
     assert counts[1] == counts[0] + 1
 
 
-def test_letters_that_the_font_lacks_are_kept_as_text_and_warn_nobody(tmp_path):
+def test_characters_that_the_font_lacks_are_written_as_text_without_a_warning(tmp_path):
     panel = Panel("日本", ["犬"], ["dog"], [[1.0]])
     for ending in plots.ENDINGS:
         plot_attention_maps(tmp_path / f"x{ending}", [panel])
@@ -100,7 +100,7 @@ def test_letters_that_the_font_lacks_are_kept_as_text_and_warn_nobody(tmp_path):
 
 
 @pytest.mark.parametrize("word", ["a\x01b", "$\\frac$", "a$b$c", "_hidden", "\ud800", "a\tb"])
-def test_any_word_is_drawn_as_it_is_written(word, tmp_path):
+def test_any_label_is_drawn_verbatim(word, tmp_path):
     shown = word.replace("\x01", "\ufffd").replace("\ud800", "\ufffd").replace("\t", " ")
     for ending in plots.ENDINGS:
         line_plot(tmp_path / f"l{ending}", {word: [(1.0, 2.0)]}, **NAMES)
@@ -111,7 +111,7 @@ def test_any_word_is_drawn_as_it_is_written(word, tmp_path):
         assert any(text.strip("\N{WORD JOINER}") == shown for text in texts)
 
 
-def test_a_persons_own_settings_do_not_change_the_picture(tmp_path):
+def test_matplotlib_settings_of_the_user_do_not_change_the_plot(tmp_path):
     import matplotlib
 
     draw_lines(tmp_path / "one.svg")
@@ -120,7 +120,7 @@ def test_a_persons_own_settings_do_not_change_the_picture(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
 
 
-def test_weights_beyond_the_scale_are_shown_to_be_so():
+def test_weights_outside_the_scale_are_marked_on_the_colour_bar():
     assert plots._beyond([0.0, 1.0]) == "neither" and plots._beyond([-0.1, 0.5]) == "min"
     assert plots._beyond([0.2, 1.5]) == "max" and plots._beyond([-1.0, 1.5]) == "both"
 
@@ -141,13 +141,13 @@ def test_weights_beyond_the_scale_are_shown_to_be_so():
         (lambda p: scatter(p, [(0.0, 0.0)], [], title="t"), "must be equal"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_and_nothing_is_written(draw, message, tmp_path):
+def test_data_that_cannot_be_drawn_is_refused_and_nothing_is_written(draw, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         draw(tmp_path / "x.svg")
     assert not list(tmp_path.iterdir())
 
 
-def test_another_ending_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch):
+def test_an_unknown_file_format_and_a_missing_matplotlib_are_refused(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match=r"\.svg, \.png or \.pdf"):
         draw_lines(tmp_path / "x.jpg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -155,35 +155,35 @@ def test_another_ending_and_a_missing_matplotlib_are_named(tmp_path, monkeypatch
         draw_lines(tmp_path / "x.svg")
 
 
-def test_labels_of_near_points_give_way():
+def test_labels_of_near_points_do_not_overlap():
     points = [(0.0, 0.0), (0.001, 0.001), (0.002, 0.0), (1.0, 1.0)]
-    places = plots._label_offsets(points, ["great", "awesome", "super", "pizza"])
-    assert len(set(places[:3])) == 3
+    offsets = plots._label_offsets(points, ["great", "awesome", "super", "pizza"])
+    assert len(set(offsets[:3])) == 3
 
 
-def test_principal_components_are_numpys_and_keep_distances():
+def test_principal_components_equal_numpys_and_preserve_distances():
     points = torch.randn(9, 5)
-    found = principal_components(points, 3)
+    components = principal_components(points, 3)
     exact = points.double()
     centred = (exact - exact.mean(0)).numpy()
     _, values, _ = np.linalg.svd(centred, full_matrices=False)
-    np.testing.assert_allclose(found.pow(2).sum(0).sqrt().numpy(), values[:3], rtol=1e-9)
+    np.testing.assert_allclose(components.pow(2).sum(0).sqrt().numpy(), values[:3], rtol=1e-9)
     flat = torch.randn(7, 2).double() @ torch.linalg.qr(torch.randn(5, 5).double())[0][:2]
     assert torch.allclose(
         torch.cdist(principal_components(flat), principal_components(flat)),
         torch.cdist(flat, flat),
     )
-    assert torch.equal(principal_components(points, 3), found)
+    assert torch.equal(principal_components(points, 3), components)
     with pytest.raises(ValueError, match="count=6"):
         principal_components(points, 6)
 
 
 def test_a_confusion_matrix_names_its_classes_and_writes_its_counts(tmp_path):
     path = tmp_path / "c.svg"
-    confusion_matrix(path, [[5, 0], [31, 47]], ["ant", "bee & co"], title="83 pictures")
+    confusion_matrix(path, [[5, 0], [31, 47]], ["ant", "bee & co"], title="83 images")
     texts = [node.text for node in ElementTree.parse(path).iter() if node.tag.endswith("}text")]
-    for wanted in ("ant", "bee & co", "5", "31", "47", "true", "predicted", "83 pictures"):
-        assert wanted in texts
+    for label in ("ant", "bee & co", "5", "31", "47", "true", "predicted", "83 images"):
+        assert label in texts
     assert "0" not in texts
     with pytest.raises(ValueError, match="must be 2 x 2"):
         confusion_matrix(path, [[5, 0]], ["ant", "bee"], title="")

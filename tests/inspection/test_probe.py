@@ -1,4 +1,4 @@
-"""The Bundle contract, kept by every kind of bundle, and what its probe says of the logits."""
+"""The Bundle contract, kept by every kind of bundle, and what its probe reports of the logits."""
 
 import pytest
 import torch
@@ -39,11 +39,11 @@ from tests.fixtures.image_classifiers import classifier
 ALL = pytest.mark.parametrize("name", BUNDLES)
 
 
-def probed(name, **options):
-    make, given = BUNDLES[name]
+def bundle_and_probe(name, **options):
+    make, inputs = BUNDLES[name]
     bundle = make()
-    inputs, named = watch_inputs(bundle, given)
-    return bundle, bundle.probe(*inputs, **{**named, **options})
+    positional, keywords = watch_inputs(bundle, inputs)
+    return bundle, bundle.probe(*positional, **{**keywords, **options})
 
 
 def logits_of(probe):
@@ -57,8 +57,8 @@ def best_names(probe):
 
 
 @ALL
-def test_every_bundle_keeps_the_contract(name, tmp_path):
-    bundle, probe = probed(name)
+def test_every_bundle_fulfils_the_contract(name, tmp_path):
+    bundle, probe = bundle_and_probe(name)
     assert isinstance(bundle, Bundle) and type(bundle) is spec_of(bundle.config.family).bundle
     assert probe.kind == bundle.kind and probe.reading.model is bundle.model
     assert bundle.device == torch.device("cpu") and bundle.config is bundle.model.config
@@ -75,14 +75,16 @@ def test_every_bundle_keeps_the_contract(name, tmp_path):
 
 @ALL
 def test_a_readout_names_every_logit_at_positions_of_its_side(name):
-    _, probe = probed(name)
+    _, probe = bundle_and_probe(name)
     if probe.readout is None:
         assert probe.answer == ""
         return
     logits, readout = logits_of(probe), probe.readout
     assert len(logits) == len(readout.positions)
     names = readout.names(range(logits.shape[1]))
-    assert len(names) == logits.shape[1] and all(isinstance(each, str) for each in names)
+    assert len(names) == logits.shape[1] and all(
+        isinstance(logit_name, str) for logit_name in names
+    )
     follows = name.startswith("gpt") and name != "gpt classifier"  # also the token after the end
     count = len(probe.reading.tokens[readout.side]) + follows
     assert all(0 <= position < count for position in readout.positions)
@@ -90,13 +92,13 @@ def test_a_readout_names_every_logit_at_positions_of_its_side(name):
 
 
 def test_the_greatest_logits_are_the_answer_of_every_kind():
-    for make, given in (
+    for make, inputs in (
         (bert_classifier, (SENTENCE,)),
         (lambda: bert_classifier(pairs=True), (SENTENCE, "A dog.")),
         (BUNDLES["gpt classifier"][0], ("the fox eats",)),
         (classifier, (PIXELS[2],)),
     ):
-        probe = make().probe(*given)
+        probe = make().probe(*inputs)
         assert best_names(probe) == [probe.answer]
     probe = encoder(max_length=40).probe("The [MASK] waves to the [MASK].")
     assert ", ".join(best_names(probe)) == probe.answer and len(probe.readout.positions) == 2
@@ -106,14 +108,14 @@ def test_the_greatest_logits_are_the_answer_of_every_kind():
     assert probe.answer == ", ".join(f"{span.text} ({span.label})" for span in tagged.spans)
 
 
-def test_a_language_models_logits_are_of_the_token_after_each():
+def test_the_logits_of_a_language_model_predict_the_next_token():
     bundle = gpt()
     probe = bundle.probe("the fox eats", written=5)
-    begun = len(bundle.tokenizer.begin("the fox eats"))
-    pieces = probe.reading.tokens["text"]
-    named = dict(zip(probe.readout.positions, best_names(probe), strict=True))
-    assert [named[i] for i in range(begun, len(pieces))] == pieces[begun:]
-    assert len(pieces) > begun and bundle.probe("the fox eats", written=0).answer == ""
+    prompt_length = len(bundle.tokenizer.begin("the fox eats"))
+    tokens = probe.reading.tokens["text"]
+    predicted = dict(zip(probe.readout.positions, best_names(probe), strict=True))
+    assert [predicted[i] for i in range(prompt_length, len(tokens))] == tokens[prompt_length:]
+    assert len(tokens) > prompt_length and bundle.probe("the fox eats", written=0).answer == ""
 
 
 def test_an_answers_logits_are_of_its_first_and_its_last_token():
@@ -126,16 +128,19 @@ def test_an_answers_logits_are_of_its_first_and_its_last_token():
     assert probe.answer == bundle.answer("Who waves?", SENTENCE)[0].text
 
 
-@pytest.mark.parametrize(("make", "given"), [(translator, "two dogs play"), (captioner, PIXELS[1])])
-def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, given):
+@pytest.mark.parametrize(("make", "input"), [(translator, "two dogs play"), (captioner, PIXELS[1])])
+def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, input):
     bundle = make()
-    trace, probe = bundle.trace_search(given), bundle.probe(given)
+    trace, probe = bundle.trace_search(input), bundle.probe(input)
     assert probe.reading.ids["read"] == [trace.first, *trace.best]
     assert trace.names([trace.first]) == probe.reading.tokens["read"][:1]
-    assert any((*each.before, each.token) == (*trace.best, *trace.end) for each in trace.candidates)
+    assert any(
+        (*candidate.before, candidate.token) == (*trace.best, *trace.end)
+        for candidate in trace.candidates
+    )
 
 
-def test_a_word_model_keeps_the_contract_and_cannot_be_probed():
+def test_a_word_model_fulfils_the_contract_and_cannot_be_probed():
     vocabulary = Vocabulary.count(["the fox eats the lemon"], 9)
     config = override(WordsConfig(), {"vocabulary": vocabulary.size}, "test")
     bundle = WordsBundle(words_model(config), vocabulary)
@@ -144,13 +149,13 @@ def test_a_word_model_keeps_the_contract_and_cannot_be_probed():
         bundle.probe("fox")
 
 
-def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
+def test_an_image_encoder_is_recognised_by_its_methods():
     assert isinstance(image_encoder(), ImageEncoding) and isinstance(classifier(), ImageEncoding)
     assert not isinstance(captioner(), ImageEncoding) and not isinstance(gpt(), ImageEncoding)
 
 
 @pytest.mark.parametrize(
-    ("make", "given", "named", "message"),
+    ("make", "inputs", "keywords", "message"),
     [
         (tagger, ("a", "b"), {}, "this tagger takes one input, not two"),
         (image_encoder, (PIXELS[0],), {"target": "a"}, "this image encoder generates no output"),
@@ -159,9 +164,9 @@ def test_an_image_encoder_used_alone_is_recognised_by_what_it_has():
         (answerer, ("Who?",), {}, "a question needs a context, and there is none"),
     ],
 )
-def test_an_input_that_a_bundle_does_not_read_is_refused(make, given, named, message):
+def test_an_input_that_a_bundle_does_not_read_is_refused(make, inputs, keywords, message):
     with pytest.raises(UsageError, match=message):
-        make().probe(*given, **named)
+        make().probe(*inputs, **keywords)
 
 
 def test_a_tree_is_of_an_input_that_the_bundle_reads():
@@ -172,7 +177,7 @@ def test_a_tree_is_of_an_input_that_the_bundle_reads():
 
 
 class WordNumbers(Bundle):
-    """A bundle that Headway does not have: one number for each token of a text."""
+    """A bundle that is not part of Headway: it predicts one number for each token of a text."""
 
     kind = "number tagger"
 
@@ -181,7 +186,7 @@ class WordNumbers(Bundle):
         self.model, self.head = self.encoder.model, nn.Linear(24, 1)
 
     @classmethod
-    def open(cls, model, folder, facts):
+    def open(cls, model, folder, contents):
         return cls()
 
     def save(self, folder, *, overwrite=False):
@@ -213,15 +218,15 @@ class WordNumbers(Bundle):
         )
 
 
-def test_a_bundle_from_elsewhere_is_inspected_by_the_contract_alone():
+def test_a_bundle_of_another_package_is_inspected_through_the_contract_alone():
     bundle = WordNumbers()
     frame = watch(bundle, SENTENCE)
     count = len(frame.sides["text"].tokens)
     assert len(frame.answer.split()) == count and frame.label == "number tagger"
     assert frame.predictions == [] and frame.lens is None
-    assert {each.position for each in frame.attributions} == set(range(count))
-    assert {each.of for each in frame.attributions} == {"the number"}
-    (step,) = (each for each in walk(bundle, SENTENCE) if each.title == "Logits")
+    assert {attribution.position for attribution in frame.attributions} == set(range(count))
+    assert {attribution.of for attribution in frame.attributions} == {"the number"}
+    (step,) = (step for step in walk(bundle, SENTENCE) if step.title == "Logits")
     assert step.equation == "z = x w + b"
     assert step.source.startswith("tests/inspection/test_probe.py:")
     with pytest.raises(UsageError, match="this number tagger takes one input"):

@@ -1,4 +1,4 @@
-"""Encoders' files that are wrong, and encoders that have no form there: refused with the name."""
+"""Invalid encoder folders, and encoders that the format cannot represent, are refused by name."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=6, shared_layers=True, activation="gelu-tanh")
 CONFIGS = {"bert": TINY, "roberta": ROBERTA, "distilbert": DISTIL, "albert": ALBERT}
-MADE = {
+BUILDERS = {
     **{name: (name, lambda config: Bert(config)) for name in CONFIGS},
     "classes": ("bert", lambda config: BertClassifier(Bert(config), 3)),
     "roberta's classes": ("roberta", lambda config: BertClassifier(Bert(config), 3)),
@@ -34,33 +34,33 @@ MADE = {
 
 @pytest.fixture
 def folder(tmp_path):
-    """folder("tags", hidden_act="swish") -> a good folder of that kind but for these facts."""
+    """folder("tags", hidden_act="swish") -> a folder of that kind with these changes."""
 
     def make(kind, **changes):
-        family, model = MADE[kind]
+        family, model = BUILDERS[kind]
         return written(model(CONFIGS[family]), tmp_path, family, **changes)
 
     return make
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", BUILDERS)
 def test_every_tensor_that_is_missing_is_named(folder, kind):
     path = folder(kind)
     whole = load_file(path / "model.safetensors")
     for key in whole:
         save_file({k: t for k, t in whole.items() if k != key}, path / "model.safetensors")
-        refused(path, f"lacks {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+        refused(path, f"lacks {key.removeprefix(FAMILIES[BUILDERS[kind][0]].prefix)}")
 
 
-@pytest.mark.parametrize("kind", MADE)
+@pytest.mark.parametrize("kind", BUILDERS)
 def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
     path = folder(kind)
     whole = load_file(path / "model.safetensors")
     for key, tensor in whole.items():
         wrong = torch.zeros(tensor.shape[0] + 1, *tensor.shape[1:])
         save_file({**whole, key: wrong}, path / "model.safetensors")
-        bare = key.removeprefix(FAMILIES[MADE[kind][0]].prefix)
-        refused(path, f"{bare} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
+        unprefixed = key.removeprefix(FAMILIES[BUILDERS[kind][0]].prefix)
+        refused(path, f"{unprefixed} has shape {tuple(wrong.shape)}", str(tuple(tensor.shape)))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
         ("answers", "classifier.weight"),
     ],
 )
-def test_a_tensor_nobody_asked_for_is_named(folder, kind, key):
+def test_an_unexpected_tensor_is_refused_by_name(folder, kind, key):
     path = folder(kind)
     change(path, lambda t: t.update({key: torch.ones(3)}))
-    refused(path, f"has {key.removeprefix(FAMILIES[MADE[kind][0]].prefix)}")
+    refused(path, f"has {key.removeprefix(FAMILIES[BUILDERS[kind][0]].prefix)}")
 
 
 def test_an_old_and_a_new_name_for_one_tensor_are_refused(folder):
@@ -88,7 +88,7 @@ def test_an_old_and_a_new_name_for_one_tensor_are_refused(folder):
     refused(path, "embeddings.LayerNorm.weight occurs twice", "its old and its current name")
 
 
-def test_half_of_a_head_that_nobody_named_is_refused(folder):
+def test_an_incomplete_head_without_an_architecture_is_refused(folder):
     path = folder("bert", architectures=["BertModel"])
     change(path, lambda t: t.pop("cls.seq_relationship.bias"))
     refused(path, "lacks cls.seq_relationship.bias")
@@ -104,7 +104,7 @@ def test_half_of_a_head_that_nobody_named_is_refused(folder):
         ("albert", "predictions.decoder.bias", "predictions.bias"),
     ],
 )
-def test_a_copy_that_is_none_is_refused(folder, kind, copy, original):
+def test_a_tied_tensor_that_differs_from_its_original_is_refused(folder, kind, copy, original):
     path = folder(kind)
     for tensor in (torch.ones(11, 12), torch.ones(11), torch.ones(11).half()):
         change(path, lambda t, tensor=tensor: t.update({copy: tensor}))
@@ -156,7 +156,7 @@ def test_a_copy_that_is_none_is_refused(folder, kind, copy, original):
         ("classes", {"id2label": None, "num_labels": 10**9}),
     ],
 )
-def test_what_a_config_may_not_say_is_named(folder, kind, changes):
+def test_an_invalid_value_of_the_config_is_refused_by_name(folder, kind, changes):
     refused(folder(kind, **changes), list(changes)[-1], "config.json")
 
 
@@ -178,7 +178,7 @@ def test_what_a_config_may_not_say_is_named(folder, kind, changes):
         ("tags", {"id2label": {"0": "a"}}, "1 tag"),
     ],
 )
-def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, changes, message):
+def test_a_config_that_does_not_match_the_tensors_is_refused(folder, kind, changes, message):
     refused(folder(kind, **changes), message)
 
 
@@ -204,7 +204,7 @@ def test_a_config_that_is_not_the_tensors_is_refused(folder, kind, changes, mess
         (TINY, "gpt2", "cannot represent a Bert"),
     ],
 )
-def test_an_encoder_that_has_no_form_there_is_refused_with_the_setting(
+def test_an_encoder_that_cannot_be_exported_is_refused_with_the_setting(
     tmp_path, config, family, message
 ):
     with pytest.raises(UsageError, match=message):
@@ -212,7 +212,7 @@ def test_an_encoder_that_has_no_form_there_is_refused_with_the_setting(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_classifier_of_means_has_no_form_there(tmp_path):
+def test_a_classifier_with_mean_pooling_cannot_be_exported(tmp_path):
     with pytest.raises(UsageError, match="pooling=mean"):
         write(BertClassifier(Bert(TINY), 3, "mean"), tmp_path)
     with pytest.raises(UsageError, match="distilbert: pooler=tanh"):
@@ -220,7 +220,7 @@ def test_a_classifier_of_means_has_no_form_there(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]])
-def test_names_that_are_not_as_many_as_the_classes_are_refused(tmp_path, labels):
+def test_a_wrong_number_of_labels_is_refused(tmp_path, labels):
     with pytest.raises(UsageError, match="expected 3 different labels"):
         write(BertTagger(Bert(TINY), 3), tmp_path, labels=labels)
     with pytest.raises(UsageError, match="expected 0 different labels"):
@@ -228,14 +228,14 @@ def test_names_that_are_not_as_many_as_the_classes_are_refused(tmp_path, labels)
     assert not list(tmp_path.iterdir())
 
 
-def test_robertas_padding_is_where_its_positions_begin(tmp_path):
+def test_the_padding_id_of_roberta_matches_its_first_position(tmp_path):
     with pytest.raises(UsageError, match="pad_token_id=0, but a roberta"):
         write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 0})
     write(Bert(ROBERTA), tmp_path, specials={"pad_token_id": 1})
     assert read(tmp_path)[0] == ROBERTA
 
 
-def test_a_model_without_classes_has_no_names(folder):
+def test_a_model_without_classes_has_no_labels(folder):
     assert read_labels(folder("bert")) == ()
 
 
@@ -248,11 +248,11 @@ def test_headway_loads_an_encoder(tmp_path):
     assert isinstance(bundle, EncoderBundle) and bundle.config == config
     assert len(bundle.fill(["the [MASK] tree"], top=3)[0][0]) == 3
     bundle.save(tmp_path / "kept")
-    again = headway.load(tmp_path / "kept")
-    assert torch.equal(again.embed(["a fox"]), bundle.embed(["a fox"]))
+    reloaded = headway.load(tmp_path / "kept")
+    assert torch.equal(reloaded.embed(["a fox"]), bundle.embed(["a fox"]))
 
 
-def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path):
+def test_headway_loads_heads_with_their_labels_and_unscaled_numbers(tmp_path):
     bert = replace(TINY, vocabulary=200)
 
     def saved(name, model, labels=()):
@@ -278,9 +278,9 @@ def test_headway_loads_heads_with_their_labels_and_numbers_as_they_are(tmp_path)
     rows = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool), torch.tensor([types])
     (score,) = number.score([("a fox", "the tree")])
     assert score == pytest.approx(model(*rows).item(), abs=1e-6)
-    # one text or two: the folder does not say, and neither does what is saved of it
+    # neither the folder nor the saved bundle states whether an example has one text or two
     number.save(tmp_path / "ours")
-    again = headway.load(tmp_path / "ours")
-    assert again.reader.pairs is None and again.reader.numbers == number.reader.numbers
+    reloaded = headway.load(tmp_path / "ours")
+    assert reloaded.reader.pairs is None and reloaded.reader.numbers == number.reader.numbers
     both = ["a fox", ("a fox", "the tree")]
-    assert again.score(both) == pytest.approx([*number.score(["a fox"]), score])
+    assert reloaded.score(both) == pytest.approx([*number.score(["a fox"]), score])

@@ -1,4 +1,4 @@
-"""Tokenizers of encoders' folders, beside transformers' own."""
+"""Tokenizers of encoder folders, compared with those of transformers."""
 
 import json
 
@@ -20,7 +20,7 @@ from tests.fixtures.encoder_tokenizers import (
     write_wordpiece,
 )
 
-MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ MARKS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     ],
 )
 @pytest.mark.parametrize("model", ["bert", "distilbert"])
-def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_path):
+def test_a_wordpiece_vocabulary_encodes_as_in_transformers(settings, model, tmp_path):
     write_wordpiece(tmp_path, settings.get("do_lower_case", True), **settings)
     write_json(tmp_path, config={"model_type": model})
     ours = read_encoder_tokenizer(tmp_path)
@@ -44,10 +44,10 @@ def test_a_list_of_word_pieces_reads_as_transformers_does(settings, model, tmp_p
     assert ours.decode(ours.encode("the old baker")) == "the old baker"
     assert ours.decode([ours.encode("fox")[0], 1, ours.special_tokens.end]) == ours.decode(
         ours.encode("fox")[:1]
-    ), "the mark for unknown words is none of the words"
+    ), "the token for unknown words is not decoded as a word"
 
 
-def test_lines_may_end_as_on_windows(tmp_path):
+def test_a_vocabulary_may_have_windows_line_ends(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     unix, windows = (
@@ -59,7 +59,7 @@ def test_lines_may_end_as_on_windows(tmp_path):
 
 
 @pytest.mark.parametrize("space", [False, True])
-def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
+def test_the_two_files_of_roberta_encode_as_in_transformers(space, tmp_path):
     write_byte_level(tmp_path, add_prefix_space=space)
     ours = read_encoder_tokenizer(tmp_path)
     check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path))
@@ -72,7 +72,7 @@ def test_robertas_two_files_read_as_transformers_does(space, tmp_path):
 @pytest.mark.parametrize(
     ("make", "between"), [(write_wordpiece, 1), (write_byte_level, 2), (write_sentencepiece, 1)]
 )
-def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
+def test_a_tokenizer_json_encodes_as_in_transformers(make, between, tmp_path):
     (tmp_path / "old").mkdir()
     reference = transformers.AutoTokenizer.from_pretrained(make(tmp_path / "old"))
     reference.save_pretrained(tmp_path / "new")
@@ -83,12 +83,14 @@ def test_a_tokenizer_json_reads_as_transformers_does(make, between, tmp_path):
     folder = tmp_path / "kept"
     folder.mkdir()
     ours.save(folder)
-    again = EncoderTokenizer.load(folder)
-    assert again.fingerprint == ours.fingerprint and again.special_tokens == ours.special_tokens
-    assert again.encode_batch(ODD) == ours.encode_batch(ODD)
+    reloaded = EncoderTokenizer.load(folder)
+    assert (
+        reloaded.fingerprint == ours.fingerprint and reloaded.special_tokens == ours.special_tokens
+    )
+    assert reloaded.encode_batch(ODD) == ours.encode_batch(ODD)
 
 
-def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
+def test_the_setting_of_lower_case_has_priority_over_the_file(tmp_path):
     write_wordpiece(tmp_path, lower=False, do_lower_case=False)
     reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
     reference.save_pretrained(tmp_path / "new")
@@ -99,7 +101,7 @@ def test_what_the_settings_say_of_capitals_counts_more_than_the_file(tmp_path):
     check_agreement(ours, transformers.AutoTokenizer.from_pretrained(tmp_path / "new"))
 
 
-def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
+def test_special_tokens_with_other_names_are_identified_by_the_settings(tmp_path):
     tokens = ["<none>", "<what>", "<begin>", "<stop>", "<hole>", *wordpiece_vocabulary(True)[5:]]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     names = {
@@ -113,7 +115,7 @@ def test_marks_of_other_names_are_found_by_the_settings(tmp_path):
     assert (special.pad, special.start, special.end, special.mask) == (0, 2, 3, 4)
 
 
-def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
+def test_a_file_without_a_template_gets_the_special_tokens_of_its_class(tmp_path):
     write_byte_level(tmp_path)
     content = read_encoder_tokenizer(tmp_path).engine_json
     content["post_processor"] = None
@@ -123,7 +125,7 @@ def test_a_file_that_sets_no_marks_gets_those_of_its_class(tmp_path):
     assert read_encoder_tokenizer(tmp_path).special_tokens.between == 1
 
 
-def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
+def test_a_file_with_an_unsupported_template_of_special_tokens_is_refused(tmp_path):
     content = read_encoder_tokenizer(write_wordpiece(tmp_path)).engine_json
     engine = tokenizers.Tokenizer.from_str(json.dumps(content))
     engine.post_processor = processors.TemplateProcessing(
@@ -134,24 +136,24 @@ def test_a_file_that_sets_marks_in_a_way_of_its_own_is_refused(tmp_path):
         read_encoder_tokenizer(tmp_path)
 
 
-def test_a_text_that_spells_a_mark_is_a_text(tmp_path):
+def test_a_text_that_spells_a_special_token_is_not_encoded_as_one(tmp_path):
     ours = read_encoder_tokenizer(write_wordpiece(tmp_path))
     assert not set(ours.encode("a [MASK] and a [SEP]")) & {0, 2, 3, 4}
 
 
-def test_alberts_pieces_alone_say_what_to_do(tmp_path):
+def test_a_sentencepiece_model_alone_is_refused_with_a_hint(tmp_path):
     (tmp_path / "spiece.model").write_bytes(b"\n\x0e")
     with pytest.raises(UsageError, match=r"spiece.model alone is not supported.*save_pretrained"):
         read_encoder_tokenizer(tmp_path).encode("a")
 
 
-@pytest.mark.parametrize("name", [MARKS[0], *MARKS[1:]])
-def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
+@pytest.mark.parametrize("name", [SPECIAL_TOKENS[0], *SPECIAL_TOKENS[1:]])
+def test_a_missing_special_token_is_named(name, tmp_path):
     write_wordpiece(tmp_path)
-    tokens = [piece for piece in wordpiece_vocabulary(True) if piece != name]
+    tokens = [token for token in wordpiece_vocabulary(True) if token != name]
     (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
-    mark = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
-    with pytest.raises(DataError, match=f"the tokenizer has no {mark}_token"):
+    kind = {"[CLS]": "cls", "[SEP]": "sep"}.get(name, name.strip("[]").lower())
+    with pytest.raises(DataError, match=f"the tokenizer has no {kind}_token"):
         read_encoder_tokenizer(tmp_path)
 
 
@@ -168,13 +170,13 @@ def test_a_mark_that_is_nowhere_is_named(name, tmp_path):
         ({"tokenizer": [1]}, "the tokenizer cannot be loaded"),
     ],
 )
-def test_files_that_say_nonsense_are_refused(files, message, tmp_path):
+def test_invalid_tokenizer_files_are_refused(files, message, tmp_path):
     write_wordpiece(tmp_path)
     with pytest.raises(DataError, match=message):
         read_encoder_tokenizer(write_json(tmp_path, **files))
 
 
-def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
+def test_a_folder_without_a_tokenizer_is_refused_with_the_accepted_files(tmp_path):
     absent = read_encoder_tokenizer(tmp_path)
     for use in (
         lambda: absent.encode("a"),
@@ -187,7 +189,7 @@ def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
     with pytest.raises(DataError, match="not UTF-8"):
         read_encoder_tokenizer(tmp_path)
     with (tmp_path / "vocab.txt").open("wb") as file:
-        file.truncate(2**28 + 1)  # a hole: nothing is written
+        file.truncate(2**28 + 1)  # a sparse file: no data is written
     with pytest.raises(DataError, match="are allowed"):
         read_encoder_tokenizer(tmp_path)
 

@@ -1,4 +1,4 @@
-"""An encoder and its tokenizer, written for Hugging Face and opened there."""
+"""An encoder and its tokenizer, exported to Hugging Face and loaded by transformers."""
 
 import json
 from dataclasses import replace
@@ -64,7 +64,7 @@ def albert(folder):
     ("config", "kind"),
     [(TINY, trained), (TINY, cased), (DISTIL, cased), (ROBERTA, roberta), (ALBERT, albert)],
 )
-def test_transformers_opens_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
+def test_transformers_loads_it_with_a_tokenizer_of_the_same_ids(config, kind, tmp_path):
     model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
     exported = export(model, tokenizer, tmp_path / "hf")
     assert exported.difference <= 1e-4 and exported.texts >= 5
@@ -87,7 +87,7 @@ def pair(tokenizer):
 
 
 @pytest.mark.parametrize("kind", [trained, roberta])
-def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
+def test_a_mask_token_is_one_in_transformers_too(kind, tmp_path):
     config = TINY if kind is trained else ROBERTA
     bundle = EncoderBundle(with_noise(Bert(config)), kind(tmp_path))
     export(bundle.model, bundle.tokenizer, tmp_path / "hf")
@@ -105,27 +105,27 @@ def test_a_hidden_word_is_hidden_there_too(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [trained, cased, roberta, albert])
-def test_what_was_exported_is_read_again_as_it_was(kind, tmp_path):
+def test_an_exported_encoder_is_loaded_unchanged(kind, tmp_path):
     config = ROBERTA if kind is roberta else TINY
     model, tokenizer = with_noise(Bert(config)), kind(tmp_path)
     export(model, tokenizer, tmp_path / "hf")
-    again = headway.load(tmp_path / "hf", fast=False)
+    reloaded = headway.load(tmp_path / "hf", fast=False)
     assert (
-        isinstance(again, EncoderBundle)
-        and again.tokenizer.special_tokens == tokenizer.special_tokens
+        isinstance(reloaded, EncoderBundle)
+        and reloaded.tokenizer.special_tokens == tokenizer.special_tokens
     )
-    assert again.tokenizer.encode_batch(ODD) == tokenizer.encode_batch(ODD)
-    assert torch.equal(again.embed(ODD[2:5]), EncoderBundle(model, tokenizer).embed(ODD[2:5]))
+    assert reloaded.tokenizer.encode_batch(ODD) == tokenizer.encode_batch(ODD)
+    assert torch.equal(reloaded.embed(ODD[2:5]), EncoderBundle(model, tokenizer).embed(ODD[2:5]))
 
 
-def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
+def test_heads_of_tasks_are_exported_with_their_labels(tmp_path):
     labels = ["anger", "joy", "fear"]
-    made = {
+    models = {
         "BertForSequenceClassification": (BertClassifier(Bert(TINY), 3), labels),
         "BertForTokenClassification": (BertTagger(Bert(TINY), 3), labels),
         "BertForQuestionAnswering": (BertQuestionAnswering(Bert(TINY)), None),
     }
-    for name, (model, names) in made.items():
+    for name, (model, names) in models.items():
         exported = export(with_noise(model), trained(), tmp_path / name, labels=names)
         assert exported.architecture == name and exported.difference <= 1e-4
         assert read_labels(tmp_path / name) == tuple(names or ())
@@ -133,7 +133,7 @@ def test_heads_of_tasks_are_exported_with_their_names(tmp_path):
         assert [*reference.config.id2label.values()] == (names or ["LABEL_0", "LABEL_1"])
 
 
-def test_a_model_that_is_training_goes_on_training(tmp_path):
+def test_a_model_in_training_mode_stays_in_it(tmp_path):
     model = with_noise(Bert(replace(TINY, dropout=0.5))).train()
     assert export(model, trained(), tmp_path / "hf").difference <= 1e-4
     assert model.training and model.encoder.training
@@ -143,7 +143,7 @@ def test_a_model_that_is_training_goes_on_training(tmp_path):
     "name", ["embedding.types.weight", "masked_lm_head.output.bias", "next_sentence.weight"]
 )
 @pytest.mark.parametrize("change", [0.01, float("nan")])
-def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp_path, monkeypatch):
+def test_wrongly_written_weights_are_detected_and_removed(name, change, tmp_path, monkeypatch):
     def wrong(path):
         config, tensors = read(path)
         value = tensors[name].clone()
@@ -156,7 +156,7 @@ def test_weights_that_were_written_wrong_are_found_and_removed(name, change, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monkeypatch):
+def test_a_wrongly_written_tokenizer_is_detected_and_removed(tmp_path, monkeypatch):
     tokenizer = trained()
     monkeypatch.setattr(tokenizer, "encode", lambda text: [7] * len(text))
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
@@ -164,7 +164,7 @@ def test_a_tokenizer_that_was_written_wrong_is_found_and_removed(tmp_path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_has_no_form_there_leaves_nothing(tmp_path):
+def test_a_refused_export_leaves_no_file(tmp_path):
     for config, message in [
         (replace(TINY, norm="pre"), "norm=pre"),
         (replace(TINY, vocabulary=90), "tokens, but the model's vocabulary 90"),
@@ -175,8 +175,8 @@ def test_what_has_no_form_there_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp_path):
-    """An engine for two kinds of texts, written for a model with one."""
+def test_the_exported_file_sets_the_special_tokens_of_the_model(tmp_path):
+    """A tokenizer with two token types is exported with a model of one."""
     tokenizer = albert(tmp_path)
     encoder_tokenizers.write_encoder_tokenizer(tokenizer, tmp_path, 48, 1)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path)
@@ -185,12 +185,10 @@ def test_marks_are_set_by_the_file_where_the_tokenizers_own_would_set_others(tmp
     check_agreement(tokenizer, reader)
 
 
-def test_the_command_writes_the_names_that_stand_beside_the_tokenizer(
-    tmp_path, monkeypatch, capsys
-):
+def test_the_command_exports_the_labels_of_the_bundle(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
-    tags, tokenizer = ("O", "B-place", "I-place"), trained()
+    tags, tokenizer = ("O", "B-city", "I-city"), trained()
     bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
     with pytest.raises(SystemExit) as exit_info:
@@ -210,14 +208,16 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     expected = bundle.score(texts)
     assert abs(expected[0] - expected[1]) > 1e-3
     assert headway.load(tmp_path / "r" / "hf").score(texts) == pytest.approx(expected, abs=1e-4)
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "r" / "hf")
+    reference = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "r" / "hf"
+    )
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "r" / "hf")
     for text, number in zip(texts, expected, strict=True):
         with torch.inference_mode():
-            score = theirs(**reader(*text, return_tensors="pt")).logits.item()
+            score = reference(**reader(*text, return_tensors="pt")).logits.item()
         assert score == pytest.approx(number, abs=1e-4)
-    assert theirs.config.problem_type == "regression"
-    # there is no telling whether it reads pairs: a tab makes one
+    assert reference.config.problem_type == "regression"
+    # the folder does not state whether it reads pairs: a text with a tab is one
     output = run_headway("classify", "r/hf", cwd=tmp_path, text="a fox\tthe tree\na fox\n").stdout
     assert output.splitlines()[0] == f"{expected[0]:.3f}" and len(output.splitlines()) == 2
     rows = [
@@ -233,8 +233,8 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
     assert json.loads(output)["texts"] == 2
     (tmp_path / "empty.tsv").write_text("")
     assert "error:" in run_headway("eval", "r/hf", "empty.tsv", cwd=tmp_path, check=3).stderr
-    assert torch.equal(bundle.model.head.weight, model.head.weight)  # nothing of it was changed
-    assert not bundle.logits(texts).requires_grad  # reading keeps nothing for gradients
+    assert torch.equal(bundle.model.head.weight, model.head.weight)  # the model is not changed
+    assert not bundle.logits(texts).requires_grad  # inference stores nothing for gradients
     assert not bundle.with_label_scale().head.weight.is_inference()
 
 

@@ -1,4 +1,4 @@
-"""Our own tokenizers, written for Hugging Face and opened there."""
+"""Headway's tokenizers, exported to Hugging Face and loaded by transformers."""
 
 import json
 from dataclasses import replace
@@ -18,7 +18,7 @@ from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
 WIDE = replace(TINY, vocabulary=520)
 
 
-def token_strings(_):
+def byte_pair(_):
     return TextBPE.train(STORY, 290)
 
 
@@ -36,8 +36,8 @@ def llama(folder):
     return read_tokenizer(folder)
 
 
-@pytest.mark.parametrize("kind", [pieces, characters, gpt2, llama])
-def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
+@pytest.mark.parametrize("kind", [byte_pair, characters, gpt2, llama])
+def test_transformers_encodes_as_the_tokenizer_does(kind, tmp_path):
     tokenizer = kind(tmp_path)
     exported = export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
     assert exported.texts >= 5 and exported.difference <= 1e-4
@@ -50,21 +50,21 @@ def test_transformers_reads_as_the_tokenizer_does(kind, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [gpt2, llama])
-def test_what_was_exported_is_read_again_with_the_same_ids(kind, tmp_path):
+def test_an_exported_tokenizer_is_loaded_with_the_same_ids(kind, tmp_path):
     tokenizer = kind(tmp_path)
     export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
-    again = read_tokenizer(tmp_path / "hf")
-    assert again.fingerprint == tokenizer.fingerprint
-    assert [again.begin(text) for text in ODD] == [tokenizer.begin(text) for text in ODD]
+    reloaded = read_tokenizer(tmp_path / "hf")
+    assert reloaded.fingerprint == tokenizer.fingerprint
+    assert [reloaded.begin(text) for text in ODD] == [tokenizer.begin(text) for text in ODD]
 
 
-def test_characters_become_a_tokenizer_that_headway_reads_too(tmp_path):
+def test_exported_characters_are_a_tokenizer_that_headway_loads_too(tmp_path):
     tokenizer = characters(tmp_path)
     export(random_gpt(WIDE), tokenizer, tmp_path / "hf")
-    again = read_tokenizer(tmp_path / "hf")
+    reloaded = read_tokenizer(tmp_path / "hf")
     for text in [*ODD[1:], PROMPT]:
-        assert again.begin(text) == tokenizer.begin(text)
-        assert again.decode(tokenizer.encode(text)) == text
+        assert reloaded.begin(text) == tokenizer.begin(text)
+        assert reloaded.decode(tokenizer.encode(text)) == text
 
 
 def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
@@ -76,7 +76,7 @@ def test_llama2cs_tokenizer_can_be_exported(real_data, tmp_path):
         assert reader.decode(tokenizer.begin(text), skip_special_tokens=True) == text
 
 
-def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch):
+def test_an_exported_file_with_other_ids_is_detected(tmp_path, monkeypatch):
     tokenizer = llama(tmp_path)
     monkeypatch.setattr(tokenizer, "begin", lambda text: [tokenizer.eos, *tokenizer.encode(text)])
     with pytest.raises(HeadwayError, match="the written tokenizer encodes"):
@@ -84,7 +84,7 @@ def test_a_foreign_file_that_says_something_else_is_found(tmp_path, monkeypatch)
     assert not (tmp_path / "hf").exists()
 
 
-@pytest.mark.parametrize("kind", [pieces, characters, llama])
+@pytest.mark.parametrize("kind", [byte_pair, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
     bundle = TextBundle(random_gpt(WIDE), kind(tmp_path))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)

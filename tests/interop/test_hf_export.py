@@ -1,4 +1,4 @@
-"""A model and its tokenizer, written for Hugging Face and opened there."""
+"""A model and its tokenizer, exported to Hugging Face and loaded by transformers."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ CONFIGS = {
 
 
 class Letters(Bytes):
-    """A piece for each character, in a file of its own form; other characters are refused."""
+    """A tokenizer with one token per character and its own file format; it refuses others."""
 
     def __init__(self, letters="\n abcdefghiklmnoprstuwxy'üß🙂", opening=True):
         self.letters, self.opening = ["", *letters], opening
@@ -46,17 +46,17 @@ class Letters(Bytes):
 
 
 @pytest.mark.parametrize("family", CONFIGS)
-def test_transformers_opens_it_and_writes_on_with_the_same_tokens(family, tmp_path):
+def test_transformers_loads_it_and_continues_with_the_same_tokens(family, tmp_path):
     model, tokenizer = random_gpt(CONFIGS[family]), Bytes()
     exported = export(model, tokenizer, tmp_path / "hf", family)
     assert exported.difference <= 1e-4 and exported.texts == 13
-    theirs, reader = load_in_transformers(tmp_path / "hf")
-    assert type(theirs).__name__ == exported.architecture
+    reference, reader = load_in_transformers(tmp_path / "hf")
+    assert type(reference).__name__ == exported.architecture
     ids = torch.tensor([tokenizer.begin(PROMPT)])
     assert reader(PROMPT).input_ids == ids[0].tolist()
     with torch.no_grad():
-        torch.testing.assert_close(theirs(ids).logits, model.eval()(ids), atol=1e-4, rtol=0)
-        answer = theirs.generate(ids, max_new_tokens=9, do_sample=False, eos_token_id=None)
+        torch.testing.assert_close(reference(ids).logits, model.eval()(ids), atol=1e-4, rtol=0)
+        answer = reference.generate(ids, max_new_tokens=9, do_sample=False, eos_token_id=None)
         tokens = ids
         for _ in range(9):
             tokens = torch.cat([tokens, model(tokens)[:, -1:].argmax(-1)], 1)
@@ -65,7 +65,7 @@ def test_transformers_opens_it_and_writes_on_with_the_same_tokens(family, tmp_pa
 
 @pytest.mark.parametrize("opening", [True, False])
 @pytest.mark.parametrize("kind", [Bytes, Letters])
-def test_transformers_reads_texts_as_the_tokenizer_does(kind, opening, tmp_path):
+def test_transformers_encodes_texts_as_the_tokenizer_does(kind, opening, tmp_path):
     tokenizer = kind(opening=opening)
     export(random_gpt(TINY), tokenizer, tmp_path / "hf")
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
@@ -78,13 +78,13 @@ def test_transformers_reads_texts_as_the_tokenizer_does(kind, opening, tmp_path)
         assert reader.decode(tokenizer.begin(text), skip_special_tokens=True) == text
 
 
-def test_a_model_that_is_training_goes_on_training(tmp_path):
+def test_a_model_in_training_mode_stays_in_it(tmp_path):
     model = random_gpt(replace(TINY, dropout=0.5)).train()
     assert export(model, Bytes(), tmp_path / "hf").difference <= 1e-4
     assert model.training and model.decoder.training
 
 
-def test_weights_that_were_written_wrong_are_found_and_removed(tmp_path, monkeypatch):
+def test_wrongly_written_weights_are_detected_and_removed(tmp_path, monkeypatch):
     def wrong(path):
         config, tensors = read(path)
         return config, tensors | {"decoder.norm.gain": tensors["decoder.norm.gain"] + 0.01}
@@ -96,14 +96,14 @@ def test_weights_that_were_written_wrong_are_found_and_removed(tmp_path, monkeyp
 
 
 class Shifted(Bytes):
-    """A file that does not say what the tokenizer does."""
+    """A tokenizer whose file does not describe its behaviour."""
 
     def encode(self, text):
         return [2 + (i - 1) % (self.size - 2) for i in super().encode(text)]
 
 
 class Pairs(Letters):
-    """A piece of two characters, which joining nothing cannot make."""
+    """A tokenizer with a token of two characters that no merge produces."""
 
     def __init__(self):
         super().__init__()
@@ -118,13 +118,13 @@ class Pairs(Letters):
         (Letters("aab"), "have the same text"),
     ],
 )
-def test_a_tokenizer_that_has_no_form_there_leaves_nothing(tokenizer, message, tmp_path):
+def test_a_tokenizer_that_cannot_be_exported_leaves_no_file(tokenizer, message, tmp_path):
     with pytest.raises(HeadwayError, match=message):
         export(random_gpt(TINY), tokenizer, tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_that_has_no_form_there_leaves_nothing(tmp_path):
+def test_a_model_that_cannot_be_exported_leaves_no_file(tmp_path):
     with pytest.raises(UsageError, match="cannot be represented"):
         export(random_gpt(replace(TINY, attention="additive")), Bytes(), tmp_path / "hf")
     with pytest.raises(UsageError, match="290 tokens, but the model's vocabulary 200"):
@@ -132,7 +132,7 @@ def test_a_model_that_has_no_form_there_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_never_replaced(tmp_path):
+def test_existing_files_are_never_replaced(tmp_path):
     (tmp_path / "hf").mkdir()
     with pytest.raises(UsageError, match="exists already"):
         export(random_gpt(TINY), Bytes(), tmp_path / "hf")

@@ -1,4 +1,4 @@
-"""Files from outside that are wrong, and models that have no form there: refused with the name."""
+"""Invalid model folders, and models that the format cannot represent, are refused by name."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ CONFIGS = {"gpt2": TINY, "openai-gpt": GPT1, "llama": LLAMA, "qwen3": QWEN}
 
 @pytest.fixture
 def folder(tmp_path):
-    """folder("llama", hidden_act="gelu") -> a good folder of that family but for these facts."""
+    """folder("llama", hidden_act="gelu") -> a folder of that family with these changes."""
 
     def make(family, **changes):
         return written(GPT(CONFIGS[family]), tmp_path, family, **changes)
@@ -69,7 +69,7 @@ def test_a_weight_stored_untransposed_is_refused(folder):
         ("llama", "model.layers.0.self_attn.q_norm.weight"),
     ],
 )
-def test_a_tensor_nobody_asked_for_is_named(folder, family, key):
+def test_an_unexpected_tensor_is_refused_by_name(folder, family, key):
     path = folder(family)
     change(path, lambda t: t.update({key: torch.ones(3)}))
     refused(path, f"has {key.removeprefix(FAMILIES[family].prefix)}")
@@ -88,7 +88,7 @@ def test_a_key_with_and_without_its_prefix_is_refused(folder):
     refused(path, "wte.weight occurs twice: with and without the prefix 'transformer.'")
 
 
-def test_a_head_that_is_not_the_embedding_is_refused_where_they_are_said_to_be_one(folder):
+def test_a_head_that_differs_from_its_tied_embedding_is_refused(folder):
     path = folder("gpt2")
     change(path, lambda t: t.update({"lm_head.weight": torch.ones(11, 12)}))
     refused(path, "lm_head.weight differs from wte.weight", "tie_word_embeddings")
@@ -128,7 +128,7 @@ def test_a_head_that_is_not_the_embedding_is_refused_where_they_are_said_to_be_o
         ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}),
     ],
 )
-def test_what_a_config_may_not_say_is_named(folder, family, changes):
+def test_an_invalid_value_of_the_config_is_refused_by_name(folder, family, changes):
     refused(folder(family, **changes), next(iter(changes)), "config.json")
 
 
@@ -153,11 +153,11 @@ def test_what_a_config_may_not_say_is_named(folder, family, changes):
         ),
     ],
 )
-def test_a_config_that_is_not_the_tensors_is_refused(folder, family, changes, message):
+def test_a_config_that_does_not_match_the_tensors_is_refused(folder, family, changes, message):
     refused(folder(family, **changes), message)
 
 
-def test_a_folder_that_is_none(tmp_path):
+def test_a_path_that_is_not_a_model_folder_is_refused(tmp_path):
     refused(tmp_path, "config.json")
     (tmp_path / "config.json").write_text("[]")
     refused(tmp_path, "must be a JSON object")
@@ -179,7 +179,7 @@ def test_a_folder_that_is_none(tmp_path):
         ({"weight_map": {"nowhere": "one.safetensors"}}, "the index says"),
     ],
 )
-def test_an_index_that_lies_is_refused(folder, index, message):
+def test_an_invalid_index_is_refused(folder, index, message):
     path = folder("gpt2")
     (path / "model.safetensors").rename(path / "one.safetensors")
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
@@ -209,7 +209,7 @@ def test_an_index_that_lies_is_refused(folder, index, message):
         (TINY, "lama", "unknown family 'lama'"),
     ],
 )
-def test_a_model_that_has_no_form_there_is_refused_with_the_setting(
+def test_a_model_that_cannot_be_exported_is_refused_with_the_setting(
     tmp_path, config, family, message
 ):
     with pytest.raises(UsageError, match=message):
@@ -217,7 +217,7 @@ def test_a_model_that_has_no_form_there_is_refused_with_the_setting(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_has_no_form_anywhere_hears_of_every_family(tmp_path):
+def test_a_model_that_no_family_can_represent_is_refused_with_every_family(tmp_path):
     with pytest.raises(UsageError) as caught:
         write(GPT(replace(TINY, positions="alibi")), tmp_path)
     for name, family in FAMILIES.items():
@@ -234,13 +234,13 @@ def test_nothing_is_overwritten(folder):
     assert (path / "model.safetensors").read_bytes() == before
 
 
-def test_what_a_tokenizer_wrote_there_before_stays(tmp_path):
+def test_files_of_a_tokenizer_in_the_folder_are_kept(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     write(GPT(TINY), tmp_path)
     assert (tmp_path / "tokenizer.json").read_text() == "{}"
     assert read(tmp_path)[0].model_dim == 12
 
 
-def test_every_extra_fact_that_we_do_not_need_is_ignored(folder):
+def test_unused_keys_of_the_config_are_ignored(folder):
     path = folder("gpt2", task_specific_params={"a": 1}, n_ctx=8, headway={"any": "thing"})
     assert read(path)[0] == TINY

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face folders, beside transformers' own."""
+"""Tokenizers of Hugging Face folders, compared with those of transformers."""
 
 import gzip
 
@@ -11,9 +11,14 @@ from headway.text import load_tokenizer
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, put, small_gpt2
 
 
-def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
-    for theirs, name in [("gpt2.encoder.json", "vocab.json"), ("gpt2.vocab.bpe", "merges.txt")]:
-        (tmp_path / name).write_bytes(gzip.decompress(real_data(f"vocab/{theirs}.gz").read_bytes()))
+def test_the_vocabulary_of_gpt2_encodes_as_in_transformers(real_data, tmp_path):
+    for source_name, name in [
+        ("gpt2.encoder.json", "vocab.json"),
+        ("gpt2.vocab.bpe", "merges.txt"),
+    ]:
+        (tmp_path / name).write_bytes(
+            gzip.decompress(real_data(f"vocab/{source_name}.gz").read_bytes())
+        )
     ours = read_tokenizer(tmp_path)
     reference = transformers.GPT2Tokenizer.from_pretrained(tmp_path)
     assert (ours.size, ours.bos, ours.eos) == (50257, 50256, 50256)
@@ -27,7 +32,7 @@ def test_gpt2s_own_vocabulary_reads_as_transformers_does(real_data, tmp_path):
     assert ours.decode([15496, 50256, 995]) == "Hello world"
 
 
-def test_a_llama_like_file_reads_as_transformers_does(tmp_path):
+def test_a_llama_like_file_encodes_as_in_transformers(tmp_path):
     llama_like(tmp_path)
     ours = read_tokenizer(tmp_path)
     reference = transformers.PreTrainedTokenizerFast(
@@ -41,14 +46,14 @@ def test_a_llama_like_file_reads_as_transformers_does(tmp_path):
         assert ours.decode(ours.begin(text)) == expected == text
 
 
-def test_what_was_read_is_kept_by_a_file_of_ours(tmp_path):
+def test_a_tokenizer_is_preserved_by_headways_file_format(tmp_path):
     llama_like(tmp_path)
     ours = read_tokenizer(tmp_path)
     (tmp_path / "kept").mkdir()
     ours.save(tmp_path / "kept")
-    again = load_tokenizer(tmp_path / "kept")
-    assert again.fingerprint == ours.fingerprint
-    assert again.encode_batch(ODD) == ours.encode_batch(ODD)
+    reloaded = load_tokenizer(tmp_path / "kept")
+    assert reloaded.fingerprint == ours.fingerprint
+    assert reloaded.encode_batch(ODD) == ours.encode_batch(ODD)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_what_was_read_is_kept_by_a_file_of_ours(tmp_path):
         ({"config": {"eos_token_id": 7}, "generation_config": {"eos_token_id": 2}}, 2, 2),
     ],
 )
-def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
+def test_the_begin_and_end_tokens_are_read_from_the_files(files, bos, eos, tmp_path):
     llama_like(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     ours = read_tokenizer(put(tmp_path, **files))
@@ -95,7 +100,7 @@ def test_what_begins_and_ends_a_text_is_found(files, bos, eos, tmp_path):
         ),
     ],
 )
-def test_files_that_say_nothing_or_nonsense_are_refused(files, message, tmp_path):
+def test_empty_and_invalid_files_are_refused(files, message, tmp_path):
     llama_like(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     with pytest.raises(DataError, match=message):
@@ -121,7 +126,7 @@ def test_ids_of_special_tokens_that_the_tokenizer_lacks_are_ignored(files, ignor
         assert "generation_config.json: " in text and f"_id={number} is ignored" in text
 
 
-def test_nothing_is_left_after_the_ids_that_the_tokenizer_lacks(tmp_path):
+def test_a_folder_whose_special_ids_are_all_ignored_is_refused(tmp_path):
     llama_like(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     put(tmp_path, config={"eos_token_id": 9999})
@@ -129,7 +134,7 @@ def test_nothing_is_left_after_the_ids_that_the_tokenizer_lacks(tmp_path):
         read_tokenizer(tmp_path)
 
 
-def test_a_folder_without_a_tokenizer_says_which_files_would_do(tmp_path):
+def test_a_folder_without_a_tokenizer_is_refused_with_the_accepted_files(tmp_path):
     needed = r"add tokenizer\.json, or GPT-2's vocab\.json and merges"
     with pytest.raises(UsageError, match=needed):
         read_tokenizer(tmp_path).encode("a")
@@ -143,13 +148,13 @@ def test_files_that_are_too_large_are_refused(tmp_path):
     for name in ("tokenizer.json", "vocab.json", "merges.txt"):
         small_gpt2(tmp_path)
         with (tmp_path / name).open("wb") as file:
-            file.truncate(2**28 + 1)  # a hole: nothing is written
+            file.truncate(2**28 + 1)  # a sparse file: no data is written
         with pytest.raises(DataError, match="are allowed"):
             read_tokenizer(tmp_path)
         (tmp_path / name).unlink()
 
 
-def test_two_files_say_by_settings_what_stands_before_a_text(tmp_path):
+def test_a_setting_selects_the_token_before_a_text(tmp_path):
     vocabulary = small_gpt2(tmp_path)
     end = vocabulary["<|endoftext|>"]
     assert read_tokenizer(tmp_path).begin("a fox")[0] != end

@@ -1,4 +1,4 @@
-"""llama2.c's files: a real one beside its golden words, small ones made here, broken ones."""
+"""Files of llama2.c: a real one with its recorded output, small synthetic and damaged ones."""
 
 import json
 import struct
@@ -35,14 +35,14 @@ def numbers(header) -> int:
     return abs(vocabulary) * dim + layers * layer + dim + length * dim // heads + own_head
 
 
-def made(path, header=HEADER, extra=0):
+def write_model(path, header=HEADER, extra=0):
     count = numbers(header) + extra
     values = torch.randn(count) * 0.3
     path.write_bytes(struct.pack("<7i", *header) + values.numpy().tobytes())
     return path
 
 
-def test_the_real_model_tells_its_golden_story(real_data):
+def test_the_real_model_generates_its_recorded_story(real_data):
     folder = "weights/stories260K"
     golden = json.loads(real_data(f"{folder}/golden.json").read_text())
     model = build(*read_llama2c(real_data(f"{folder}/stories260K.bin")))
@@ -58,10 +58,10 @@ def test_the_real_model_tells_its_golden_story(real_data):
     text = b"".join(tokens[token] for token in output.tokens).decode()
     assert (
         text.strip() == golden["text"].replace("<0x0A>", "\n").strip()
-    )  # its text keeps the name of a byte
+    )  # the recorded text contains the name of a byte token
 
 
-def test_the_real_tokenizer_reads_and_tells_the_golden_story(real_data, tmp_path):
+def test_the_real_tokenizer_encodes_and_decodes_the_recorded_story(real_data, tmp_path):
     folder = "weights/stories260K"
     golden = json.loads(real_data(f"{folder}/golden.json").read_text())
     tokenizer = read_llama2c_tokenizer(real_data(f"{folder}/tok512.bin"))
@@ -75,12 +75,12 @@ def test_the_real_tokenizer_reads_and_tells_the_golden_story(real_data, tmp_path
 
 
 def by_hand(vocabulary, text):
-    """llama2.c's own loop: of all neighbours the pair whose piece scores most, the leftmost."""
-    ids = {piece: index for index, (piece, _) in enumerate(vocabulary)}
+    """Encode as llama2.c: merge the adjacent pair with the highest score, the leftmost if tied."""
+    ids = {token: index for index, (token, _) in enumerate(vocabulary)}
     tokens = []
-    for letter in " " + text if text else "":
-        known = ids.get(letter.encode())
-        tokens += [3 + byte for byte in letter.encode()] if known is None else [known]
+    for character in " " + text if text else "":
+        known = ids.get(character.encode())
+        tokens += [3 + byte for byte in character.encode()] if known is None else [known]
     while True:
         joined = [ids.get(vocabulary[a][0] + vocabulary[b][0]) for a, b in pairwise(tokens)]
         positions = [position for position, index in enumerate(joined) if index is not None]
@@ -90,7 +90,7 @@ def by_hand(vocabulary, text):
         tokens[position : position + 2] = [joined[position]]
 
 
-def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
+def test_the_real_tokenizer_merges_as_llama2c(real_data):
     path = real_data("weights/stories260K/tok512.bin")
     tokenizer = read_llama2c_tokenizer(path)
     tokens = llama2c._scored_tokens(path)
@@ -107,9 +107,9 @@ def test_the_real_pieces_join_as_llama2c_joins_them(real_data):
 
 
 def scored(*tokens):
-    """A tokenizer file of pieces and scores."""
+    """Return the bytes of a tokenizer file with these tokens and scores."""
     return struct.pack("<i", 7) + b"".join(
-        struct.pack("<fi", score, len(piece)) + piece for piece, score in tokens
+        struct.pack("<fi", score, len(token)) + token for token, score in tokens
     )
 
 
@@ -118,13 +118,18 @@ LETTERS = [(bytes([letter]), -9.0) for letter in b" abc"]
 
 
 @pytest.mark.parametrize(("ab", "bc", "ids"), [(-1.0, -2.0, [3, 7, 6]), (-2.0, -1.0, [3, 4, 8])])
-def test_the_piece_that_scores_most_is_joined_first(ab, bc, ids, tmp_path):
+def test_the_token_with_the_highest_score_is_merged_first(ab, bc, ids, tmp_path):
     path = tmp_path / "tok.bin"
     path.write_bytes(scored(*FIRST, *LETTERS, (b"ab", ab), (b"bc", bc)))
     tokenizer = read_llama2c_tokenizer(path)
     assert tokenizer.encode("abc") == ids
     assert tokenizer.begin("") == [1]
-    assert tokenizer.encode("a!!c") == [3, 4, 0, 6]  # one unknown, where there are no bytes
+    assert tokenizer.encode("a!!c") == [
+        3,
+        4,
+        0,
+        6,
+    ]  # one unknown token for both, as there are no byte tokens
 
 
 @pytest.mark.parametrize(
@@ -138,7 +143,7 @@ def test_the_piece_that_scores_most_is_joined_first(ab, bc, ids, tmp_path):
         ([*FIRST, (b"a", float("nan"))], "has the score nan"),
     ],
 )
-def test_pieces_that_make_no_tokenizer_are_refused(tokens, message, tmp_path):
+def test_tokens_that_form_no_tokenizer_are_refused(tokens, message, tmp_path):
     path = tmp_path / "tok.bin"
     path.write_bytes(scored(*tokens))
     with pytest.raises(DataError, match=message):
@@ -156,14 +161,14 @@ def test_the_real_model_is_a_llama_for_transformers_too(real_data, tmp_path):
 
 
 @torch.no_grad()
-def test_rotary_pairs_change_places_so_that_scores_stay(tmp_path):
-    """Interleaved pairs turned as llama2.c turns them, beside ours, through a whole head."""
-    path = made(tmp_path / "m.bin")
+def test_rotary_pairs_are_reordered_without_a_change_of_scores(tmp_path):
+    """Scores of a whole head with the interleaved pairs of llama2.c equal those of Headway."""
+    path = write_model(tmp_path / "m.bin")
     model = build(*read_llama2c(path))
     raw = torch.frombuffer(bytearray(path.read_bytes()[28:]), dtype=torch.float32)
-    at = 7 * 8 + 2 * 8  # after embedding and attention norms
-    query = raw[at : at + 64].view(8, 8)
-    key = raw[at + 128 : at + 128 + 32].view(4, 8)
+    start = 7 * 8 + 2 * 8  # after embedding and attention norms
+    query = raw[start : start + 64].view(8, 8)
+    key = raw[start + 128 : start + 128 + 32].view(4, 8)
     x = torch.randn(3, 8)
     attention = model.decoder.blocks[0].attention
     inputs_of_kernel = []
@@ -175,20 +180,20 @@ def test_rotary_pairs_change_places_so_that_scores_stay(tmp_path):
     for head in range(4):
         for t in range(3):
             for s in range(3):
-                turned = _turned((query @ x[t]).view(4, 2)[head], t)
-                rotated_key = _turned((key @ x[s]).view(2, 2)[head // 2], s)
+                rotated_query = rotated((query @ x[t]).view(4, 2)[head], t)
+                rotated_key = rotated((key @ x[s]).view(2, 2)[head // 2], s)
                 ours = q[0, head, t] @ k[0, head // 2, s]
-                assert ours == pytest.approx(float(turned @ rotated_key), abs=1e-5)
+                assert ours == pytest.approx(float(rotated_query @ rotated_key), abs=1e-5)
 
 
-def _turned(pair, position):
+def rotated(pair, position):
     angle = torch.tensor(float(position))
     cos, sin = angle.cos(), angle.sin()
     return torch.stack((pair[0] * cos - pair[1] * sin, pair[0] * sin + pair[1] * cos))
 
 
-def test_a_negative_vocabulary_means_a_head_of_its_own(tmp_path):
-    config, tensors = read_llama2c(made(tmp_path / "m.bin", (*HEADER[:5], -7, 5)))
+def test_a_negative_vocabulary_means_an_untied_head(tmp_path):
+    config, tensors = read_llama2c(write_model(tmp_path / "m.bin", (*HEADER[:5], -7, 5)))
     assert config.vocabulary == 7 and not config.tie_output
     assert tensors["output.weight"].shape == (7, 8)
 
@@ -206,8 +211,8 @@ def test_a_negative_vocabulary_means_a_head_of_its_own(tmp_path):
         ((0x616B3432, *HEADER[1:]), "not a version-0"),
     ],
 )
-def test_a_header_that_makes_no_sense_is_refused(tmp_path, header, message):
-    path = made(tmp_path / "m.bin")
+def test_an_invalid_header_is_refused(tmp_path, header, message):
+    path = write_model(tmp_path / "m.bin")
     path.write_bytes(struct.pack("<7i", *header) + path.read_bytes()[28:])
     with pytest.raises(DataError, match=message):
         read_llama2c(path)
@@ -216,21 +221,21 @@ def test_a_header_that_makes_no_sense_is_refused(tmp_path, header, message):
 @pytest.mark.parametrize("extra", [-1, 1])
 def test_a_file_of_another_size_is_refused(tmp_path, extra):
     with pytest.raises(DataError, match="the header requires"):
-        read_llama2c(made(tmp_path / "m.bin", extra=extra))
+        read_llama2c(write_model(tmp_path / "m.bin", extra=extra))
 
 
-def test_no_model_at_all_is_refused(tmp_path):
+def test_a_file_that_is_too_short_is_refused(tmp_path):
     (tmp_path / "m.bin").write_bytes(b"short")
     with pytest.raises(DataError, match="too short"):
         read_llama2c(tmp_path / "m.bin")
 
 
-def test_pieces_are_read_and_broken_ones_refused(tmp_path):
+def test_tokens_are_read_and_damaged_files_refused(tmp_path):
     path = tmp_path / "tok.bin"
     good = struct.pack("<ifi", 4, 0.5, 2) + b"ab" + struct.pack("<fi", -1.0, 6) + b"<0x0A>"
     path.write_bytes(good)
     assert read_llama2c_tokens(path) == [b"ab", b"\n"]
     for broken in (good[:-1], good + b"123", struct.pack("<ifi", 4, 0.5, -3), b"", good[:4]):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match="piece"):
+        with pytest.raises(DataError, match=r"^(token \d+ is truncated|no tokens)"):
             read_llama2c_tokens(path)

@@ -1,4 +1,4 @@
-"""`headway.load` of other people's language models, and what they write."""
+"""`headway.load` of Hugging Face language models, and their outputs."""
 
 import json
 
@@ -12,7 +12,7 @@ from headway.errors import DataError, UsageError
 from tests.fixtures.tokenizer_folders import folder_with
 
 
-def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_path):
+def test_a_folder_of_transformers_is_loaded_and_generates_the_same_text(tmp_path):
     folder_with(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
     config = transformers.LlamaConfig(
         vocab_size=300,
@@ -25,19 +25,19 @@ def test_a_folder_of_transformers_loads_and_writes_what_transformers_writes(tmp_
         bos_token_id=0,
         eos_token_id=1,
     )
-    theirs = transformers.LlamaForCausalLM(config).eval()
-    theirs.save_pretrained(tmp_path)
+    reference = transformers.LlamaForCausalLM(config).eval()
+    reference.save_pretrained(tmp_path)
     bundle = headway.load(tmp_path)
     assert isinstance(bundle, TextBundle)
     continuation = bundle.generate(["The monkey"], temperature=0, max_tokens=20)[0][0]
     prompt = bundle.tokenizer.begin("The monkey")
 
-    expected = theirs.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
+    expected = reference.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False)[0]
     written = expected[len(prompt) :].tolist()
     assert list(continuation.tokens) == [i for i in written if i != 1]
 
 
-def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data, tmp_path):
+def test_the_real_model_is_loaded_from_a_file_and_generates_its_recorded_story(real_data, tmp_path):
     folder = "weights/stories260K"
     for name in ("stories260K.bin", "tok512.bin"):
         (tmp_path / name).write_bytes(real_data(f"{folder}/{name}").read_bytes())
@@ -61,7 +61,7 @@ def test_the_real_model_is_a_file_to_load_and_tells_its_story_in_text(real_data,
         {"vocab_size": 30, "n_embd": 12, "model_type": None},
     ],
 )
-def test_a_folder_whose_type_is_missing_is_recognised_and_told_how_to_add_it(tmp_path, config):
+def test_a_folder_without_model_type_is_refused_with_the_line_to_add(tmp_path, config):
     folder_with(tmp_path, config=config)
     with pytest.raises(DataError, match="looks like a Hugging Face folder") as caught:
         headway.load(tmp_path)
@@ -71,7 +71,7 @@ def test_a_folder_whose_type_is_missing_is_recognised_and_told_how_to_add_it(tmp
 
 
 @pytest.mark.parametrize("config", [{}, [], {"format": 99, "vocab_size": 3}, {"name": "x"}])
-def test_other_folders_are_no_models_of_ours(tmp_path, config):
+def test_other_folders_are_refused(tmp_path, config):
     folder_with(tmp_path, config=config)
     with pytest.raises(DataError, match="not a Headway model"):
         headway.load(tmp_path)

@@ -51,7 +51,7 @@ TEXT_VERBS = {
 
 
 def small_gpt(folder):
-    """The smallest GPT-2 with a tokenizer of 300 tokens."""
+    """Write a tiny GPT-2 with a tokenizer of 300 tokens."""
     config = GPTConfig(
         **{**GPTConfig.sizes["gpt2-small"], "vocabulary": 300, "max_length": 32},
     )
@@ -80,9 +80,9 @@ def without_tokenizer(folder):
         (folder / name).unlink(missing_ok=True)
 
 
-def headway_exits(*words):
+def headway_exits(*arguments):
     with pytest.raises(SystemExit) as leaving:
-        main([str(word) for word in words])
+        main([str(word) for word in arguments])
     return leaving.value.code or 0
 
 
@@ -103,7 +103,7 @@ def test_an_encoder_without_a_type_loads_as_the_family_that_is_named(kind, tmp_p
     assert reader.tokenizer.fingerprint == getattr(whole, "reader", whole).tokenizer.fingerprint
 
 
-def test_where_neither_tokenizer_nor_config_names_roberta_the_named_family_sets_its_marks(tmp_path):
+def test_the_named_family_roberta_sets_its_special_tokens_if_no_file_does(tmp_path):
     folder = encoder_folder("roberta", tmp_path)
     settings = tmp_path / "tokenizer_config.json"
     if settings.exists():
@@ -126,7 +126,7 @@ def test_a_vit_and_a_gpt_without_a_type_load_as_the_family_that_is_named(tmp_pat
     assert len(bundle.generate(["a"], max_tokens=3)[0][0].tokens) <= 3
 
 
-def test_a_family_that_is_unknown_or_not_the_folders_own_is_refused(tmp_path):
+def test_an_unknown_or_different_family_is_refused(tmp_path):
     folder = encoder_folder("bert", tmp_path)
     with pytest.raises(
         UsageError, match="roberta was requested, and this is a model of family bert"

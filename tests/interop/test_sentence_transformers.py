@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: which vectors, of how much of a text."""
+"""Folders of sentence-transformers: the pooling and the maximum length of a text."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ def listed(kinds, paths=("", "1_Pooling", "2_Normalize")):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder as transformers writes it, with the two files beside."""
+    """Write a folder of transformers with the two additional files of sentence-transformers."""
     bundle = encoder()
     export(bundle.model, bundle.tokenizer, tmp_path / "there")
     write(tmp_path / "there", listed(MODULES))
@@ -39,7 +39,7 @@ def folder(tmp_path):
     return tmp_path / "there"
 
 
-def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(folder, tmp_path):
+def test_the_vector_of_a_text_is_that_of_its_first_token_if_the_folder_sets_so(folder, tmp_path):
     bundle = load(folder)
     assert bundle.pooling == "first" and bundle.length == 19
     reader = bundle.tokenizer
@@ -51,12 +51,12 @@ def test_a_text_is_what_its_first_vector_says_where_the_folder_says_so(folder, t
     (folder / "modules.json").unlink()
     assert torch.equal(load(folder).embed(TEXTS), mean)
     assert (mean - bundle.embed(TEXTS)).abs().max() > 0.1
-    # and it stays so when it is saved
+    # and the saved bundle keeps it
     bundle.save(tmp_path / "ours")
     assert torch.equal(load(tmp_path / "ours").embed(TEXTS), bundle.embed(TEXTS))
 
 
-def test_a_text_is_cut_where_the_folder_says_so(folder, tmp_path):
+def test_a_text_is_truncated_at_the_length_of_the_folder(folder, tmp_path):
     write(folder, {"max_seq_length": 7, "do_lower_case": False}, "sentence_bert_config.json")
     bundle = load(folder)
     assert bundle.length == 7
@@ -69,7 +69,7 @@ def test_a_text_is_cut_where_the_folder_says_so(folder, tmp_path):
     bundle.save(tmp_path / "ours")
     assert load(tmp_path / "ours").length == 7
     write(folder, {"max_seq_length": 512}, "sentence_bert_config.json")
-    assert load(folder).length == 19  # no more than the model reads
+    assert load(folder).length == 19  # at most the maximum length of the model
     write(folder, {"max_seq_length": None}, "sentence_bert_config.json")
     assert load(folder).length == 19
     write(folder, {"max_seq_length": 2}, "sentence_bert_config.json")
@@ -77,7 +77,7 @@ def test_a_text_is_cut_where_the_folder_says_so(folder, tmp_path):
         load(folder)
 
 
-def test_the_encoder_may_lie_in_a_folder_of_its_own(folder, tmp_path):
+def test_the_encoder_may_be_in_a_subfolder(folder, tmp_path):
     vectors = load(folder).embed(TEXTS)
     whole = tmp_path / "whole"
     shutil.copytree(folder, whole / "0_Transformer")
@@ -124,7 +124,7 @@ def test_both_spellings_of_pooling_are_read(folder, pooling):
         (listed(MODULES), [], "JSON object"),
     ],
 )
-def test_what_is_not_here_or_not_theirs_is_refused(folder, modules, pooling, message):
+def test_unsupported_and_invalid_modules_are_refused(folder, modules, pooling, message):
     write(folder, modules)
     if pooling != {}:
         write(folder / "1_Pooling", pooling, "config.json")
@@ -133,7 +133,7 @@ def test_what_is_not_here_or_not_theirs_is_refused(folder, modules, pooling, mes
     assert message in str(error.value)
 
 
-def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
+def test_an_invalid_folder_of_headway_is_refused(tmp_path):
     encoder().save(tmp_path / "ours")
     path = tmp_path / "ours" / "config.json"
     config = json.loads(path.read_text())
@@ -147,7 +147,7 @@ def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
         path.write_text(json.dumps({**config, key: value}))
         with pytest.raises(DataError, match="pooling"):
             load(tmp_path / "ours", verify=False)
-    del config["pooling"], config["length"]  # as folders were before
+    del config["pooling"], config["length"]  # as in folders of earlier versions
     path.write_text(json.dumps(config))
     assert load(tmp_path / "ours", verify=False).pooling == "mean"
     with pytest.raises(UsageError, match="no model"):
@@ -155,26 +155,26 @@ def test_a_folder_of_ours_that_says_nonsense_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("pooling", "length"), [("first", 9), ("mean", 19)])
-def test_what_is_exported_makes_the_same_vectors_there(tmp_path, pooling, length):
+def test_an_exported_encoder_gives_the_same_vectors(tmp_path, pooling, length):
     plain = encoder()
     bundle = EncoderBundle(plain.model, plain.tokenizer, pooling, length)
     bundle.save(tmp_path / "ours")
     headway("export", "ours", "--to", "hf", "--out", "theirs", cwd=tmp_path)
-    again = load(tmp_path / "theirs")
-    assert (again.pooling, again.length) == (pooling, length)
-    torch.testing.assert_close(again.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)
-    # as sentence-transformers reads it (seen with 6.2.0: vectors equal to 2e-7)
+    reloaded = load(tmp_path / "theirs")
+    assert (reloaded.pooling, reloaded.length) == (pooling, length)
+    torch.testing.assert_close(reloaded.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)
+    # as sentence-transformers reads it (measured with 6.2.0: vectors equal to 2e-7)
     message = json.loads((tmp_path / "theirs" / "1_Pooling" / "config.json").read_text())
     assert message["pooling_mode_cls_token"] == (pooling == "first")
     assert message["pooling_mode_mean_tokens"] == (pooling == "mean")
     assert message["word_embedding_dimension"] == 24
-    named = json.loads((tmp_path / "theirs" / "modules.json").read_text())
-    assert [module["type"].rpartition(".")[2] for module in named] == MODULES
+    modules = json.loads((tmp_path / "theirs" / "modules.json").read_text())
+    assert [module["type"].rpartition(".")[2] for module in modules] == MODULES
     length_file = tmp_path / "theirs" / "sentence_bert_config.json"
     assert json.loads(length_file.read_text())["max_seq_length"] == length
 
 
-def test_training_goes_on_with_the_vectors_that_the_model_has(folder):
+def test_training_uses_the_pooling_of_the_model(folder):
     bundle = load(folder)
     assert isinstance(bundle, EncoderBundle)
     reader = bundle.tokenizer

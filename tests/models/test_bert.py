@@ -1,4 +1,4 @@
-"""Shapes, padding and beginnings of the encoders; what they compute is in tests/parity."""
+"""Shapes, padding and initialisation of encoders; tests/parity compares their outputs."""
 
 from dataclasses import replace
 
@@ -53,7 +53,7 @@ def with_noise(model):
 
 
 def models():
-    """One model of each class, with the shape of its output per text; inputs are the same."""
+    """Return one model of each class with the shape of its output per text."""
     return {
         "words": (Bert(SMALL), (8, 11)),
         "classes": (BertClassifier(Bert(SMALL), 5), (5,)),
@@ -76,7 +76,7 @@ def test_every_token_has_a_vector_and_every_text_one(kind):
 
 
 @pytest.mark.parametrize("name", models())
-def test_what_stands_on_an_encoder_has_its_shape(name):
+def test_heads_on_an_encoder_have_their_output_shapes(name):
     model, shape = models()[name]
     batch = collate_encoder_batch(ROWS, TYPES, 0)
     assert model.eval()(batch.tokens, batch.keys, batch.types).shape == (3, *shape)
@@ -84,7 +84,7 @@ def test_what_stands_on_an_encoder_has_its_shape(name):
 
 @pytest.mark.parametrize("kind", KINDS)
 @torch.no_grad()
-def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
+def test_padding_has_no_effect_and_a_batch_equals_its_rows_alone(kind):
     model = with_noise(Bert(replace(SMALL, **KINDS[kind])))
     logits = []
     for pad, extra in ((0, 0), (10, 0), (4, 5)):
@@ -104,7 +104,7 @@ def test_padding_at_the_right_never_leaks_and_a_batch_is_its_rows_alone(kind):
 
 @pytest.mark.parametrize("name", models())
 @torch.no_grad()
-def test_a_text_is_read_alike_in_any_batch(name):
+def test_the_output_of_a_text_does_not_depend_on_the_batch(name):
     model = with_noise(models()[name][0])
     batch = collate_encoder_batch(ROWS, TYPES, 0)
     batched = model(batch.tokens, batch.keys, batch.types)
@@ -116,7 +116,7 @@ def test_a_text_is_read_alike_in_any_batch(name):
 
 
 @torch.no_grad()
-def test_every_token_sees_every_token():
+def test_every_token_attends_to_every_token():
     model = with_noise(Bert(SMALL))
     tokens = torch.tensor([ROWS[0]])
     before = model.encode(tokens)
@@ -127,7 +127,7 @@ def test_every_token_sees_every_token():
 
 
 @torch.no_grad()
-def test_the_kind_of_a_text_tells_it_apart_unless_there_are_none():
+def test_token_types_change_the_output_unless_the_model_has_none():
     tokens, types = torch.tensor([ROWS[0]]), torch.tensor([TYPES[0]])
     for kinds in (0, 1, 2):
         model = with_noise(Bert(replace(SMALL, token_types=kinds)))
@@ -152,7 +152,7 @@ def test_first_place_is_the_position_of_the_first_token_in_the_table():
             model.encode(torch.zeros(1, 17, dtype=torch.long))
 
 
-def test_shared_layers_are_one_set_of_parameters_used_again_and_again():
+def test_shared_layers_have_one_set_of_parameters():
     shared = replace(SMALL, shared_layers=True)
     counts = {n: parameter_count(Bert(replace(shared, num_layers=n))) for n in (1, 2, 7)}
     assert len(set(counts.values())) == 1
@@ -168,7 +168,7 @@ def test_shared_layers_are_one_set_of_parameters_used_again_and_again():
         assert torch.equal(unshared.encode(tokens), model.encode(tokens))
 
 
-def test_narrow_embeddings_are_widened_and_the_head_for_words_narrows():
+def test_narrow_embeddings_are_projected_to_the_model_width_and_back():
     model = Bert(replace(SMALL, embedding_dim=10))
     assert model.tokens.weight.shape == (11, 10)
     assert model.widen.weight.shape == (24, 10)
@@ -189,7 +189,7 @@ def test_the_pooler_is_its_activation_of_the_first_tokens_vector():
         assert torch.equal(model.pool(changed), model.pool(hidden))
 
 
-def test_a_head_that_is_not_there_is_named():
+def test_a_missing_head_is_named():
     model = Bert(replace(SMALL, masked_lm_head=False, next_sentence=False, pooler="none"))
     hidden = torch.zeros(1, 3, 24)
     for method, message in (
@@ -201,7 +201,7 @@ def test_a_head_that_is_not_there_is_named():
             method(hidden)
 
 
-def test_parameters_are_what_the_equations_say():
+def test_the_number_of_parameters_is_that_of_the_equations():
     d, f, v, t = 24, 40, 11, 16
     block = 4 * (d * d + d) + 2 * d * f + f + d + 4 * d
     embedding = (v + t + 2) * d + 2 * d
@@ -210,7 +210,7 @@ def test_parameters_are_what_the_equations_say():
 
 
 @pytest.mark.parametrize("name", BertConfig.sizes)
-def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(name):
+def test_every_size_is_built_on_the_meta_device(name):
     config = replace(BertConfig(), **BertConfig.sizes[name])
     with torch.device("meta"):
         model = Bert(config)
@@ -228,8 +228,8 @@ def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(na
         (bert_question_answering, BertQuestionAnsweringConfig(bert=SMALL)),
     ],
 )
-def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights(build, config):
-    made = []
+def test_init_weights_initialises_a_model_of_the_meta_device(build, config):
+    initialised = []
     for device in ("cpu", "meta"):
         with torch.device(device):
             model = build(config)
@@ -240,12 +240,12 @@ def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights(build, 
                 model.tie_weights()
         torch.manual_seed(3)
         model.init_weights()
-        made.append(model)
-    for a, b in zip(*(m.parameters() for m in made), strict=True):
+        initialised.append(model)
+    for a, b in zip(*(m.parameters() for m in initialised), strict=True):
         assert torch.equal(a, b)
 
 
-def test_weights_begin_as_berts():
+def test_initial_weights_have_the_distribution_of_bert():
     model = Bert(replace(SMALL, model_dim=96, ffn_dim=200, vocabulary=500))
     for layer in (model.encoder.blocks[1].attention.query, model.pooler.project, model.tokens):
         assert layer.weight.std().item() == pytest.approx(0.02, rel=0.05)
@@ -253,7 +253,7 @@ def test_weights_begin_as_berts():
     assert bool((model.embedding.norm.gain == 1).all())
 
 
-def test_dropping_the_heads_leaves_the_encoder_itself():
+def test_dropping_the_heads_leaves_the_encoder():
     bert = with_noise(Bert(SMALL))
     before = {name: p.detach().clone() for name, p in bert.named_parameters()}
     pooler = bert.pooler
@@ -269,14 +269,14 @@ def test_dropping_the_heads_leaves_the_encoder_itself():
     assert remove_heads(bert, "none").pooler is None and bert.config.pooler == "none"
 
 
-def test_a_pooler_that_is_needed_and_not_there_is_made_small():
+def test_a_missing_pooler_is_initialised_with_small_weights():
     bert = Bert(replace(SMALL, pooler="none", next_sentence=False, model_dim=96)).double()
     model = BertClassifier(bert, 3)
     assert model.bert is bert and bert.config.pooler == "tanh"
-    made = bert.pooler.project
-    assert made.weight.dtype == model.head.weight.dtype == torch.float64
-    assert made.weight.std().item() == pytest.approx(0.02, rel=0.05)
-    assert not made.bias.any() and not model.head.bias.any()
+    projection = bert.pooler.project
+    assert projection.weight.dtype == model.head.weight.dtype == torch.float64
+    assert projection.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert not projection.bias.any() and not model.head.bias.any()
     assert BertClassifier(Bert(SMALL), 3, "mean").bert.pooler is None
     assert BertTagger(Bert(SMALL), 3).bert.pooler is None
 
@@ -289,11 +289,11 @@ def test_a_pooler_that_is_needed_and_not_there_is_made_small():
         (bert_question_answering, BertQuestionAnsweringConfig(bert=SMALL)),
     ],
 )
-def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config):
+def test_a_configuration_builds_the_model_and_is_read_back_from_plain_values(build, config):
     model = build(config)
-    again = override(type(config)(), flatten(to_dict(model.config)), "config.json")
-    assert again == model.config
-    assert parameter_count(build(again)) == parameter_count(model)
+    reloaded = override(type(config)(), flatten(to_dict(model.config)), "config.json")
+    assert reloaded == model.config
+    assert parameter_count(build(reloaded)) == parameter_count(model)
     sized = override(type(config)(), type(config).sizes["minilm"], "here")
     assert sized.bert == replace(BertConfig(), **BertConfig.sizes["minilm"])
 
@@ -308,6 +308,6 @@ def test_a_configuration_makes_it_and_comes_back_from_plain_values(build, config
         ({"positions": "rotary", "num_heads": 8}, "must be even"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(changes, message):
+def test_invalid_shapes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)

@@ -1,4 +1,4 @@
-"""An encoder that begins where another ended, with more words."""
+"""Initialisation of an encoder from another one, with a larger vocabulary."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ def test_all_parameters_are_copied_and_new_words_are_means_of_their_tokens():
     assert torch.allclose(model.eval()(ids)[..., :17], start.eval()(ids), atol=1e-6)
 
 
-def test_a_head_that_the_start_lacks_is_its_own():
+def test_a_head_that_the_start_lacks_is_initialised_anew():
     torch.manual_seed(0)
     model = Bert(replace(SMALL, next_sentence=False))
     head = model.masked_lm_head.transform.weight.clone()
@@ -40,7 +40,7 @@ def test_a_head_that_the_start_lacks_is_its_own():
     assert torch.equal(model.tokens.weight, start.tokens.weight)
 
 
-def test_what_does_not_fit_is_refused():
+def test_a_start_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="has no parameter masked_lm_head"):
         start_from(Bert(replace(SMALL, masked_lm_head=False)), Bert(SMALL), [], 17)
     with pytest.raises(ValueError, match=r"has shape .* but that of the model has"):

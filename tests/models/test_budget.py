@@ -1,4 +1,4 @@
-"""Memory and time of training, beside numbers worked out by hand."""
+"""Memory and time of training, compared with results by hand."""
 
 import pytest
 
@@ -26,14 +26,14 @@ GROUPED = GPTConfig(num_heads=12, num_kv_heads=4, model_dim=48, ffn_dim=80)
 @pytest.mark.parametrize(
     ("name", "bytes_each"), [("bf16", 16), ("bf16-fp32-grad", 18), ("fp32", 16)]
 )
-def test_ddp_keeps_all_on_every_gpu(name, bytes_each):
+def test_ddp_stores_everything_on_every_gpu(name, bytes_each):
     count = parameters(GPT3)
     state = state_memory(count, Split(data=64), PRECISIONS[name])
     assert sum(state) == bytes_each * 174_604_259_328
     assert sum(state) == pytest.approx(bytes_each * 174.6e9, rel=1e-3)  # 2.8 TB
 
 
-def test_fsdp_shares_everything_but_what_it_gathers():
+def test_fsdp_shards_everything_except_gathered_layers():
     count, split = parameters(GPT3), Split(data=64, sharded=True)
     state = state_memory(count, split, PRECISIONS["bf16"])
     assert sum(state) == 16 * 174_604_259_328 / 64
@@ -42,7 +42,7 @@ def test_fsdp_shares_everything_but_what_it_gathers():
     assert gathered_memory(count, Split(data=64), PRECISIONS["bf16"]) == 0
 
 
-def test_a_tensor_split_shares_matrices_and_repeats_the_rest():
+def test_tensor_parallelism_splits_matrices_and_replicates_the_rest():
     state = state_memory(parameters(GPT3), Split(tensor=8, data=2), PRECISIONS["bf16"])
     rest = 174_604_259_328 - 174_563_733_504
     assert state == tuple(size_of_kind * (21_820_466_688 + rest) for size_of_kind in (2, 2, 12))
@@ -57,27 +57,27 @@ def test_the_total_is_the_sum_of_its_parts():
     assert peak.total == 16 * 174_604_259_328 + activations
 
 
-def test_time_by_hand():
+def test_time_equals_a_result_by_hand():
     assert seconds(3.14e23, 1, 312e12, 0.4) / DAY == pytest.approx(29_121, abs=1)
     assert seconds(3.14e23, 1024, 312e12, 0.4) / DAY == pytest.approx(28.44, abs=0.01)
     assert seconds(6e12, 2, 1e12, 0.5) == 6
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"gpus": 0}, {"rate": 0.0}, {"mfu": 0.0}, {"mfu": 1.5}, {"flops": -1.0}]
+    "invalid", [{"gpus": 0}, {"rate": 0.0}, {"mfu": 0.0}, {"mfu": 1.5}, {"flops": -1.0}]
 )
-def test_no_time_follows_from_nonsense(wrong):
+def test_invalid_values_are_refused(invalid):
     with pytest.raises(ValueError, match="were expected, but flops="):
-        seconds(**{"flops": 1e20, "gpus": 2, "rate": 1e12, "mfu": 0.5, **wrong})
+        seconds(**{"flops": 1e20, "gpus": 2, "rate": 1e12, "mfu": 0.5, **invalid})
 
 
-def test_a_tensor_split_divides_gpus_and_heads():
+def test_tensor_parallel_sizes_divide_gpus_and_heads():
     assert tensor_sizes(GPT3, 1024) == [1, 2, 4, 8, 16, 32]
     assert tensor_sizes(GPT3, 36) == [1, 2, 3, 4, 6, 12]
     assert tensor_sizes(GROUPED, 24) == [1, 2, 4]  # four heads of keys and values
 
 
-def test_the_ways_to_compare():
+def test_the_compared_configurations():
     assert [str(split) for split in splits(GPT3, 1024)] == [
         *("DDP 1,024", "FSDP 1,024", "tensor 8 x DDP 128", "tensor 8 x FSDP 128")
     ]
@@ -86,7 +86,7 @@ def test_the_ways_to_compare():
     assert all(split.tensor * split.data == 24 for split in splits(GPT3, 24, [2, 3]))
 
 
-def test_a_split_that_does_not_divide_is_refused_with_those_that_do():
+def test_an_invalid_tensor_parallel_size_is_refused_with_the_valid_ones():
     with pytest.raises(UsageError, match=r"--tensor 5.*\n.*--tensor 1 or 2 or 4 or 8"):
         splits(GPT3, 40, [5])
     with pytest.raises(UsageError, match="--tensor 0"):
@@ -94,7 +94,7 @@ def test_a_split_that_does_not_divide_is_refused_with_those_that_do():
 
 
 def test_every_size_of_a_paper_is_one_of_ours_and_within_three_percent_of_its_name():
-    """The GPT-2 paper's smallest is the odd one: 117 M in its table, 124 M in its files."""
+    """The exception is GPT-2's smallest: 117 M in the paper's table, 124 M in its files."""
     for size, in_paper in PAPERS.items():
         total = parameters(GPTConfig(**GPTConfig.sizes[size])).total
         assert total == pytest.approx(in_paper, rel=0.07 if size == "gpt2-small" else 0.03), size

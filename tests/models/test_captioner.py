@@ -1,4 +1,4 @@
-"""The captioner beyond what all models must do (tests/properties)."""
+"""The captioner; properties of all models are in tests/properties."""
 
 from dataclasses import replace
 
@@ -18,11 +18,13 @@ from headway.models import (
     parameter_count,
 )
 
-SEES = ViTConfig(
+VIT = ViTConfig(
     model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, image_size=8, image_width=12, channels=1
 )
-WRITES = GPTConfig(model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, vocabulary=11, max_length=9)
-CONFIG = CaptionerConfig(vit=SEES, gpt=WRITES)
+LANGUAGE_MODEL = GPTConfig(
+    model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, vocabulary=11, max_length=9
+)
+CONFIG = CaptionerConfig(vit=VIT, gpt=LANGUAGE_MODEL)
 
 
 def images_of(count=2):
@@ -45,7 +47,7 @@ def test_the_encoder_is_a_vit_and_without_it_and_cross_attention_the_decoder_is_
         p for n, p in model.decoder.named_parameters() if ".cross." in n or ".around_cross." in n
     ]
     rest = parameter_count(model) - sum(p.numel() for p in crosses)
-    assert rest == parameter_count(ViT(SEES)) + parameter_count(GPT(WRITES))
+    assert rest == parameter_count(ViT(VIT)) + parameter_count(GPT(LANGUAGE_MODEL))
     assert len(crosses) == 3 * 10
 
 
@@ -62,15 +64,16 @@ def test_the_image_is_encoded_once_and_beams_share_its_keys_and_values():
     assert len(looked) == 2
 
 
-def test_a_language_model_gives_the_decoder_all_that_it_has():
-    start = GPT(replace(WRITES, vocabulary=9)).eval()
+def test_the_decoder_is_initialised_with_all_parameters_of_a_language_model():
+    start = GPT(replace(LANGUAGE_MODEL, vocabulary=9)).eval()
     model = Captioner(CONFIG).eval()
     crosses = {n: p.clone() for n, p in model.named_parameters() if "cross" in n}
     initialise_decoder(model, start, 9, first=7)
     assert_close(model.embedding.tokens.weight[:9], start.embedding.tokens.weight)
     assert_close(model.embedding.tokens.weight[9:], start.embedding.tokens.weight[[7, 7]])
     assert all(torch.equal(dict(model.named_parameters())[n], p) for n, p in crosses.items())
-    for block in model.decoder.blocks:  # with nothing to see it writes as the language model does
+    # without cross-attention its logits are those of the language model
+    for block in model.decoder.blocks:
         torch.nn.init.zeros_(block.cross.output.weight)
         torch.nn.init.zeros_(block.cross.output.bias)
     read = torch.randint(0, 9, (2, 5))
@@ -80,12 +83,14 @@ def test_a_language_model_gives_the_decoder_all_that_it_has():
 def test_a_language_model_of_another_shape_is_refused():
     for changes in ({"model_dim": 12}, {"num_layers": 4}, {"max_length": 10}):
         with pytest.raises(ValueError):
-            initialise_decoder(Captioner(CONFIG), GPT(replace(WRITES, **changes)), 11, first=1)
+            initialise_decoder(
+                Captioner(CONFIG), GPT(replace(LANGUAGE_MODEL, **changes)), 11, first=1
+            )
 
 
-def test_a_pooler_that_nobody_reads_is_refused():
+def test_a_pooler_without_a_use_is_refused():
     with pytest.raises(ValueError, match="pooler"):
-        CaptionerConfig(vit=replace(SEES, pooler="tanh"))
+        CaptionerConfig(vit=replace(VIT, pooler="tanh"))
 
 
 def test_sizes_are_configurations_and_large_ones_need_no_memory():
@@ -95,5 +100,5 @@ def test_sizes_are_configurations_and_large_ones_need_no_memory():
         config = override(CaptionerConfig(), changes, name)
         with torch.device("meta"):
             model = Captioner(config)
-        if name == "base":  # 86 M of ViT-B; 124 M of GPT-2, of whose words here are 8,000; 28 M new
+        if name == "base":  # 86 M of ViT-B; 124 M of GPT-2, with a vocabulary of 8,000; 28 M new
             assert 190e6 < parameter_count(model) < 210e6

@@ -1,4 +1,4 @@
-"""A head on the last token of a language model; how it learns is in tests/training."""
+"""A classifier on the last token of a language model; its training is in tests/training."""
 
 from dataclasses import replace
 
@@ -34,7 +34,7 @@ def test_logits_are_a_projection_of_the_last_real_tokens_vector():
 @pytest.mark.parametrize(
     "changes", [{}, {"norm": "post"}, {"positions": "rotary"}, {"attention": "linear"}]
 )
-def test_padding_at_the_right_never_leaks(changes):
+def test_padding_at_the_right_has_no_effect(changes):
     model = TextClassifier(GPT(replace(SMALL, **changes)), 3).eval()
     with torch.no_grad():
         logits = []
@@ -54,17 +54,17 @@ def test_the_language_model_is_not_copied_and_only_the_head_is_new():
     assert model.max_length == 9
 
 
-def test_a_configuration_makes_it_and_comes_back_from_plain_values():
+def test_a_configuration_builds_the_model_and_is_read_back_from_plain_values():
     config = TextClassifierConfig(gpt=SMALL, num_classes=4, dropout=0.2)
     plain = to_dict(config)
     flat = {f"gpt.{key}": value for key, value in plain.pop("gpt").items()} | plain
-    again = override(TextClassifierConfig(), flat, "config.json")
-    assert again == config and text_classifier(again).config == config
+    reloaded = override(TextClassifierConfig(), flat, "config.json")
+    assert reloaded == config and text_classifier(reloaded).config == config
     sized = override(TextClassifierConfig(), TextClassifierConfig.sizes["modern-char"], "here")
     assert sized.gpt == replace(GPTConfig(), **GPTConfig.sizes["modern-char"])
 
 
-def test_it_builds_on_the_meta_device_and_gets_its_values_later():
+def test_it_is_built_on_the_meta_device_and_initialised_later():
     config, models = TextClassifierConfig(gpt=SMALL, num_classes=3), []
     for device in ("cpu", "meta"):
         with torch.device(device):
@@ -81,7 +81,7 @@ def test_it_builds_on_the_meta_device_and_gets_its_values_later():
     assert models[0].head.weight.std().item() == pytest.approx(0.02, rel=0.3)
 
 
-def test_no_class_is_no_answer_and_a_text_without_tokens_no_text():
+def test_zero_classes_and_texts_without_tokens_are_refused():
     with pytest.raises(ValueError, match="num_classes=0"):
         TextClassifier(GPT(SMALL), 0)
     with pytest.raises(ValueError, match="at least one token"):

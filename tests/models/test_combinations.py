@@ -1,4 +1,4 @@
-"""Any encoder under either decoder, with any score: built and trained, or refused in words."""
+"""Combinations of encoder, decoder and score are built and trained, or refused by name."""
 
 from dataclasses import replace
 from functools import cache
@@ -40,12 +40,12 @@ def gradients(model):
     return {name: p.grad for name, p in model.named_parameters()}
 
 
-# Scores whose weights change when the same is added to every key.
-SEES_BIAS = {"additive", "linear", "linear-elu"}
+# Scores whose weights change if the same vector is added to every key.
+DEPENDS_ON_BIAS = {"additive", "linear", "linear-elu"}
 
 
 def dead_parameters(model):
-    """Names of those whose gradient is 0 but for rounding; none may be missing or not finite."""
+    """Return the names of parameters with a gradient of 0; check that all gradients are finite."""
     by_name = gradients(model)
     for name, gradient in by_name.items():
         assert gradient is not None and torch.isfinite(gradient).all(), name
@@ -64,7 +64,7 @@ def attends(model):
     ("encoder", "decoder"),
     list(product(*SIDES)),
 )
-def test_every_combination_trains_all_it_has_or_is_refused(encoder, decoder, score):
+def test_every_combination_trains_all_its_parameters_or_is_refused(encoder, decoder, score):
     changes = {"encoder": encoder, "decoder": decoder, "attention": score}
     refused = (score == "none" and decoder == "transformer") or (
         score == "window" and decoder == "rnn" and encoder != "transformer"
@@ -80,9 +80,9 @@ def test_every_combination_trains_all_it_has_or_is_refused(encoder, decoder, sco
             continue
         model = Translator(replace(SMALL, **changes, cell=cell, input_feeding=feeding))
         dead = dead_parameters(model)
-        # A softmax of q (k + b) does not see b: it adds the same to all of a query's scores.
+        # A softmax of q (k + b) does not depend on b, which adds a constant to a query's scores.
         assert dead == {name for name in dead if name.endswith("key.bias")}
-        assert bool(dead) is not (score in SEES_BIAS or not attends(model))
+        assert bool(dead) is not (score in DEPENDS_ON_BIAS or not attends(model))
 
 
 @cache
@@ -100,7 +100,7 @@ def tokenizers():
     ids=lambda changes: " ".join(map(str, changes.values())),
 )
 @torch.no_grad()
-def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(changes, tmp_path):
+def test_every_combination_generates_by_its_logits_and_is_loaded_from_disk(changes, tmp_path):
     size = tokenizers().source.size
     try:
         config = replace(SMALL, **changes, source_vocabulary=size, target_vocabulary=size)
@@ -118,12 +118,12 @@ def test_every_combination_writes_what_its_logits_say_and_comes_back_from_disk(c
     TranslatorBundle(model, tokenizers()).save(tmp_path / "m")
     plain = headway.load(tmp_path / "m", fast=False).model
     assert torch.equal(plain(SOURCE, TARGET, KEYS), model(SOURCE, TARGET, KEYS))
-    again = headway.load(tmp_path / "m").model
-    assert torch.equal(again(SOURCE, TARGET, KEYS), fast(model)(SOURCE, TARGET, KEYS))
+    reloaded = headway.load(tmp_path / "m").model
+    assert torch.equal(reloaded(SOURCE, TARGET, KEYS), fast(model)(SOURCE, TARGET, KEYS))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_position_scheme_but_none_makes_order_matter(scheme):
+def test_the_output_depends_on_order_with_every_position_scheme_except_none(scheme):
     model = Translator(replace(SMALL, positions=scheme, max_length=16)).eval()
     shuffled = SOURCE[:1, [2, 0, 3, 1, 4]]
     with torch.no_grad():
@@ -140,7 +140,7 @@ def test_every_position_scheme_but_none_makes_order_matter(scheme):
         ({"position_dim": 4, "encoder": "rnn", "tie_output": False}, "position_dim=4"),
     ],
 )
-def test_what_cannot_be_built_names_the_setting(changes, message):
+def test_invalid_combinations_are_refused_with_the_setting(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **{"share_embeddings": False, **changes})
 
@@ -152,7 +152,7 @@ def rnn(**changes):
 @torch.no_grad()
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_without_attention_the_decoder_depends_on_the_last_states_only(bidirectional):
-    """The bottleneck: states in between have no effect; with attention they have."""
+    """States in between have no effect without attention, and have one with attention."""
     last = [0, 4] if bidirectional else [4]
     for score, reached in (("none", False), ("additive", True)):
         model = rnn(attention=score, bidirectional=bidirectional)
@@ -167,8 +167,8 @@ def test_without_attention_the_decoder_depends_on_the_last_states_only(bidirecti
 
 
 @torch.no_grad()
-def test_with_input_feeding_a_prediction_depends_on_the_attention_of_the_word_before():
-    """With the same recurrent states, another attention at one word changes what follows."""
+def test_with_input_feeding_a_prediction_depends_on_the_previous_attention():
+    """With equal recurrent states, different attention at one word changes later predictions."""
     for feeding in (True, False):
         torch.manual_seed(0)
         model = rnn(attention="additive", input_feeding=feeding)
@@ -185,8 +185,8 @@ def test_with_input_feeding_a_prediction_depends_on_the_attention_of_the_word_be
         assert torch.equal(plain, changed) is not feeding
 
 
-def test_the_start_is_a_tested_one():
-    """Orthogonal recurrence gate by gate, zero biases but an LSTM's forget gate."""
+def test_the_initialisation_of_recurrent_layers():
+    """Recurrent weights are orthogonal per gate; biases are zero except an LSTM's forget gate."""
     model = rnn(attention="none", cell="lstm")
     layer = model.decoder.layers.layers[0]
     for gate in layer.weight_hh_l0.detach().chunk(4):

@@ -26,7 +26,7 @@ def test_tensors_with_memory_are_initialised_inside_the_block_as_outside():
         assert nn.init.xavier_uniform_(torch.empty(5, 7)).is_meta
 
 
-def test_the_block_ends_where_it_ends():
+def test_tensors_created_after_the_block_have_memory():
     with shapes_only():
         pass
     assert nn.Linear(3, 4).weight.device.type == "cpu"

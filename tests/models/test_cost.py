@@ -25,7 +25,7 @@ SHAPES = {
 }
 
 
-def test_gpt3_has_the_parameters_worked_out_by_hand():
+def test_gpt3_has_the_parameters_of_a_result_by_hand():
     count = parameters(GPT3)
     matrices = 12 * 96 * 12_288**2  # 173,946,175,488
     words, positions = 50_257 * 12_288, 2048 * 12_288
@@ -38,7 +38,7 @@ def test_gpt3_has_the_parameters_worked_out_by_hand():
 
 
 @pytest.mark.parametrize("config", SHAPES.values(), ids=SHAPES)
-def test_the_count_is_the_models_and_the_formula_only_leaves_out_vectors(config):
+def test_the_count_is_that_of_the_model_and_the_formula_omits_only_vectors(config):
     count, model = parameters(config), GPT(config)
     assert count.total == parameter_count(model)
     matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2)
@@ -80,7 +80,7 @@ def test_attentions_flops_by_hand():
     assert training_flops(GPT3, 2048) * 300e9 == pytest.approx(3.229e23, rel=1e-3)
 
 
-def test_scores_that_cost_something_else_are_refused():
+def test_scores_with_another_cost_are_refused():
     with pytest.raises(ValueError, match="attention='additive'"):
         forward_flops(GPTConfig(attention="additive"), 8)
     with pytest.raises(ValueError, match="length=0"):
@@ -88,7 +88,7 @@ def test_scores_that_cost_something_else_are_refused():
 
 
 def test_activations_are_the_papers_factors_of_s_b_h_l():
-    """Korthikanti et al. 2022: 5 a s / h is 80 for GPT-3, 70 % of what its blocks keep."""
+    """Korthikanti et al. 2022: 5 a s / h is 80 for GPT-3, 70 % of the stored activations."""
     unit, ends = 2048 * 12_288 * 96, 4 * 2048 * 12_288
 
     def factor(**ways):
@@ -113,20 +113,20 @@ def test_activations_grow_with_tokens_and_scores_with_their_square():
     assert scores(4096, 4096) == 4 * scores(2048, 2048)
 
 
-def test_grouped_heads_and_a_gate_keep_what_is_theirs():
-    """A token and a block: 4 D whole; queries and what they found 2 H K, keys and values 2 G K,
-    gate, opened gate, expanded and their product 4 F; two bytes each, and two masks of D."""
+def test_activations_of_grouped_heads_and_a_gate():
+    """Per token and block: 4 D; queries and contexts 2 H K, keys and values 2 G K; gate, activated
+    gate, expansion and their product 4 F; two bytes each, and two masks of D."""
     held = 2 * (4 * 24 + 2 * 40 + 2 * 20 + 4 * 40) + 2 * 24
     assert activation_bytes(SHAPES["modern"], 6, 3) == 6 * (3 * held + 4 * 24)
 
 
-def test_activations_of_nothing_are_refused():
+def test_activations_without_tokens_are_refused():
     with pytest.raises(ValueError, match="tokens=0"):
         activation_bytes(GPT3, 0, 2048)
 
 
-def kept_by_torch(config, rows: int) -> int:
-    """Bytes that the forward pass keeps for the backward pass, parameters aside."""
+def saved_by_torch(config, rows: int) -> int:
+    """Return the bytes that the forward pass saves for the backward pass, without parameters."""
     model = fast(GPT(config).train())
     parameter_storage = {p.untyped_storage().data_ptr() for p in model.parameters()}
     stored, tensors = {}, []
@@ -153,9 +153,9 @@ def kept_by_torch(config, rows: int) -> int:
     ],
     ids=["gpt", "dropout", "modern"],
 )
-def test_torch_keeps_what_is_counted_and_more_for_modern_blocks(changes, low, high):
-    """RMSNorm, QK-norm and rotary positions, written out, keep what the papers' count has not."""
+def test_torch_saves_the_counted_activations_and_more_in_modern_blocks(changes, low, high):
+    """RMSNorm, QK-norm and rotary positions save activations that the papers do not count."""
     shape = {"num_layers": 3, "model_dim": 256, "num_heads": 4, "ffn_dim": 640}
     config = GPTConfig(**shape, vocabulary=50, max_length=320, **changes)
     counted = activation_bytes(config, 2 * 320, 320, element=4)
-    assert low < kept_by_torch(config, 2) / counted < high
+    assert low < saved_by_torch(config, 2) / counted < high

@@ -1,4 +1,4 @@
-"""Sizes, shapes and beginnings of the language models; what they compute is in tests/parity."""
+"""Sizes, shapes and initialisation of language models; tests/parity compares their outputs."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_gpt3s_eight_sizes_are_within_three_percent_of_their_names(name, million
     assert abs(count(name) / 1e6 - millions) / millions < 0.03
 
 
-def test_gpt3s_table_as_printed_is_not_what_its_names_say():
+def test_gpt3s_table_as_printed_differs_from_its_names():
     """24 heads of 128 would make the 1.3B wider inside its attention, and 16 % too large."""
     config = replace(GPTConfig(), **GPTConfig.sizes["gpt3-1.3b"])
     with torch.device("meta"):
@@ -61,7 +61,7 @@ def test_gpt3s_table_as_printed_is_not_what_its_names_say():
         replace(GPTConfig(), **{**thirteen, "model_dim": 5140})
 
 
-def test_parameters_are_what_the_equations_say():
+def test_the_number_of_parameters_is_that_of_the_equations():
     config = replace(SMALL, num_kv_heads=2, qk_norm=True, activation="swiglu", norm_kind="rms")
     config = replace(config, bias=False, positions="rotary", tie_output=False)
     d, f, k, g = 24, 40, 4, 2
@@ -70,7 +70,7 @@ def test_parameters_are_what_the_equations_say():
 
 
 @pytest.mark.parametrize("name", GPTConfig.sizes)
-def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(name):
+def test_every_size_is_built_on_the_meta_device(name):
     config = replace(GPTConfig(), **GPTConfig.sizes[name])
     with torch.device("meta"):
         model = GPT(config)
@@ -78,7 +78,7 @@ def test_every_size_builds_on_the_meta_device_and_nothing_is_left_there_unset(na
     assert not list(model.buffers())
 
 
-def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights():
+def test_init_weights_initialises_a_model_of_the_meta_device():
     models = []
     for device in ("cpu", "meta"):
         torch.manual_seed(3)
@@ -94,7 +94,7 @@ def test_a_model_made_on_the_meta_device_gets_its_values_by_init_weights():
         assert torch.equal(a, b)
 
 
-def test_what_blocks_add_to_the_stream_starts_small_as_in_gpt2():
+def test_initial_outputs_of_blocks_are_scaled_as_in_gpt2():
     model = GPT(replace(SMALL, model_dim=96, ffn_dim=200))
     small = 0.02 / 6**0.5
     for block in model.decoder.blocks:
@@ -125,7 +125,7 @@ def test_forward_is_the_output_projection_of_hidden():
     assert torch.equal(model(tokens), model.hidden(tokens) @ model.output.weight.T)
 
 
-def test_only_what_is_needed_is_built():
+def test_only_configured_modules_are_built():
     """Without shared heads or QK-norm the plain attention; no bias means none anywhere."""
     assert type(GPT(SMALL).decoder.blocks[0].attention) is MultiHeadAttention
     shared = GPT(replace(SMALL, num_kv_heads=3, bias=False, norm_kind="rms"))
@@ -134,7 +134,7 @@ def test_only_what_is_needed_is_built():
 
 
 @torch.no_grad()
-def test_a_prompt_may_be_empty_and_rows_of_it_shorter():
+def test_a_prompt_may_be_empty_and_rows_may_have_different_lengths():
     model = GPT(SMALL).eval()
     ids = torch.randint(0, 11, (3, 4))
     keys = torch.arange(3) < torch.tensor([[3], [0], [1]])
@@ -149,7 +149,7 @@ def test_a_prompt_may_be_empty_and_rows_of_it_shorter():
 
 
 @torch.no_grad()
-def test_a_fresh_row_joins_one_that_has_read():
+def test_a_new_row_joins_a_row_with_a_cache():
     model = GPT(SMALL).eval()
     ids = torch.randint(0, 11, (3, 4))
     states = [model.start(ids[:1, :3]), model.start(ids[1:, :0])]
@@ -166,7 +166,7 @@ def test_padding_at_the_left_is_refused():
         GPT(SMALL).start(ids, keys)
 
 
-def test_a_text_longer_than_a_learned_table_is_refused_and_other_schemes_have_no_end():
+def test_a_text_longer_than_a_learned_table_is_refused_and_other_schemes_have_no_limit():
     long = torch.zeros(1, 33, dtype=torch.long)
     assert GPT(SMALL).max_length == 32
     with pytest.raises(ValueError, match="max_length=32"):
@@ -177,7 +177,7 @@ def test_a_text_longer_than_a_learned_table_is_refused_and_other_schemes_have_no
         assert model(long).shape == (1, 33, 11)
 
 
-def test_the_cache_holds_shared_heads_once():
+def test_the_cache_stores_shared_heads_once():
     model = GPT(replace(SMALL, num_kv_heads=2))
     state = model.start(torch.zeros(5, 7, dtype=torch.long))
     keys, values, _ = state.caches[0].append(torch.zeros(5, 2, 0, 4), torch.zeros(5, 2, 0, 4))
@@ -193,6 +193,6 @@ def test_the_cache_holds_shared_heads_once():
         ({"positions": "sinusoidal", "model_dim": 9, "head_dim": 2}, "even model_dim"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(changes, message):
+def test_invalid_shapes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         replace(SMALL, **changes)

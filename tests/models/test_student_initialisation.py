@@ -30,27 +30,27 @@ def teacher(**changes):
     return Bert(BertConfig(**TEACHER, max_length=9, dropout=0.0, **changes)).eval()
 
 
-def test_a_shape_leaves_all_else_as_it_is():
+def test_a_shape_changes_no_other_setting():
     config = student_config(teacher().config, {"num_layers": 2, "model_dim": 6, "num_heads": None})
     assert (config.num_layers, config.model_dim, config.num_heads) == (2, 6, 3)
-    assert config.ffn_dim == 10  # as many times the width
+    assert config.ffn_dim == 10  # the same multiple of the width
     assert config.vocabulary == 40 and config.max_length == 9
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"),
+    ("shape", "message"),
     [
         ({"num_layers": 5}, "at most"),
         ({"model_dim": 7}, "multiple"),
         ({"vocabulary": 7}, "cannot differ from its teacher in vocabulary"),
     ],
 )
-def test_impossible_shapes_are_refused(shape, says):
-    with pytest.raises(ValueError, match=says):
+def test_impossible_shapes_are_refused(shape, message):
+    with pytest.raises(ValueError, match=message):
         student_config(teacher().config, shape)
 
 
-def test_a_student_of_its_teachers_shape_computes_the_same():
+def test_a_student_of_its_teachers_shape_has_the_same_outputs():
     model = teacher()
     student = student_of(model, student_config(model.config, {})).eval()
     assert_close(student.encode(TOKENS), model.encode(TOKENS))
@@ -67,7 +67,7 @@ def test_a_shallower_student_has_its_teachers_lowest_blocks():
     assert torch.equal(student.pooler.project.weight, model.pooler.project.weight)
 
 
-def test_heads_of_another_number_are_no_blocks_of_the_teachers():
+def test_blocks_with_another_number_of_heads_are_not_copied():
     model = teacher()
     student = student_of(model, student_config(model.config, {"num_heads": 6}))
     ours, theirs = (bert.encoder.blocks[0].attention.query.weight for bert in (student, model))
@@ -75,7 +75,7 @@ def test_heads_of_another_number_are_no_blocks_of_the_teachers():
 
 
 @pytest.mark.parametrize("tie_output", [True, False])
-def test_a_language_models_student_is_made_alike(tie_output):
+def test_a_student_of_a_language_model_is_initialised_in_the_same_way(tie_output):
     torch.manual_seed(4)
     shape = {"model_dim": 12, "num_heads": 3, "num_kv_heads": 1, "ffn_dim": 20, "vocabulary": 40}
     model = GPT(GPTConfig(**shape, num_layers=3, max_length=9, tie_output=tie_output)).eval()
@@ -103,7 +103,7 @@ def _into(model):
         BertQuestionAnswering,
     ],
 )
-def test_a_model_on_a_students_body_has_its_teachers_head_where_that_fits(model):
+def test_a_student_has_the_head_of_its_teacher_if_its_shape_fits(model):
     whole = model(teacher()).eval()
     body = backbone_of(whole)
     same = with_backbone(whole, student_of(body, student_config(body.config, {}))).eval()
@@ -116,7 +116,7 @@ def test_a_model_on_a_students_body_has_its_teachers_head_where_that_fits(model)
     assert narrow.config.bert.num_layers == 1
 
 
-def test_narrow_embeddings_are_the_best_of_their_rank_and_lead_back():
+def test_narrow_embeddings_are_the_best_low_rank_approximation():
     model = teacher()
     student = student_of(model, student_config(model.config, {"embedding_dim": 5})).eval()
     back = student.tokens.weight @ student.widen.weight.T
@@ -127,24 +127,24 @@ def test_narrow_embeddings_are_the_best_of_their_rank_and_lead_back():
     assert_close(student.embedding.types.weight, types)
 
 
-def test_a_narrower_feed_forward_layer_keeps_the_neurons_that_weigh_most():
+def test_a_narrower_feed_forward_layer_keeps_the_neurons_with_the_largest_weights():
     model = teacher()
     layers = [m for m in model.modules() if isinstance(m, FeedForward)]
     light = [2, 3, 7, 11, 19]
     with torch.no_grad():
         for layer in layers:
-            layer.expand.weight[light] *= 1e-6  # 15 of 20 are left
+            layer.expand.weight[light] *= 1e-6  # 15 of 20 remain
     student = student_of(model, student_config(model.config, {"ffn_dim": 15})).eval()
     with torch.no_grad():
         for layer in layers:
             layer.contract.weight[:, light] = 0.0
     assert_close(student.encode(TOKENS), model.encode(TOKENS))
     with torch.no_grad():
-        layers[0].contract.weight[:, 4] = 0.0  # one that counts
+        layers[0].contract.weight[:, 4] = 0.0  # one of the remaining
     assert (student.encode(TOKENS) - model.encode(TOKENS)).abs().max() > 1e-4
 
 
-def test_a_narrower_gated_layer_of_a_gpt_keeps_the_neurons_that_weigh_most():
+def test_a_narrower_gated_layer_of_a_gpt_keeps_the_neurons_with_the_largest_weights():
     shape = {"model_dim": 12, "num_heads": 3, "ffn_dim": 20, "vocabulary": 40, "num_layers": 1}
     model = GPT(GPTConfig(**shape, activation="swiglu")).eval()
     (layer,) = (m for m in model.modules() if isinstance(m, GatedFeedForward))
@@ -154,7 +154,7 @@ def test_a_narrower_gated_layer_of_a_gpt_keeps_the_neurons_that_weigh_most():
     assert_close(student(TOKENS), model(TOKENS), rtol=1e-4, atol=1e-4)
 
 
-def test_a_narrower_model_takes_the_embeddings_only():
+def test_a_narrower_model_is_initialised_with_the_embeddings_only():
     model = teacher()
     shape = {"num_layers": 1, "model_dim": 6}
     student = student_of(model, student_config(model.config, shape)).eval()

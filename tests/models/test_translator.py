@@ -23,7 +23,7 @@ def test_the_papers_sizes_have_the_papers_parameters(name, expected):
     assert abs(expected / 1e6 - millions) / millions < 0.03
 
 
-def test_parameters_are_what_the_equations_say():
+def test_the_number_of_parameters_is_that_of_the_equations():
     config = sized("base", 37_000)
     d, f = config.model_dim, config.ffn_dim
     attention, feedforward, norm = 4 * (d * d + d), 2 * d * f + f + d, 2 * d
@@ -51,13 +51,13 @@ def test_tied_matrices_are_one_and_untied_are_three():
         ({"tie_output": False}, "tie_output must be true"),
     ],
 )
-def test_shapes_that_make_no_sense_are_refused(changes, message):
+def test_invalid_shapes_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         TranslatorConfig(**changes)
 
 
 def test_initial_predictions_are_near_uniform():
-    """Cross-entropy of a fresh model is about ln V: no layer blows the signal up."""
+    """The cross-entropy of a new model is about ln V: no layer amplifies the signal."""
     model = Translator(sized("tiny", 1000)).eval()
     source, read = torch.randint(3, 1000, (4, 9)), torch.randint(3, 1000, (4, 8))
     targets = torch.randint(3, 1000, (32,))

@@ -1,4 +1,4 @@
-"""The Vision Transformer: sizes, what it reads, what it begins as."""
+"""The Vision Transformer: sizes, inputs and initialisation."""
 
 from dataclasses import replace
 
@@ -96,13 +96,13 @@ def test_a_classifier_drops_the_pooler_and_needs_a_class_token_to_read_one():
         bag.class_vector(torch.randn(2, 6, 24))
 
 
-def test_scaled_sublayers_begin_at_their_scale():
+def test_scaled_sublayers_are_initialised_with_their_scale():
     vit = ViT(replace(TINY, layer_scale=0.25))
     gains = [m.gain for m in vit.modules() if isinstance(m, ScaledPreNorm)]
     assert len(gains) == 4 and all(bool((gain == 0.25).all()) for gain in gains)
 
 
-def test_what_the_meta_device_left_is_set_by_init_weights():
+def test_init_weights_initialises_a_model_of_the_meta_device():
     with torch.device("meta"):
         model = vit_classifier(ViTClassifierConfig(vit=replace(TINY, registers=1, mask_token=True)))
     model = model.to_empty(device="cpu")
@@ -123,7 +123,7 @@ def test_what_the_meta_device_left_is_set_by_init_weights():
         ({"class_token": False, "pooler": "tanh"}, "class_token"),
     ],
 )
-def test_shapes_that_cannot_be_are_refused(changes, reason):
+def test_invalid_shapes_are_refused(changes, reason):
     with pytest.raises(ValueError, match=reason):
         replace(TINY, **changes)
 
@@ -136,7 +136,7 @@ def test_initialisation_copies_parameters_and_interpolates_positions():
     same = initialise_vit(vit, replace(TINY, dropout=0.1)).eval()
     images = torch.randn(2, 3, 8, 12)
     assert torch.equal(same(images), vit(images)) and same.config.dropout == 0.1
-    same.embedding.class_token.add_(1)  # its own numbers
+    same.embedding.class_token.add_(1)  # independent parameters
     assert not torch.equal(same(images), vit(images))
     larger = initialise_vit(vit, replace(TINY, image_size=16, image_width=16)).eval()
     images = torch.randn(2, 3, 16, 16)

@@ -1,4 +1,4 @@
-"""Whatever JSON a page sends is a question or an error that names the key."""
+"""Any JSON of a page is parsed to a request, or refused with an error that names the key."""
 
 import base64
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from headway.errors import DataError
 from headway.serving import InspectionRequest, parse
 
-PICTURE = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
+IMAGE_URL = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_subnormal=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -18,16 +18,16 @@ JSON = st.recursive(
 KEYS = ["text", "second", "target", "image", "heads", "map", "layer", "head", "position"]
 
 
-def test_a_question_is_read():
-    told = {"text": "a", "heads": [["decoder", 1, 2]], "image": PICTURE, "map": "cross"}
-    assert parse({**told, "position": 3}) == InspectionRequest(
+def test_a_request_is_parsed():
+    body = {"text": "a", "heads": [["decoder", 1, 2]], "image": IMAGE_URL, "map": "cross"}
+    assert parse({**body, "position": 3}) == InspectionRequest(
         text="a", heads=(("decoder", 1, 2),), image=b"\x89PNG", maps="cross", position=3
     )
     assert parse({}) == InspectionRequest()
 
 
 @pytest.mark.parametrize(
-    ("told", "what"),
+    ("body", "message"),
     [
         ([], "object"),
         ({"txt": "a"}, "txt"),
@@ -45,14 +45,14 @@ def test_a_question_is_read():
         ({"image": "data:image/png;base64,&&"}, "base64"),
     ],
 )
-def test_what_is_none_is_refused_by_name(told, what):
-    with pytest.raises(DataError, match=what):
-        parse(told)
+def test_an_invalid_request_is_refused_by_name(body, message):
+    with pytest.raises(DataError, match=message):
+        parse(body)
 
 
 @given(JSON | st.dictionaries(st.sampled_from(KEYS), JSON))
-def test_any_json_is_a_question_or_an_error(told):
+def test_any_json_is_a_request_or_an_error(body):
     try:
-        assert isinstance(parse(told), InspectionRequest)
+        assert isinstance(parse(body), InspectionRequest)
     except DataError as error:
         assert str(error)

@@ -15,6 +15,7 @@ from headway.runs import recipe, saved
 from headway.runs import train as train_run
 from headway.tasks.registry import OWN, TASKS, task
 from headway.training import read_metrics
+from headway.transforms import is_quantized
 from tests.fixtures.bundles import answerer, tagger
 from tests.fixtures.command_line import headway
 from tests.fixtures.packages import installed
@@ -73,6 +74,23 @@ def test_a_saved_bundle_is_the_same_again(run, tmp_path):
         bundle.model.named_parameters(), reloaded.model.parameters(), strict=True
     ):
         assert torch.equal(first, second), key
+
+
+def test_it_is_quantised_and_predicts_is_evaluated_and_inspected_in_int8(name, folder, run):
+    if name == "word_vectors":  # its tiny table is smaller than what is worth quantising
+        refusal = headway("quantize", str(run), cwd=folder, check=2)
+        assert "at least 1,024 weights" in refusal.stderr and not (run / "int8").exists()
+        return
+    message = headway("quantize", str(run), "--to", "int8", cwd=folder)
+    small = run / "int8"
+    assert "int8" in message.stderr and is_quantized(library.load(small).model)
+    arguments = [word.replace("{run}", str(small)) for word in RUNS[EVERY[name].case].prediction]
+    lines = headway(*arguments, cwd=folder).stdout.splitlines()
+    assert lines and all(isinstance(json.loads(line), dict) for line in lines)
+    if EVERY[name].inspected:
+        headway("inspect", str(small), *EVERY[name].inspected, "--html", "page.html", cwd=folder)
+        (folder / "page.html").unlink()
+    shutil.rmtree(small)
 
 
 def test_its_command_predicts_in_json_and_is_deterministic(name, folder, run):

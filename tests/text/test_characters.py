@@ -13,7 +13,7 @@ LETTERS = CharacterTokenizer.train(["bc a", "🦊é!", "</s>\n"])
 
 
 @given(st.text(alphabet=ALPHABET, max_size=40))
-def test_any_text_of_known_characters_comes_back_one_id_each(text: str) -> None:
+def test_any_text_of_known_characters_is_decoded_exactly_with_one_id_each(text: str) -> None:
     ids = LETTERS.encode(text)
     assert len(ids) == len(text) and LETTERS.eos not in ids
     assert LETTERS.decode(ids) == text and LETTERS.token_strings(ids) == list(text)
@@ -22,7 +22,7 @@ def test_any_text_of_known_characters_comes_back_one_id_each(text: str) -> None:
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_the_training_text_itself_always_comes_back(text: str) -> None:
+def test_the_training_text_is_always_decoded_exactly(text: str) -> None:
     letters = CharacterTokenizer.train([text])
     assert letters.decode(letters.encode(text)) == text
     assert letters.size == 1 + len(set(text))
@@ -35,25 +35,25 @@ def test_characters_are_in_the_order_of_their_codes_after_the_end_token() -> Non
     assert LETTERS.encode("\n") == [1]
 
 
-def test_text_that_spells_the_end_never_becomes_it() -> None:
+def test_text_that_spells_the_end_token_is_not_encoded_as_it() -> None:
     assert len(LETTERS.encode("</s>")) == 4
     assert LETTERS.decode([0, *LETTERS.encode("</s>"), 0]) == "</s>"
     assert LETTERS.token_strings([0]) == ["</s>"]
 
 
-def test_an_unknown_character_is_named_with_what_to_do() -> None:
+def test_an_unknown_character_is_an_error_with_a_hint() -> None:
     with pytest.raises(UsageError, match=r"'z'[^~]*tokenizer bpe"):
         LETTERS.encode("abz")
     with pytest.raises(UsageError):
         LETTERS.encode_batch(["a", "\ud800"])
 
 
-def test_ids_outside_and_texts_of_nothing_are_errors() -> None:
-    for wrong in (-1, LETTERS.size):
+def test_ids_outside_the_vocabulary_and_empty_texts_are_errors() -> None:
+    for invalid in (-1, LETTERS.size):
         with pytest.raises(DataError, match="outside the vocabulary"):
-            LETTERS.decode([wrong])
+            LETTERS.decode([invalid])
         with pytest.raises(DataError, match="outside the vocabulary"):
-            LETTERS.token_strings([wrong])
+            LETTERS.token_strings([invalid])
     for empty in ([], [""]):
         with pytest.raises(DataError, match="must have at least one character"):
             CharacterTokenizer.train(empty)
@@ -63,29 +63,29 @@ def test_ids_outside_and_texts_of_nothing_are_errors() -> None:
         CharacterTokenizer("aba")
 
 
-def test_a_file_keeps_it_byte_for_byte(tmp_path: Path) -> None:
+def test_a_loaded_tokenizer_writes_the_same_file(tmp_path: Path) -> None:
     LETTERS.save(tmp_path)
-    again = load_tokenizer(tmp_path)
-    assert isinstance(again, CharacterTokenizer) and again.fingerprint == LETTERS.fingerprint
+    reloaded = load_tokenizer(tmp_path)
+    assert isinstance(reloaded, CharacterTokenizer) and reloaded.fingerprint == LETTERS.fingerprint
     (tmp_path / "again").mkdir()
-    again.save(tmp_path / "again")
+    reloaded.save(tmp_path / "again")
     first = (tmp_path / "tokenizer.json").read_bytes()
     assert (tmp_path / "again" / "tokenizer.json").read_bytes() == first
-    assert again.encode(ALPHABET) == LETTERS.encode(ALPHABET)
+    assert reloaded.encode(ALPHABET) == LETTERS.encode(ALPHABET)
     assert CharacterTokenizer("ab").fingerprint != CharacterTokenizer("ba").fingerprint
 
 
 def test_damaged_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
-    mark = "headway characters 1"
+    file_format = "headway characters 1"
     for broken in (
-        {"format": mark},
-        {"format": mark, "characters": ""},
-        {"format": mark, "characters": ["a"]},
-        {"format": mark, "characters": "aba"},
-        {"format": mark, "characters": "\ud800"},
+        {"format": file_format},
+        {"format": file_format, "characters": ""},
+        {"format": file_format, "characters": ["a"]},
+        {"format": file_format, "characters": "aba"},
+        {"format": file_format, "characters": "\ud800"},
         {"format": "headway characters 2", "characters": "ab"},
-        [mark],
+        [file_format],
     ):
         path.write_text(json.dumps(broken))
         with pytest.raises(DataError):

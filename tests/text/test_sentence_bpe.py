@@ -18,7 +18,7 @@ ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0�
 
 
 @given(ANY_TEXT.filter(lambda text: not text.startswith(" ")))
-def test_any_text_comes_back_exactly(text: str) -> None:
+def test_any_text_is_decoded_exactly(text: str) -> None:
     ids = TOKENIZER.encode(text)
     assert TOKENIZER.decode(ids) == text
     assert TOKENIZER.encode_batch([text, text]) == [ids, ids]
@@ -34,7 +34,9 @@ def test_words_joined_by_spaces_are_the_text_and_have_every_token_once(text: str
 
 
 @pytest.mark.parametrize("special", ["<pad>", "<s>", "</s>"])
-def test_text_that_spells_a_special_token_never_becomes_one(special: str, tmp_path: Path) -> None:
+def test_text_that_spells_a_special_token_is_not_encoded_as_one(
+    special: str, tmp_path: Path
+) -> None:
     TOKENIZER.save(tmp_path / "t.json")
     for tokenizer in (TOKENIZER, Tokenizer.load(tmp_path / "t.json")):
         ids = tokenizer.encode(f"a{special} {special}")
@@ -42,7 +44,7 @@ def test_text_that_spells_a_special_token_never_becomes_one(special: str, tmp_pa
         assert tokenizer.decode(ids) == f"a{special} {special}"
 
 
-def test_training_twice_gives_the_same_tokenizer_and_a_file_keeps_it(tmp_path: Path) -> None:
+def test_training_is_deterministic_and_a_file_preserves_the_tokenizer(tmp_path: Path) -> None:
     assert Tokenizer.train(iter(TEXTS), 330).fingerprint == TOKENIZER.fingerprint
     TOKENIZER.save(tmp_path / "t.json")
     loaded = Tokenizer.load(tmp_path / "t.json")
@@ -51,24 +53,24 @@ def test_training_twice_gives_the_same_tokenizer_and_a_file_keeps_it(tmp_path: P
     assert Tokenizer.train(TEXTS[:1], 330).fingerprint != TOKENIZER.fingerprint
 
 
-def test_tokens_are_readable_and_specials_are_skipped_by_decode() -> None:
+def test_tokens_are_readable_and_special_tokens_are_skipped_by_decode() -> None:
     ids = [TOKENIZER.bos, *TOKENIZER.encode("The 🦊"), TOKENIZER.eos]
-    pieces = TOKENIZER.token_strings(ids)
-    assert (pieces[0], pieces[1], pieces[-1]) == ("<s>", " The", "</s>")
-    assert all(piece == "\ufffd" for piece in pieces[-5:-1])
+    tokens = TOKENIZER.token_strings(ids)
+    assert (tokens[0], tokens[1], tokens[-1]) == ("<s>", " The", "</s>")
+    assert all(token == "\ufffd" for token in tokens[-5:-1])
     assert TOKENIZER.decode(ids) == "The 🦊"
     assert [word for word, _ in TOKENIZER.words(ids)] == ["<s>", "The", "🦊", "</s>"]
 
 
-def test_ids_outside_the_vocabulary_and_half_characters_are_errors() -> None:
-    for wrong in (-1, TOKENIZER.size):
-        with pytest.raises(DataError, match=f"token id {wrong} is outside"):
-            TOKENIZER.decode([wrong])
+def test_ids_outside_the_vocabulary_and_lone_surrogates_are_errors() -> None:
+    for invalid in (-1, TOKENIZER.size):
+        with pytest.raises(DataError, match=f"token id {invalid} is outside"):
+            TOKENIZER.decode([invalid])
     with pytest.raises(DataError, match="half of a character"):
         TOKENIZER.encode("ab\ud800")
 
 
-def test_a_vocabulary_below_the_bytes_is_refused() -> None:
+def test_a_vocabulary_smaller_than_the_bytes_is_refused() -> None:
     with pytest.raises(UsageError, match=r"at least 259 .* but is 258"):
         Tokenizer.train(TEXTS, 258)
 
@@ -104,7 +106,7 @@ def test_wrong_files_are_refused_with_the_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("joint", [True, False])
-def test_a_pair_of_tokenizers_comes_back_from_its_folder(joint: bool, tmp_path: Path) -> None:
+def test_a_pair_of_tokenizers_is_loaded_from_its_folder(joint: bool, tmp_path: Path) -> None:
     def pairs():
         return iter([("the baker waves", "der Bäcker winkt")] * 5)
 
@@ -127,12 +129,12 @@ def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path)
 
 
 @pytest.mark.parametrize("train", [Tokenizer.train, TextBPE.train, EncoderTokenizer.train])
-def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> None:
-    pick = random.Random(0)
-    word = "".join(pick.choices(string.ascii_lowercase, k=240_000))
+def test_training_on_a_very_long_word_takes_seconds(train) -> None:
+    generator = random.Random(0)
+    word = "".join(generator.choices(string.ascii_lowercase, k=240_000))
     start = time.monotonic()
     tokenizer = train([*TEXTS, word, f"bread {word} bread"], 3000)
-    assert time.monotonic() - start < 20  # uncut it takes minutes
+    assert time.monotonic() - start < 20  # without cutting the word it takes minutes
     assert tokenizer.size > 60
     start = time.monotonic()
     assert tokenizer.encode(word)
@@ -140,10 +142,10 @@ def test_a_word_of_very_many_letters_is_learned_from_within_seconds(train) -> No
 
 
 def test_texts_are_cut_for_training_only_inside_words_of_more_than_a_thousand_letters() -> None:
-    long, signs = "ab" * 1200, "-" * 1001
-    texts = ["a " * 5000, "x" * 1000, f"so {long}, {signs} end", "", "漢字。" * 400]
+    long_word, long_signs = "ab" * 1200, "-" * 1001
+    texts = ["a " * 5000, "x" * 1000, f"so {long_word}, {long_signs} end", "", "漢字。" * 400]
     groups = list(_without_long_words(texts))
     assert groups[:2] == texts[:2] and groups[-2:] == texts[-2:]
-    cut = groups[2:-2]
-    assert "".join(cut) == texts[2] and len(cut) == 4
-    assert cut[0] == f"so {long[:1000]}" and cut[-1] == "- end"
+    parts = groups[2:-2]
+    assert "".join(parts) == texts[2] and len(parts) == 4
+    assert parts[0] == f"so {long_word[:1000]}" and parts[-1] == "- end"

@@ -48,5 +48,5 @@ def test_wrapped_prose_is_joined_and_verse_keeps_its_lines():
 @pytest.mark.parametrize(
     "text", ["A b. C d! e?\nF\n\n  g.H  (I.) j\tk", '"..." ?! . . A', "x." * 50 + " Y. z. Z"]
 )
-def test_nothing_is_lost(text):
+def test_every_word_is_kept(text):
     assert " ".join(split_sentences(text)).split() == text.split()

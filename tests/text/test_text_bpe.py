@@ -14,7 +14,7 @@ ANY_TEXT = st.text(max_size=40) | st.text(alphabet="a é\n\t\r\u2028\x85\u00a0�
 
 
 @given(ANY_TEXT)
-def test_any_text_comes_back_exactly(text: str) -> None:
+def test_any_text_is_decoded_exactly(text: str) -> None:
     ids = TOKENIZER.encode(text)
     assert TOKENIZER.decode(ids) == text
     assert TOKENIZER.encode_batch([text, text]) == [ids, ids]
@@ -24,7 +24,7 @@ def test_any_text_comes_back_exactly(text: str) -> None:
 
 
 @given(st.lists(st.integers(0, TOKENIZER.size - 1), max_size=30))
-def test_any_ids_are_a_text_and_broken_characters_show(ids: list[int]) -> None:
+def test_any_ids_are_decoded_with_replacement_characters(ids: list[int]) -> None:
     text = TOKENIZER.decode(ids)
     text.encode()
     plain = [i for i in ids if i != TOKENIZER.eos]
@@ -40,7 +40,7 @@ def test_one_token_ends_a_text_and_begins_the_next() -> None:
     assert 257 < TOKENIZER.size <= 320
 
 
-def test_a_text_that_spells_the_special_token_never_becomes_it(tmp_path: Path) -> None:
+def test_text_that_spells_the_special_token_is_not_encoded_as_it(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
     for tokenizer in (TOKENIZER, TextBPE.load(tmp_path / "tokenizer.json")):
         ids = tokenizer.encode("a</s> </s>")
@@ -54,29 +54,29 @@ def test_spaces_are_kept_and_tokens_show_them() -> None:
     assert TOKENIZER.token_strings(TOKENIZER.encode("🦊")) == ["\ufffd"] * 4
 
 
-def test_a_file_keeps_it_byte_for_byte(tmp_path: Path) -> None:
+def test_a_loaded_tokenizer_writes_the_same_file(tmp_path: Path) -> None:
     TOKENIZER.save(tmp_path)
-    again = load_tokenizer(tmp_path)
-    assert isinstance(again, TextBPE) and again.fingerprint == TOKENIZER.fingerprint
+    reloaded = load_tokenizer(tmp_path)
+    assert isinstance(reloaded, TextBPE) and reloaded.fingerprint == TOKENIZER.fingerprint
     (tmp_path / "again").mkdir()
-    again.save(tmp_path / "again")
+    reloaded.save(tmp_path / "again")
     first = (tmp_path / "tokenizer.json").read_bytes()
     assert (tmp_path / "again" / "tokenizer.json").read_bytes() == first
     assert TextBPE.train(iter(TEXTS), 320).fingerprint == TOKENIZER.fingerprint
 
 
-def test_fingerprints_differ_where_ids_do() -> None:
-    others = [TextBPE.train(TEXTS, 270), TextBPE.train(TEXTS[:1], 320)]
-    others += [Tokenizer.train(TEXTS, 320), CharacterTokenizer.train(TEXTS)]
-    assert len({tokenizer.fingerprint for tokenizer in [TOKENIZER, *others]}) == 5
+def test_fingerprints_differ_if_ids_differ() -> None:
+    variants = [TextBPE.train(TEXTS, 270), TextBPE.train(TEXTS[:1], 320)]
+    variants += [Tokenizer.train(TEXTS, 320), CharacterTokenizer.train(TEXTS)]
+    assert len({tokenizer.fingerprint for tokenizer in [TOKENIZER, *variants]}) == 5
 
 
-def test_what_cannot_be_is_an_error() -> None:
-    for wrong in (-1, TOKENIZER.size):
+def test_ids_outside_the_vocabulary_lone_surrogates_and_small_vocabularies_are_errors() -> None:
+    for invalid in (-1, TOKENIZER.size):
         with pytest.raises(DataError, match="outside the vocabulary"):
-            TOKENIZER.decode([wrong])
+            TOKENIZER.decode([invalid])
         with pytest.raises(DataError, match="outside the vocabulary"):
-            TOKENIZER.token_strings([wrong])
+            TOKENIZER.token_strings([invalid])
     with pytest.raises(DataError, match="half of a character"):
         TOKENIZER.encode("a\ud800")
     with pytest.raises(DataError, match="half of a character"):
@@ -91,8 +91,8 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     content = json.loads(whole)
     model = content["model"]
-    without = {piece: i for piece, i in model["vocab"].items() if piece != "</s>"}
-    holed = {**model["vocab"], "xy": 9999}
+    without = {token: i for token, i in model["vocab"].items() if token != "</s>"}
+    with_gap = {**model["vocab"], "xy": 9999}
     twice = {**model["vocab"], "xy": 5}
     added = {**content["added_tokens"][0], "content": "dog", "id": 7}
     spaced = {**content["pre_tokenizer"], "add_prefix_space": True}
@@ -100,7 +100,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
         [],
         {**content, "model": {**model, "type": "Unigram"}},
         {**content, "model": {**model, "vocab": without}},
-        {**content, "model": {**model, "vocab": holed}},
+        {**content, "model": {**model, "vocab": with_gap}},
         {**content, "model": {**model, "vocab": twice}},
         {**content, "model": {**model, "merges": [["日", "本"]]}},
         {**content, "model": {**model, "dropout": 0.5}},

@@ -22,20 +22,20 @@ from headway.text import BORDER, Vocabulary, words_of
     ],
 )
 def test_words_are_runs_of_letters_in_lower_case(text, words):
-    """A word in a script with combining vowels (None: Hindi, pointed Hebrew) stays whole."""
+    """Words with combining vowels (None: Hindi, pointed Hebrew) are not split."""
     assert words_of(text) == (text.split() if words is None else words)
 
 
-def made(**how) -> Vocabulary:
+def count_words(**options) -> Vocabulary:
     texts = ["b b b a", "a c", "C d b"]
-    return Vocabulary.count(texts, how.get("most", 10), how.get("min_count", 1))
+    return Vocabulary.count(texts, options.get("most", 10), options.get("min_count", 1))
 
 
-def test_frequent_words_come_first_and_ties_go_by_the_alphabet():
-    assert made().words == [BORDER, "b", "a", "c", "d"]
-    assert made().counts == [0, 4, 2, 2, 1]
-    assert made(most=2).words == [BORDER, "b", "a"]
-    assert made(min_count=2).words == [BORDER, "b", "a", "c"]
+def test_frequent_words_are_first_and_ties_are_in_alphabetical_order():
+    assert count_words().words == [BORDER, "b", "a", "c", "d"]
+    assert count_words().counts == [0, 4, 2, 2, 1]
+    assert count_words(most=2).words == [BORDER, "b", "a"]
+    assert count_words(min_count=2).words == [BORDER, "b", "a", "c"]
 
 
 def test_unknown_words_are_left_out_and_an_error_names_the_closest_word():
@@ -46,18 +46,20 @@ def test_unknown_words_are_left_out_and_an_error_names_the_closest_word():
         vocabulary.id_of("awsome")
     assert caught.value.hint.startswith("awesome,")
     with pytest.raises(UsageError) as caught:
-        vocabulary.id_of("grept")  # one letter from two words: the more frequent
+        vocabulary.id_of(
+            "grept"
+        )  # one letter from two words, of which the more frequent is suggested
     assert caught.value.hint.startswith("great,")
     for word in ("zzz", "", "</s>", "great awesome", "!"):
         with pytest.raises(UsageError, match="is not in the model's vocabulary"):
             vocabulary.id_of(word)
 
 
-def test_a_vocabulary_comes_back_as_it_was_saved(tmp_path):
-    made().save(tmp_path)
-    again = Vocabulary.load(tmp_path)
-    assert (again.words, again.counts) == (made().words, made().counts)
-    assert again.fingerprint == made().fingerprint != made(most=2).fingerprint
+def test_a_vocabulary_is_loaded_as_saved(tmp_path):
+    count_words().save(tmp_path)
+    reloaded = Vocabulary.load(tmp_path)
+    assert (reloaded.words, reloaded.counts) == (count_words().words, count_words().counts)
+    assert reloaded.fingerprint == count_words().fingerprint != count_words(most=2).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -71,13 +73,13 @@ def test_a_vocabulary_comes_back_as_it_was_saved(tmp_path):
         {"format": 1, "words": ["a", "b"], "counts": [1]},
     ],
 )
-def test_what_is_no_vocabulary_is_refused(tmp_path, content):
+def test_an_invalid_vocabulary_file_is_refused(tmp_path, content):
     (tmp_path / "vocabulary.json").write_text(json.dumps(content))
     with pytest.raises(DataError):
         Vocabulary.load(tmp_path)
 
 
-def test_a_text_without_words_or_without_frequent_ones_says_so():
+def test_a_text_without_words_or_without_frequent_words_is_refused():
     with pytest.raises(DataError, match="no words"):
         Vocabulary.count(["12 !", ""], 10)
     with pytest.raises(DataError, match=r"at least 5 times .* none of the 2 distinct words"):

@@ -14,9 +14,9 @@ def tokenizer():
     return EncoderTokenizer.train(OLD, 100)
 
 
-def test_words_that_save_most_tokens_come_first_and_single_occurrences_are_left_out(tokenizer):
+def test_words_that_save_most_tokens_are_first_and_single_occurrences_are_left_out(tokenizer):
     words = new_words(tokenizer, DOMAIN, 9)
-    counts = {"lemonades": 3, "owleries": 2}  # freeze, foxes, once: once
+    counts = {"lemonades": 3, "owleries": 2}  # "freeze", "foxes" and "once" occur once
     saved = {word: (len(tokenizer.encode(word)) - 1) * n for word, n in counts.items()}
     assert words == sorted(counts, key=lambda word: -saved[word])
     assert new_words(tokenizer, DOMAIN, 1) == words[:1]
@@ -48,6 +48,8 @@ def test_tokenizers_of_other_kinds_are_refused():
     import tokenizers as library
 
     model = library.models.BPE({"<s>": 0, "</s>": 1, "<mask>": 2, "a": 3}, [])
-    other = EncoderTokenizer(library.Tokenizer(model), SpecialTokens(pad=1, start=0, end=1, mask=2))
+    bpe_tokenizer = EncoderTokenizer(
+        library.Tokenizer(model), SpecialTokens(pad=1, start=0, end=1, mask=2)
+    )
     with pytest.raises(UsageError, match="BPE"):
-        new_words(other, OLD, 3)
+        new_words(bpe_tokenizer, OLD, 3)

@@ -13,7 +13,7 @@ from headway.text import (
 from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.hf_tokenizer import FOREIGN
 from tests.fixtures.small_encoder import TEXTS
-from tests.fixtures.small_encoder import tokenizer as word_pieces
+from tests.fixtures.small_encoder import tokenizer as wordpiece_tokenizer
 
 TEXT = "The old baker waves, twice"
 WORDS = ["The", "old", "baker", "waves,", "twice"]
@@ -39,7 +39,7 @@ def test_continuing_tokens_are_grouped_with_their_words():
         assert positions_of_words(tokenizer, []) == []
 
 
-def test_special_tokens_are_words_of_their_own():
+def test_each_special_token_is_one_word():
     tokenizer = Tokenizer.train(iter(TEXTS * 3), 280)
     ids = [tokenizer.bos, *tokenizer.encode("old"), tokenizer.eos]
     positions = positions_of_words(tokenizer, ids)
@@ -51,23 +51,30 @@ def test_special_tokens_are_words_of_their_own():
 
 
 def test_tokens_of_encoders_are_grouped_by_their_prefix():
-    for tokenizer, signs in ((word_pieces(), True), (roberta_tokenizer(), False)):
+    for tokenizer, splits_punctuation in (
+        (wordpiece_tokenizer(), True),
+        (roberta_tokenizer(), False),
+    ):
         ids, _ = tokenizer.special_tokens.frame(tokenizer.encode("The old baker waves, twice"))
         positions = positions_of_words(tokenizer, ids)
         assert positions[0] == [0] and positions[-1] == [len(ids) - 1]
-        words = len(WORDS) + (1 if signs else 0)  # WordPiece cuts signs off as words
+        words = len(WORDS) + (
+            1 if splits_punctuation else 0
+        )  # WordPiece splits punctuation off as words
         assert len(positions) == words + 2
         assert [p for group in positions for p in group] == list(range(len(ids)))
 
 
 def test_tokens_with_a_word_end_suffix_end_words():
-    made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.decoder = decoders.BPEDecoder(suffix="</w>")
+    tokenizer_engine = tokenizers.Tokenizer(
+        models.BPE(unk_token="<unk>", end_of_word_suffix="</w>")
+    )
+    tokenizer_engine.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer_engine.decoder = decoders.BPEDecoder(suffix="</w>")
     trainer = trainers.BpeTrainer(
         vocab_size=60, special_tokens=["<unk>"], end_of_word_suffix="</w>", show_progress=False
     )
-    made.train_from_iterator(TEXTS * 3, trainer)
-    tokenizer = PretrainedTokenizer(made, 0, 0)
+    tokenizer_engine.train_from_iterator(TEXTS * 3, trainer)
+    tokenizer = PretrainedTokenizer(tokenizer_engine, 0, 0)
     ids = tokenizer.encode("baker waves")
     assert len(ids) > 3 and joined(tokenizer, ids) == ["baker", "waves"]

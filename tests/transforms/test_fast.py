@@ -26,6 +26,8 @@ from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
 from headway.transforms import LoRALinear, fast, is_fast
 from headway.transforms.fast import FAST, chunked_cross_entropy, plain_class
+from headway.transforms.lora import ADAPTED
+from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
 from tests.fixtures import bundles, zoo
 
 B, T, S, H, G, K, D, E = 2, 5, 7, 6, 2, 4, 24, 10
@@ -63,6 +65,11 @@ def recurrent(layer, inputs):
     return layer(x, (h, c) if isinstance(layer, nn.LSTM) else h)[0]
 
 
+def small_linear(layer):
+    linear = nn.Linear(80, 36)
+    return layer.of(linear, layer.numbers.encode(linear.weight.detach()))
+
+
 CASES = {
     nn.Linear: (lambda: nn.Linear(640, 480), lambda: (real(4, 3, 640),), lambda m, i: m(*i)),
     LoRALinear: (
@@ -70,6 +77,23 @@ CASES = {
         lambda: (real(4, 3, 640),),
         lambda m, i: m(*i),
     ),
+    **{
+        layer: (
+            lambda layer=layer: small_linear(layer),
+            lambda: (real(4, 3, 80),),
+            lambda m, i: m(*i),
+        )
+        for layer in (Int8Linear, Int4Linear, BFloat16Linear)
+    },
+    **{
+        adapted: (
+            lambda layer=layer: ADAPTED[layer](small_linear(layer), rank=2),
+            lambda: (real(4, 3, 80),),
+            lambda m, i: m(*i),
+        )
+        for layer, adapted in ADAPTED.items()
+        if layer is not nn.Linear
+    },
     GatedFeedForward: (
         lambda: GatedFeedForward(D, E),
         lambda: (real(B, T, D),),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -19,12 +19,18 @@ from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.quantize import numbers_of
+from headway.transforms.quantize import prepare as prepare_quantized
 
 FORMAT = 1
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 PACKAGES = "packages"
 """A key of config.json: packages that the model needs besides Headway."""
+
+
+NUMBERS_KEY = "numbers"
+"""A key of config.json: int8, int4 or bfloat16, if the model is quantised."""
 
 
 @runtime_checkable
@@ -61,12 +67,15 @@ def save_files(
         "model": to_dict(config),
         **(more or {}),
     }
+    if numbers := numbers_of(model):
+        contents[NUMBERS_KEY] = numbers
     if packages := extension_packages(config):
         contents[PACKAGES] = packages
     with replaced_folder(folder) as temporary:
         text.save(temporary)
         write_file(temporary / CONFIG_FILE, json_bytes(contents))
-        weights = {name: p.detach() for name, p in model.named_parameters()}
+        state = model.state_dict()  # a layer of small numbers may keep them outside its parameters
+        weights = {name: state[name] for name, _ in model.named_parameters()}
         write_tensors(temporary / WEIGHTS_FILE, weights)
 
 
@@ -136,14 +145,27 @@ def check_vocabulary_size(tokens: int, vocabulary: int) -> None:
         )
 
 
+def _is_tensor_of(model: nn.Module) -> Callable[[str], bool]:
+    """Return whether a name is that of a parameter, or of a quantised matrix of a layer."""
+    parameters = {name for name, _ in model.named_parameters()}
+    modules = dict(model.named_modules(remove_duplicate=False))
+
+    def is_known(name: str) -> bool:
+        layer = modules.get(name.rpartition(".")[0])
+        return name in parameters or isinstance(layer, nn.Linear | nn.Embedding)
+
+    return is_known
+
+
 def fill(model: nn.Module, folder: Path) -> None:
     """Load the saved weights into a model on the meta device; all names and shapes must match.
 
     Tied parameters stay tied. Raises DataError for a missing, unknown or differently shaped tensor.
     """
     path = folder / WEIGHTS_FILE
+    tensors = with_current_names(read_tensors(path), _is_tensor_of(model))
+    prepare_quantized(model, tensors)
     parameters = dict(model.named_parameters())
-    tensors = with_current_names(read_tensors(path), parameters.__contains__)
     for name in sorted(parameters.keys() ^ tensors.keys()):
         fault = "lacks the tensor" if name in parameters else "has the unknown tensor"
         raise DataError(
@@ -159,7 +181,18 @@ def fill(model: nn.Module, folder: Path) -> None:
                 str(path),
                 "config.json and model.safetensors are not from the same model",
             )
+        if not parameter.is_floating_point() and tensors[name].dtype != parameter.dtype:
+            raise DataError(
+                f"{name} has dtype {_name(tensors[name].dtype)}, but must have "
+                f"{_name(parameter.dtype)}",
+                str(path),
+                "quantise the model again: headway quantize",
+            )
     set_parameters(model, {name: _copied(tensors[name], p) for name, p in parameters.items()})
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _copied(value: Tensor, parameter: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ def doctor(*, json: bool = False) -> None:
     from headway.machine import describe
 
     properties = describe()
+    packages = properties.pop("packages")
+    properties = {**properties, **_small_numbers(), "packages": packages}
     if json:
         data_json(properties)
         return
@@ -30,6 +32,19 @@ def doctor(*, json: bool = False) -> None:
             data(f"{'free disk':<16} {value / 1e9:.1f} GB")
         else:
             data(f"{name:<16} {value}")
+
+
+def _small_numbers() -> dict[str, str]:
+    """Return the implementations of products in int8 and int4 that this machine uses."""
+    from headway.transforms.fast.int4 import int4_product_exists
+    from headway.transforms.fast.int8 import int8_kernel
+
+    kernel = int8_kernel()
+    plain = "plain (dequantise and multiply)"
+    return {
+        "int8 products": plain if kernel is None else kernel.name,
+        "int4 products": "int4pack_mm" if int4_product_exists() else plain,
+    }
 
 
 def version() -> str:

@@ -33,6 +33,7 @@ from headway.cli.inspect import inspect, ui
 from headway.cli.lecture import lecture
 from headway.cli.look import look
 from headway.cli.plan import plan
+from headway.cli.quantize import quantize
 from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
 from headway.cli.similar import similar
@@ -83,6 +84,7 @@ app.command(figures, group=INSPECT)
 app.command(lecture, group=INSPECT)
 app.command(report_run, name="report", group=RUNS)
 app.command(export, group=RUNS)
+app.command(quantize, group=RUNS)
 app.command(doctor, group=SYSTEM)
 for group, subcommands in (
     (USE, words_app),

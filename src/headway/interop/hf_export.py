@@ -20,6 +20,7 @@ from headway.interop.sentence_transformers import SentenceFolder, write_sentence
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
 from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
+from headway.transforms.quantize import float32_copy
 
 TOKENIZER_FILE = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
@@ -67,7 +68,7 @@ def export(
     not used). Raises HeadwayError if the verification fails, UsageError for a model or tokenizer
     that cannot be represented and for a folder that exists.
     """
-    folder = Path(folder)
+    folder, model = Path(folder), float32_copy(model)
     shape = _shape(model)
     if tokenizer.size > shape.vocabulary:
         raise UsageError(

@@ -27,6 +27,7 @@ from headway.interop.hf_folders import CONFIG_FILE, build, read, write
 from headway.interop.preprocessor_config import read_image_reader, write_image_reader
 from headway.models import Captioner, ViTConfig
 from headway.text import TextTokenizer
+from headway.transforms.quantize import float32_copy
 
 
 def export_captioner(
@@ -46,7 +47,7 @@ def export_captioner(
     Raises HeadwayError if the verification fails, UsageError for a model or tokenizer that cannot
     be represented and for a folder that exists.
     """
-    folder = Path(folder)
+    folder, model = Path(folder), float32_copy(model)
     start_id = tokenizer.size if languages else tokenizer.bos
     if tokenizer.size + len(languages) != model.config.gpt.vocabulary:
         raise UsageError(

@@ -15,6 +15,7 @@ from headway.interop.hf_export import LARGEST_DIFFERENCE, Exported
 from headway.interop.hf_folders import CONFIG_FILE, ImageModel, build, read, write
 from headway.interop.preprocessor_config import read_image_reader, write_image_reader
 from headway.models import ViT
+from headway.transforms.quantize import float32_copy
 
 ROWS = 2
 
@@ -34,7 +35,7 @@ def export_images(
     verification fails, UsageError for a model that cannot be represented and for a folder that
     exists.
     """
-    folder = Path(folder)
+    folder, model = Path(folder), float32_copy(model)
     with new_folder(folder) as temporary:
         written = write(model, temporary, family, labels=labels)
         write_image_reader(reader, temporary)

@@ -60,6 +60,7 @@ from headway.models.contracts import set_parameters, shapes_only
 from headway.settings import check_limits
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.quantize import float32_copy
 
 FAMILIES: dict[str, Family] = {
     family.model_type: family
@@ -179,6 +180,7 @@ def write(
                 f"{folder / name} exists already", hint="choose a new or an empty folder"
             )
     ids = dict(specials or {})
+    model = float32_copy(model)
     values = _to_hf_config(chosen, architecture, model, ids, labels)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     bare = to_theirs(architecture.parts(model.config), tensors)

@@ -126,7 +126,10 @@ _RANDOM = {torch.Tensor.normal_, torch.Tensor.uniform_}
 
 def set_parameters(model: nn.Module, values: Mapping[str, Tensor]) -> None:
     """Replace every parameter by the value of its name; shared parameters stay shared."""
-    new = {id(p): nn.Parameter(values[name]) for name, p in model.named_parameters()}
+    new = {
+        id(p): nn.Parameter(values[name], requires_grad=p.requires_grad)
+        for name, p in model.named_parameters()
+    }
     for name, parameter in list(model.named_parameters(remove_duplicate=False)):
         module, _, last = name.rpartition(".")
         setattr(model.get_submodule(module), last, new[id(parameter)])

@@ -20,7 +20,7 @@ from headway.files import json_bytes, read_json, write_file
 from headway.models import Bert
 from headway.tasks.opening import load_as
 from headway.tasks.sections import LoRAConfig
-from headway.transforms import fast, is_fast, merge_lora
+from headway.transforms import fast, is_fast, merge_lora, quantize
 from headway.transforms import lora as add_lora
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
@@ -53,6 +53,8 @@ def adapt(model: nn.Module, lora: LoRAConfig) -> None:
     """
     if lora.rank:
         try:
+            if lora.base != "float32":
+                quantize(model, lora.base)
             add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
         except ValueError as error:
             raise UsageError(f"lora: {error}") from error

@@ -23,8 +23,9 @@ from headway.models.registry import MODELS
 from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import contiguous_parameters, release_codes
 from headway.transforms.fast import fast as make_fast
+from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
@@ -36,6 +37,8 @@ FOREIGN_KEYS = {
 }
 """Further keys of Hugging Face only, by which a folder without `model_type` is recognised."""
 
+DTYPES = ("float32", *NUMBERS)
+
 B = TypeVar("B")
 
 
@@ -45,6 +48,7 @@ def load(
     *,
     verify: bool = True,
     family: str | None = None,
+    dtype: str | None = None,
     fast: bool = True,
 ) -> Bundle:
     """Load a model.
@@ -55,6 +59,9 @@ def load(
     Headway model with the hashes in its manifest; False saves about a second per GB. family: the
     `model_type` of a Hugging Face folder whose config.json has none, such as "bert".
 
+    dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
+    (float32); if None, as saved.
+
     fast: replace plain classes by their fast twins (`transforms/fast/`), and on a CPU move the
     parameters into one block of memory (`contiguous_parameters`); False keeps the plain code.
 
@@ -62,10 +69,17 @@ def load(
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
     tokenizer do not match.
     """
+    if dtype not in (None, *DTYPES):
+        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(DTYPES)}")
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
+    if dtype is not None and dtype != numbers_of(bundle.model):
+        dequantize(bundle.model)
+        if dtype != "float32":
+            quantize(bundle.model, dtype)
     if fast:
         contiguous_parameters(make_fast(bundle.model))
+        release_codes(bundle.model)
     return bundle
 
 
@@ -176,8 +190,11 @@ def _llama2c(path: Path, device: str) -> TextBundle:
 
 
 def load_as(bundle_class: type[B], folder: str | Path, device: str = "cpu") -> B:
-    """Load the bundle in `folder`. Raises UsageError if it is not of this class."""
-    return expect(bundle_class, load(folder, device), folder)
+    """Load the bundle in `folder` with float32 weights, from which training can start.
+
+    Raises UsageError if it is not of this class.
+    """
+    return expect(bundle_class, load(folder, device, dtype="float32"), folder)
 
 
 def expect(bundle_class: type[B], bundle: Bundle, folder: str | Path) -> B:

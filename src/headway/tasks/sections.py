@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from headway.data.documents import Split
 from headway.errors import UsageError
@@ -212,4 +212,9 @@ class LoRAConfig:
         (),
         "patterns of the names of the adapted layers, such as *.query; if unset, all linear layers "
         "of attention and feed-forward",
+    )
+    base: Literal["float32", "bfloat16", "int8", "int4"] = setting(
+        "float32",
+        "dtype of the frozen weights that adapters are added to; int8 and int4 need a quarter and "
+        "an eighth of the memory (QLoRA)",
     )

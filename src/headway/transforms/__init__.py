@@ -7,10 +7,12 @@
 | `freeze`    | excludes the first layers from training                            |
 | `lora`      | adds low-rank adapters, which alone are trained; `merge_lora`      |
 | `fast`      | replaces plain classes by their fast twins (`fast/`)               |
+| `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
 | `compile`   | torch.compile                                                      |
 
-Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them. A model's own file
+Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them, and a quantised matrix
+`weight` becomes `weight_int8` and `weight_scale` (`quantize/`). A model's own file
 mentions none of these.
 """
 
@@ -18,17 +20,21 @@ from headway.transforms.compile import compile
 from headway.transforms.fast import fast, is_fast
 from headway.transforms.freeze import freeze
 from headway.transforms.lora import LoRALinear, lora, lora_state, merge_lora
+from headway.transforms.quantize import dequantize, is_quantized, quantize
 from headway.transforms.recompute import Recomputed, recompute
 
 __all__ = [
     "LoRALinear",
     "Recomputed",
     "compile",
+    "dequantize",
     "fast",
     "freeze",
     "is_fast",
+    "is_quantized",
     "lora",
     "lora_state",
     "merge_lora",
+    "quantize",
     "recompute",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,8 @@ from headway.attention import MultiHeadAttention
 from headway.blocks.dropout import Dropout
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.shapes import Float, Tensor
+from headway.transforms.quantize import QuantizedLinear, dequantize
+from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -38,12 +40,14 @@ class LoRALinear(nn.Linear):
                 f"{rank=} must be at least 1 and at most the smaller side of "
                 f"{linear.out_features} x {linear.in_features}"
             )
-        biased = linear.bias is not None
-        super().__init__(linear.in_features, linear.out_features, bias=biased, device="meta")
-        self.weight, self.bias = linear.weight, linear.bias
+        nn.Module.__init__(self)  # nn.Linear's own would make a matrix
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        for name, parameter in linear._parameters.items():
+            self.register_parameter(name, parameter)
         self.scale = alpha / rank
-        self.lora_a = nn.Parameter(self.weight.new_empty(rank, self.in_features))
-        self.lora_b = nn.Parameter(self.weight.new_zeros(self.out_features, rank))
+        like = linear.weight  # float32 also if it is stored in small numbers
+        self.lora_a = nn.Parameter(like.new_empty(rank, self.in_features))
+        self.lora_b = nn.Parameter(like.new_zeros(self.out_features, rank))
         nn.init.normal_(self.lora_a, std=self.in_features**-0.5)
         self.dropout = Dropout(dropout)
 
@@ -53,12 +57,45 @@ class LoRALinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """Return a linear layer that computes the same; its weight is W + (alpha / r) B A."""
-        biased = self.bias is not None
-        plain = nn.Linear(self.in_features, self.out_features, bias=biased, device="meta")
-        self.weight += self.scale * (self.lora_b @ self.lora_a)
-        plain.weight, plain.bias = self.weight, self.bias
+        """Return a float32 linear layer whose weight is W + (alpha / r) B A."""
+        plain = nn.Linear(self.in_features, self.out_features, bias=False, device="meta")
+        change = self.scale * (self.lora_b @ self.lora_a)
+        plain.weight, plain.bias = self._with(change), self.bias
         return plain.train(self.training)
+
+    def _with(self, change: Float[Tensor, "O I"]) -> nn.Parameter:
+        """Return the layer's own matrix, changed in place."""
+        weight: Any = self.weight
+        weight += change
+        return weight  # type: ignore[no-any-return]
+
+
+class LoRAQuantizedLinear(LoRALinear, QuantizedLinear):
+    """Adapters over a base of small numbers (QLoRA: Dettmers et al. 2023, section 3)."""
+
+    def _with(self, change: Float[Tensor, "O I"]) -> nn.Parameter:
+        return nn.Parameter(self.weight + change)
+
+
+class LoRAInt8Linear(LoRAQuantizedLinear, Int8Linear):
+    """`LoRAQuantizedLinear` over int8 weights."""
+
+
+class LoRAInt4Linear(LoRAQuantizedLinear, Int4Linear):
+    """`LoRAQuantizedLinear` over int4 weights."""
+
+
+class LoRABFloat16Linear(LoRAQuantizedLinear, BFloat16Linear):
+    """`LoRAQuantizedLinear` over bfloat16 weights."""
+
+
+ADAPTED: dict[type[nn.Linear], type[LoRALinear]] = {
+    Int8Linear: LoRAInt8Linear,
+    Int4Linear: LoRAInt4Linear,
+    BFloat16Linear: LoRABFloat16Linear,
+    nn.Linear: LoRALinear,
+}
+"""Class of a layer -> the class with adapters; a layer has the first that it is an instance of."""
 
 
 def lora(
@@ -70,6 +107,8 @@ def lora(
 ) -> M:
     """Add adapters to linear layers, in place; from then on only adapters are trained.
 
+    The layers may be those of a quantised model (QLoRA).
+
     targets: patterns of names of linear layers, such as "*.query" and "*.value" (the paper's
     choice); if None, all of attention and feed-forward layers. ValueError if no layer matches, if
     the model has adapters already, or if a layer shares its matrix with another module: merging
@@ -77,7 +116,8 @@ def lora(
     """
     chosen = _targets(model, targets)
     for name, linear in chosen.items():
-        model.set_submodule(name, LoRALinear(linear, rank, alpha, dropout).train(linear.training))
+        adapted = next(ADAPTED[base] for base in ADAPTED if isinstance(linear, base))
+        model.set_submodule(name, adapted(linear, rank, alpha, dropout).train(linear.training))
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(_is_adapter(name))
     return model
@@ -87,13 +127,14 @@ def merge_lora(model: M) -> M:
     """Merge the adapters into the weights, in place; the model computes what it did with them.
 
     All parameters are trained again, under the names they had before `lora`. A model without
-    adapters is not changed. To continue training the adapters, merge a deep copy.
+    adapters is not changed; a base of small numbers becomes float32, because merged weights would
+    be rounded again. To continue training the adapters, merge a deep copy.
     """
     adapted = {n: m for n, m in model.named_modules() if isinstance(m, LoRALinear)}
     for name, layer in adapted.items():
         model.set_submodule(name, layer.merged())
     if adapted:
-        model.requires_grad_(True)
+        dequantize(model).requires_grad_(True)
     return model
 
 
@@ -123,7 +164,7 @@ def _targets(model: nn.Module, patterns: Sequence[str] | None) -> dict[str, nn.L
         raise ValueError(f"no linear layer to adapt: there is no {named} one")
     owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     for name, linear in chosen.items():
-        if owners[id(linear.weight)] > 1:
+        if owners[id(linear.weight)] > 1 or getattr(linear, "shared", False):
             raise ValueError(f"{name} shares its matrix with another module; leave it out")
     return chosen
 

@@ -1,4 +1,4 @@
-"""A real browser, cut off from every network: whatever goes wrong in a page fails the test."""
+"""A real browser without network access: every error in a page fails the test."""
 
 import shutil
 from collections.abc import Iterator
@@ -38,19 +38,19 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory) -> dict[str, Path]:
-    """Pages that tests only read: "all" has every view, "hostile" every nasty string."""
+    """Return pages that tests only read: "all" has every view, "hostile" every malicious string."""
     folder = tmp_path_factory.mktemp("pages")
-    made = {"all": encode(everything(), report=report()), "hostile": encode(hostile())}
-    for name, encoded in made.items():
+    documents = {"all": encode(everything(), report=report()), "hostile": encode(hostile())}
+    for name, encoded in documents.items():
         write_page(folder / f"{name}.html", encoded)
-    return {name: folder / f"{name}.html" for name in made}
+    return {name: folder / f"{name}.html" for name in documents}
 
 
 class Tabs:
-    """Pages in one context without a network, used again: a new one is two new processes."""
+    """Reusable pages in one context without network access; a new page needs two new processes."""
 
     def __init__(self, browser: Browser) -> None:
-        self.wrong: list[str] = []
+        self.errors: list[str] = []
         self.free: list[Page] = []
         self._context = browser.new_context()
         self._context.set_offline(True)
@@ -58,22 +58,24 @@ class Tabs:
 
     def _route(self, route: Route) -> None:
         if route.request.url.startswith(("http:", "https:", "ws:", "wss:", "ftp:")):
-            self.wrong.append(f"request: {route.request.url}")
+            self.errors.append(f"request: {route.request.url}")
             route.abort()
         else:
             route.continue_()
 
     def new(self, script: str) -> Page:
-        """script: run in every document before its own."""
+        """Open a page that runs `script` in every document before the scripts of the document."""
         page = self._context.new_page()
         page.add_init_script(WATCH + script)
-        page.on("console", lambda said: said.type == "error" and self.wrong.append(said.text))
-        page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        page.on(
+            "console", lambda message: message.type == "error" and self.errors.append(message.text)
+        )
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.on("dialog", self._dismiss)
         return page
 
     def _dismiss(self, dialog: Dialog) -> None:
-        self.wrong.append(f"dialog: {dialog.message}")
+        self.errors.append(f"dialog: {dialog.message}")
         dialog.dismiss()
 
 
@@ -84,7 +86,7 @@ def tabs(browser) -> Tabs:
 
 @pytest.fixture
 def opened(tabs, pages):
-    """opened(file or name, "view=text") -> a page. Requests, errors, violations fail the test."""
+    """opened(file or name, "view=text") -> a page; requests, errors and violations fail it."""
     used: list[Page] = []
 
     def open_page(
@@ -107,10 +109,10 @@ def opened(tabs, pages):
         page.locator("nav button[aria-current]").wait_for()
         return page
 
-    tabs.wrong.clear()
+    tabs.errors.clear()
     yield open_page
     for page in used:
         page.mouse.move(0, 0)
         page.goto("about:blank")
     tabs.free += used
-    assert not tabs.wrong, tabs.wrong
+    assert not tabs.errors, tabs.errors

@@ -1,4 +1,4 @@
-"""axe-core finds nothing serious, in light and dark, narrow and wide; large text still fits."""
+"""axe-core reports nothing serious, in light and dark, narrow and wide; large text fits."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.fixtures.page_views import VIEWS
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious(opened, view, scheme):
+def test_axe_reports_nothing_serious(opened, view, scheme):
     page = opened("all", f"view={view}&{VIEWS[view]}", scheme=scheme)
     page.wait_for_timeout(250)
     assert not findings(page)
@@ -16,7 +16,7 @@ def test_axe_finds_nothing_serious(opened, view, scheme):
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_narrow_page_does_not_scroll_sideways(opened, view):
-    """390 pixels: a telephone; 640 pixels are a page of 1,280 at 200 %."""
+    """390 pixels are a telephone; 640 pixels are a page of 1,280 at 200 %."""
     page = opened("all", f"view={view}&{VIEWS[view]}", width=390)
     page.wait_for_timeout(150)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -26,7 +26,7 @@ def test_a_narrow_page_does_not_scroll_sideways(opened, view):
     assert page.locator("h2#view-title").is_visible()
 
 
-def test_dark_and_light_are_followed_while_open(opened):
+def test_an_open_page_follows_a_change_of_the_colour_scheme(opened):
     page = opened("all", "view=matrix")
     page.wait_for_timeout(150)
     canvas = page.locator(".body canvas").first
@@ -36,7 +36,7 @@ def test_dark_and_light_are_followed_while_open(opened):
     assert canvas.evaluate("canvas => canvas.toDataURL()") != light
 
 
-def test_nothing_moves_for_those_who_asked_for_calm(opened):
+def test_nothing_is_animated_with_reduced_motion(opened):
     page = opened("all", "view=text", motion="reduce")
     assert (
         page.locator(".token").first.evaluate("one => getComputedStyle(one).transitionDuration")

@@ -1,4 +1,4 @@
-"""Modules as one script: in the right order, and only what is understood."""
+"""JavaScript modules are bundled into one script, in order; other syntax is refused."""
 
 import tomllib
 from importlib.resources import files
@@ -13,20 +13,20 @@ ASSETS = files("headway.inspection.page") / "assets"
 MODULES = sorted(entry.name for entry in ASSETS.iterdir() if entry.name.endswith(".js"))
 
 
-def test_what_is_needed_comes_first_and_names_of_modules_do_not_meet():
-    made = bundle(
+def test_an_imported_module_is_first_and_names_of_modules_do_not_collide():
+    script = bundle(
         {
             "a": 'import {b} from "./b.js";\nconst own = 1;\nb(own);\n',
             "b": "const own = 2;\nexport function b(x) { return x + own; }\n",
         }
     )
-    assert made.index("module_b = ") < made.index("module_a = ")
-    assert "const {b} = module_b;" in made and "return {b};" in made
-    assert "import" not in made and "export" not in made
+    assert script.index("module_b = ") < script.index("module_a = ")
+    assert "const {b} = module_b;" in script and "return {b};" in script
+    assert "import" not in script and "export" not in script
 
 
 @pytest.mark.parametrize(
-    "modules, said",
+    "modules, message",
     [
         (
             {"a": 'import {b} from "./b.js";\n', "b": "const b = 1;\n"},
@@ -44,24 +44,26 @@ def test_what_is_needed_comes_first_and_names_of_modules_do_not_meet():
         ),
     ],
 )
-def test_what_is_not_understood_is_named(modules, said):
-    with pytest.raises(ValueError, match=said):
+def test_imports_that_are_not_supported_are_refused(modules, message):
+    with pytest.raises(ValueError, match=message):
         bundle(modules)
 
 
 def test_every_asset_is_part_of_the_package():
-    """What an installed Headway would miss, no test of the source tree would."""
+    """No test of the source tree would notice a file that an installed Headway lacks."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     (pattern,) = [
-        one for one in settings["tool"]["setuptools"]["package-data"]["headway"] if "assets" in one
+        glob
+        for glob in settings["tool"]["setuptools"]["package-data"]["headway"]
+        if "assets" in glob
     ]
     package = ROOT / "src" / "headway"
-    found = {path.name for path in package.glob(pattern)}
-    assert found == {entry.name for entry in ASSETS.iterdir()} and len(found) > 30
+    packaged = {path.name for path in package.glob(pattern)}
+    assert packaged == {entry.name for entry in ASSETS.iterdir()} and len(packaged) > 30
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_is_short_says_what_it_is_for_and_reads_no_markup(name):
+def test_a_module_is_short_begins_with_its_purpose_and_parses_no_markup(name):
     text = (ASSETS / name).read_text("utf-8")
     assert text.startswith("// ") and text.count("\n") < 400
     for forbidden in (

@@ -1,4 +1,4 @@
-"""What strangers write is text: nothing runs, nothing leaves, nothing breaks."""
+"""Untrusted input is shown as text: no script runs, no request is sent, no view breaks."""
 
 import pytest
 import torch
@@ -37,11 +37,11 @@ def test_a_hostile_address_opens_the_page(opened, hash_):
     expect(page.locator(".sentence")).to_contain_text("attend")
 
 
-def test_a_script_put_into_the_page_later_does_not_run(opened, browser, pages):
+def test_a_script_inserted_later_does_not_run(opened, browser, pages):
     context = browser.new_context()
     page = context.new_page()
-    said = []
-    page.on("console", lambda message: said.append(message.text))
+    messages = []
+    page.on("console", lambda message: messages.append(message.text))
     page.goto(f"file://{pages['all']}")
     page.locator("nav button").first.wait_for()
     page.evaluate("""() => {
@@ -58,11 +58,11 @@ def test_a_script_put_into_the_page_later_does_not_run(opened, browser, pages):
     assert (
         page.locator("#styled").evaluate("one => getComputedStyle(one).color") != "rgb(255, 0, 0)"
     )
-    assert any("Content Security Policy" in one for one in said)
+    assert any("Content Security Policy" in text for text in messages)
     context.close()
 
 
-def test_ten_thousand_tokens_are_shown_a_part_at_a_time(opened, tmp_path):
+def test_ten_thousand_tokens_are_shown_in_parts(opened, tmp_path):
     tokens = [f"word{at}" for at in range(10_000)]
     weights = torch.zeros(1, 3, 10_000)
     weights[0, 0, 9_990] = weights[0, 1, 5] = weights[0, 2, 5_000] = 1
@@ -84,7 +84,7 @@ def test_ten_thousand_tokens_are_shown_a_part_at_a_time(opened, tmp_path):
         expect(page.locator(".sentence")).to_contain_text("word5000")
 
 
-def test_a_damaged_block_is_reported_and_the_page_stays(browser, pages, tmp_path):
+def test_a_damaged_block_is_reported_and_the_other_views_work(browser, pages, tmp_path):
     text = pages["all"].read_text()
     before, rest = text.split('id="b0">', 1)
     path = tmp_path / "damaged.html"
@@ -98,7 +98,7 @@ def test_a_damaged_block_is_reported_and_the_page_stays(browser, pages, tmp_path
     context.close()
 
 
-def test_another_version_is_refused_in_words(browser, pages, tmp_path):
+def test_a_file_of_another_version_is_refused_with_a_message(browser, pages, tmp_path):
     path = tmp_path / "newer.html"
     path.write_text(pages["all"].read_text().replace('"version":1', '"version":2', 1))
     context = browser.new_context()

@@ -1,4 +1,4 @@
-"""Everything can be done from the keyboard, and is told in words."""
+"""Everything can be done from the keyboard, and is announced as text."""
 
 import pytest
 from playwright.sync_api import expect
@@ -16,7 +16,7 @@ def focus(page, view):
 
 
 @pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid", "compare"])
-def test_brackets_change_the_layer_and_comma_and_stop_the_head(opened, view):
+def test_brackets_change_the_layer_and_comma_and_full_stop_the_head(opened, view):
     page = opened("all", f"view={view}&layer=0&head=0")
     focus(page, view)
     layer, head = page.get_by_label("Layer", exact=True), page.get_by_label("Head", exact=True)
@@ -77,24 +77,24 @@ def test_arrows_move_over_patches(opened):
     expect(page.locator(".sentence")).to_contain_text("row 2, col 2")
 
 
-def test_the_page_can_be_walked_with_tab_alone(opened):
+def test_tab_alone_reaches_the_canvas(opened):
     page = opened("all", "view=matrix")
-    seen = []
+    focused = []
     for _ in range(60):
         page.keyboard.press("Tab")
-        seen.append(
+        focused.append(
             page.evaluate(
                 "document.activeElement.tagName + ' ' + document.activeElement.textContent"
             )
         )
-        if seen[-1].startswith("CANVAS"):
+        if focused[-1].startswith("CANVAS"):
             break
-    assert seen[-1].startswith("CANVAS"), seen
+    assert focused[-1].startswith("CANVAS"), focused
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
 
 
-def test_arrow_keys_follow_the_eye_in_text_that_runs_to_the_left(opened):
+def test_arrow_keys_follow_the_direction_of_right_to_left_text(opened):
     page = opened("hostile", "view=text&query=2")
     text = focus(page, "text")
     text.evaluate("element => element.dir = 'rtl'")

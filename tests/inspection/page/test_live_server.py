@@ -1,4 +1,4 @@
-"""The live page as a user has it: the real server, a real model, a real browser."""
+"""The live page with the real server, a real model and a real browser."""
 
 import socket
 import threading
@@ -20,40 +20,42 @@ TEXT = "the fox eats the lemon"
 
 @pytest.fixture
 def address():
-    """address(viewer, first document) -> where it is served."""
+    """address(viewer, first document) -> the URL of a server of that viewer."""
     running = []
 
     def start(viewer, first):
-        door = socket.create_server((ADDRESS, 0))
-        port = door.getsockname()[1]
+        listener = socket.create_server((ADDRESS, 0))
+        port = listener.getsockname()[1]
         app = Guard(viewer_app(viewer, first), hosts=[f"{ADDRESS}:{port}"], limit=LIMIT)
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
-        running.append((server, thread, door))
+        running.append((server, thread, listener))
         while not server.started:
             time.sleep(0.01)
         return f"http://{ADDRESS}:{port}/"
 
     yield start
-    for server, thread, door in running:
+    for server, thread, listener in running:
         server.should_exit = True
         thread.join()
-        door.close()
+        listener.close()
 
 
 @pytest.fixture
 def visit(browser):
-    """visit(address) -> a page; what it asks of others, and every error, fails the test."""
-    wrong, contexts = [], []
+    """visit(address) -> a page; requests to other hosts and errors fail the test."""
+    errors, contexts = [], []
 
     def open_page(address):
         context = browser.new_context()
         contexts.append(context)
         page = context.new_page()
-        own = (address, "data:", "blob:")
-        page.on("request", lambda one: one.url.startswith(own) or wrong.append(one.url))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
+        allowed = (address, "data:", "blob:")
+        page.on(
+            "request", lambda request: request.url.startswith(allowed) or errors.append(request.url)
+        )
+        page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address)
         page.locator("nav button[aria-current]").wait_for()
         return page
@@ -61,10 +63,10 @@ def visit(browser):
     yield open_page
     for context in contexts:
         context.close()
-    assert not wrong, wrong
+    assert not errors, errors
 
 
-def test_typing_switching_heads_off_and_walking(address, visit):
+def test_a_user_can_enter_text_switch_heads_off_and_walk_through(address, visit):
     viewer = BundleViewer(gpt(), "my model")
     page = visit(address(viewer, viewer.look(Question(text=TEXT))))
     box = page.get_by_role("textbox", name="Text", exact=True)
@@ -81,7 +83,7 @@ def test_typing_switching_heads_off_and_walking(address, visit):
     expect(page.locator(".step h3")).to_contain_text("1. ")
 
 
-def test_what_the_model_refuses_is_told(address, visit):
+def test_an_input_that_the_model_refuses_is_reported(address, visit):
     viewer = BundleViewer(gpt(), "my model")
     page = visit(address(viewer, viewer.look(Question(text=TEXT))))
     page.get_by_role("textbox", name="Text", exact=True).fill("the fox " * 60)
@@ -92,18 +94,18 @@ def test_what_the_model_refuses_is_told(address, visit):
 @pytest.mark.slow
 def test_the_first_paint_of_a_base_model_over_512_tokens_takes_two_seconds_at_most(address, visit):
     tokens = 512
-    weights = [heads(1, 12, tokens, tokens, seed=at)[0] for at in range(12)]
-    names = [str(at + 1) for at in range(12)]
-    side = Side(tokens=[f"t{at}" for at in range(tokens)])
+    weights = [heads(1, 12, tokens, tokens, seed=i)[0] for i in range(12)]
+    names = [str(i + 1) for i in range(12)]
+    side = Side(tokens=[f"t{i}" for i in range(tokens)])
     maps = [Maps(name="encoder", queries="s", keys="s", layers=names, weights=weights)]
     frame = Frame(label="large", model={}, sides={"s": side}, maps=maps)
-    place = address(BundleViewer(gpt(), "large"), Document(title="large", frames=[frame]))
+    url = address(BundleViewer(gpt(), "large"), Document(title="large", frames=[frame]))
     assert torch.stack(weights).numel() == 12 * 12 * 512 * 512
-    seen = []
-    for _ in range(3):  # another program may hold the machine for a moment
-        began = time.perf_counter()
-        page = visit(place)
+    seconds = []
+    for _ in range(3):  # another program may use the machine for a moment
+        start = time.perf_counter()
+        page = visit(url)
         page.locator(".sentence", has_text="attends to").wait_for()
-        seen.append(round(time.perf_counter() - began, 2))
-    print(f"until the first numbers stand there: {seen} s")
-    assert min(seen) <= 2
+        seconds.append(round(time.perf_counter() - start, 2))
+    print(f"time to the first numbers: {seconds} s")
+    assert min(seconds) <= 2

@@ -1,4 +1,4 @@
-"""The views that are no map: guesses, layers, search, checkpoints, walk, report, what if."""
+"""Views without an attention map: predictions, lens, beams, checkpoints, walk, report, what-if."""
 
 import pytest
 from playwright.sync_api import expect
@@ -8,8 +8,8 @@ from headway.inspection.page import Widget, encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
 
-def test_guesses_are_shown_best_first_for_the_chosen_place(opened):
-    page = opened("all", "view=predictions")
+def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
+    page = opened("all", "view=guesses")
     frame = encoder_frame("", seed=1)
     page.locator(".chip").first.click()
     expect(page.locator(".body h3")).to_contain_text("At position 7")
@@ -18,7 +18,7 @@ def test_guesses_are_shown_best_first_for_the_chosen_place(opened):
     expect(first).to_contain_text(f"{frame.predictions[0].probabilities[0] * 100:.0f}")
 
 
-def test_the_lens_opens_a_cells_alternatives(opened):
+def test_the_lens_shows_the_alternatives_of_a_cell(opened):
     page = opened("all", "view=lens")
     expect(page.locator("table.lens tbody tr")).to_have_count(5)
     page.locator('[data-cell="2 9"]').click()
@@ -26,7 +26,7 @@ def test_the_lens_opens_a_cells_alternatives(opened):
     expect(page.locator(".detail li")).to_have_count(5)
 
 
-def test_the_search_tree_reads_a_path_aloud(opened):
+def test_the_search_tree_shows_a_path_as_text(opened):
     page = opened("all", "view=beams&frame=3")
     tip = page.locator(".body .tip")
     expect(tip).to_contain_text(" ".join(TARGET))
@@ -40,21 +40,21 @@ def test_the_search_tree_reads_a_path_aloud(opened):
     expect(tip).to_contain_text("kept")
 
 
-def test_the_search_tree_grows_and_shows_what_was_dropped_on_request(opened):
+def test_the_search_tree_grows_and_shows_pruned_hypotheses_on_request(opened):
     page = opened("all", "view=beams&frame=3")
     tip, canvas = page.locator(".body .tip"), page.locator(".body canvas")
     expect(tip).to_contain_text(", output")
-    kept = canvas.bounding_box()["height"]
+    height = canvas.bounding_box()["height"]
     page.get_by_label("Show pruned hypotheses").check()
     page.wait_for_timeout(300)
-    assert canvas.bounding_box()["height"] > kept
+    assert canvas.bounding_box()["height"] > height
     page.get_by_label("Steps").fill("1")
     expect(tip).to_contain_text("<s> le (")
     page.get_by_label("Steps").fill("2")
     expect(tip).not_to_contain_text("<s> le (")
 
 
-def test_frames_can_be_scrubbed(opened):
+def test_a_slider_selects_the_frame(opened):
     page = opened("all", "view=time")
     slider = page.locator(".scrub input")
     expect(slider).to_have_attribute("max", "2")
@@ -64,20 +64,22 @@ def test_frames_can_be_scrubbed(opened):
     expect(page.locator(".sentence")).not_to_have_text(before)
 
 
-def test_two_frames_differ_by_what_the_document_says(opened):
+def test_the_comparison_shows_the_difference_of_two_frames(opened):
     page = opened("all", "view=compare&layer=2&head=1&query=4&other=2")
     first, second = (encoder_frame("", seed=n).maps[0].weights[2][1, 4] for n in (1, 9))
     change = (second - first).abs()
-    said = page.locator(".body .tip")
-    expect(said).to_contain_text("changes most at")
-    place = int(change.argmax())
-    sign = "+" if second[place] > first[place] else "−"
-    expect(said).to_contain_text(f"{encoder_frame().sides['sentence'].tokens[place]}\u2069” {sign}")
+    tip = page.locator(".body .tip")
+    expect(tip).to_contain_text("changes most at")
+    position = int(change.argmax())
+    sign = "+" if second[position] > first[position] else "−"
+    expect(tip).to_contain_text(
+        f"{encoder_frame().sides['sentence'].tokens[position]}\u2069” {sign}"
+    )
     page.get_by_role("combobox", name="Compare with").select_option("3")
     expect(page.locator(".body")).to_contain_text("different numbers of tokens")
 
 
-def test_the_walk_goes_step_by_step_with_its_numbers(opened):
+def test_the_walk_shows_each_step_with_its_arrays(opened):
     page = opened("all", "view=walk")
     first = walk()[0].arrays[0].values
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
@@ -92,14 +94,14 @@ def test_the_walk_goes_step_by_step_with_its_numbers(opened):
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
 
 
-def test_a_file_shows_what_was_measured_without_each_head(opened):
+def test_a_file_shows_the_measured_importance_of_each_head(opened):
     page = opened("all", "view=what-if")
     importance = encoder_frame("", seed=1).importance["encoder"]
     cell = page.locator("table.heads tbody tr").nth(2).locator("td").nth(3).inner_text()
     assert float(cell.replace("−", "-")) == pytest.approx(importance[2][3], rel=0.06)
     expect(page.locator("table.heads caption")).to_contain_text("log probability")
     expect(page.locator("table.heads input")).to_have_count(0)
-    # The other frame's guesses at the same place, as changes.
+    # The other frame's predictions at the same position, as differences.
     expect(page.locator(".deltas").first.locator("li")).to_have_count(5)
 
 
@@ -119,7 +121,7 @@ def test_the_report_shows_curves_samples_and_settings(opened):
 @pytest.mark.parametrize(
     "order, first", [("kind", None), ("entropy", "low"), ("importance", "high")]
 )
-def test_heads_can_be_sorted_by_what_they_do(opened, order, first):
+def test_heads_can_be_sorted_by_pattern_entropy_and_importance(opened, order, first):
     page = opened("all", "view=grid")
     page.get_by_label("Order").select_option(order)
     canvas = page.locator(".body canvas")
@@ -135,7 +137,7 @@ def test_heads_can_be_sorted_by_what_they_do(opened, order, first):
     elif order == "kind":
         expect(status).to_contain_text("previous token 0.9")
     else:
-        # the page answers a key later than the next line runs: each answer is waited for
+        # the page reacts to a key after the next line runs, so the test waits for each reaction
         expect(status).to_contain_text("Layer 4, head 3,")
         low = status.inner_text()
         page.keyboard.press("End")
@@ -143,24 +145,24 @@ def test_heads_can_be_sorted_by_what_they_do(opened, order, first):
         assert entropy_in(low) < entropy_in(status.inner_text())
 
 
-def entropy_in(words):
-    return float(words.split("entropy ")[1].split(",")[0].rstrip("."))
+def entropy_in(status):
+    return float(status.split("entropy ")[1].split(",")[0].rstrip("."))
 
 
-def test_a_report_needs_no_frame_and_guesses_need_no_map(opened, tmp_path):
+def test_a_report_needs_no_frame_and_predictions_need_no_map(opened, tmp_path):
     write_page(tmp_path / "a.html", encode(Document(title="a run", frames=[]), report=report()))
     page = opened(tmp_path / "a.html")
     expect(page.locator("h2#view-title")).to_have_text("Training")
     expect(page.locator("figure canvas")).to_have_count(2)
-    guess = Prediction(position=0, tokens=["moon"], probabilities=[0.5])
-    frame = Frame(label="x", model={}, sides={}, maps=[], predictions=[guess])
+    prediction = Prediction(position=0, tokens=["moon"], probabilities=[0.5])
+    frame = Frame(label="x", model={}, sides={}, maps=[], predictions=[prediction])
     write_page(tmp_path / "b.html", encode(Document(title="words", frames=[frame])))
     page = opened(tmp_path / "b.html", "view=matrix")
     expect(page.locator("h2#view-title")).to_have_text("Predictions")
     expect(page.locator(".bars li")).to_contain_text("50")
 
 
-def test_a_notebooks_frame_shows_the_page(opened, tmp_path):
+def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):
     widget = Widget(encode(Document(title="in a cell", frames=[encoder_frame()])))
     path = tmp_path / "cell.html"
     path.write_text(

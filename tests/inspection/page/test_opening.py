@@ -1,4 +1,4 @@
-"""Where the page opens: at a head whose weights say something, unless its reader chose another."""
+"""The page opens at the head with the highest score, unless the reader chose another."""
 
 import pytest
 import torch
@@ -9,29 +9,35 @@ from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import image_frame
 
 WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", "[SEP]"]
-VISIT = [0, 3, 5, 2, 5, 3, 0]
+ATTENDED = [0, 3, 5, 2, 5, 3, 0]
 
 
 @pytest.fixture
 def file(tmp_path):
-    """An encoder that looks at itself but for layer 3, head 2, and a translator whose second
-    cross-attention layer is sharp."""
+    """Write a page of an encoder whose tokens attend to themselves except in layer 3, head 2, and
+    of a translator whose second cross-attention layer is sharp."""
     num = len(WORDS)
-    dull = torch.eye(num).expand(2, num, num).clone()
-    good = dull.clone()
-    good[1] = torch.nn.functional.one_hot(torch.tensor(VISIT), num).float()
-    own = Maps(
-        name="encoder", queries="s", keys="s", layers="1234", weights=[dull, dull, good, dull]
+    identity = torch.eye(num).expand(2, num, num).clone()
+    one_other = identity.clone()
+    one_other[1] = torch.nn.functional.one_hot(torch.tensor(ATTENDED), num).float()
+    encoder_maps = Maps(
+        name="encoder",
+        queries="s",
+        keys="s",
+        layers="1234",
+        weights=[identity, identity, one_other, identity],
     )
-    even = torch.full((2, 3, 4), 1 / 4)
+    uniform = torch.full((2, 3, 4), 1 / 4)
     sharp = torch.eye(4)[:3].expand(2, 3, 4).clone()
     sharp[0] = 1 / 4
-    cross = Maps(name="cross", queries="t", keys="u", layers="12", weights=[even, sharp])
-    inner = Maps(name="encoder", queries="u", keys="u", layers="1", weights=[torch.eye(4)[None]])
+    cross = Maps(name="cross", queries="t", keys="u", layers="12", weights=[uniform, sharp])
+    translator_encoder = Maps(
+        name="encoder", queries="u", keys="u", layers="1", weights=[torch.eye(4)[None]]
+    )
     sides = {"t": Side(tokens=["un", "deux", "trois"]), "u": Side(tokens=["a", "b", "c", "d"])}
     frames = [
-        Frame(label="encoder", model={}, sides={"s": Side(tokens=WORDS)}, maps=[own]),
-        Frame(label="translator", model={}, sides=sides, maps=[inner, cross]),
+        Frame(label="encoder", model={}, sides={"s": Side(tokens=WORDS)}, maps=[encoder_maps]),
+        Frame(label="translator", model={}, sides=sides, maps=[translator_encoder, cross]),
         image_frame(),
     ]
     write_page(tmp_path / "page.html", encode(Document(title="", frames=frames)))
@@ -39,14 +45,14 @@ def file(tmp_path):
 
 
 def expect_choice(page, map_, layer, head):
-    """What the three fields above a view say; map None: there is one map only."""
+    """Check the three fields above a view; if `map_` is None, the page has one map only."""
     if map_ is not None:
         expect(page.get_by_role("combobox", name="Attention")).to_have_value(map_)
     expect(page.get_by_label("Layer", exact=True)).to_have_value(str(layer))
     expect(page.get_by_label("Head", exact=True)).to_have_value(str(head))
 
 
-def test_the_page_opens_at_the_most_telling_head(opened, file):
+def test_the_page_opens_at_the_head_with_the_highest_score(opened, file):
     expect_choice(opened(file), None, 2, 1)
 
 
@@ -72,11 +78,11 @@ def test_an_image_opens_at_its_last_layer_with_the_mean_of_all_heads(opened, fil
         ("layer=0&head=0", 0, 0),
     ],
 )
-def test_a_choice_in_the_address_wins(opened, file, address, layer, head):
+def test_a_choice_in_the_address_has_priority(opened, file, address, layer, head):
     expect_choice(opened(file, address), None, layer, head)
 
 
-def test_what_the_reader_chose_stays_through_views_and_a_reload(opened, file):
+def test_a_choice_is_kept_in_other_views_and_after_a_reload(opened, file):
     page = opened(file)
     page.get_by_label("Layer", exact=True).select_option("0")
     page.get_by_label("Head", exact=True).select_option("0")
@@ -89,7 +95,7 @@ def test_what_the_reader_chose_stays_through_views_and_a_reload(opened, file):
     expect_choice(page, None, 0, 0)
 
 
-def test_another_frame_without_that_map_opens_at_its_own_head(opened, file):
+def test_another_frame_without_the_chosen_map_opens_at_its_own_head(opened, file):
     page = opened(file, "frame=1")
     page.get_by_role("combobox", name="Model and input").select_option("0")
     expect_choice(page, None, 2, 1)

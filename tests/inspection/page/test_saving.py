@@ -1,4 +1,4 @@
-"""Every view can be kept as PNG, SVG, CSV and JSON."""
+"""Every view can be saved as PNG, SVG, CSV and JSON."""
 
 import csv
 import io
@@ -13,52 +13,52 @@ from tests.fixtures.documents import ENGLISH, HOSTILE, encoder_frame
 from tests.fixtures.page_views import VIEWS
 
 
-def saved(page, kind):
-    with page.expect_download() as got:
+def download(page, kind):
+    with page.expect_download() as event:
         page.get_by_role("button", name=kind, exact=True).click()
-    with open(got.value.path(), "rb") as file:
-        return got.value.suggested_filename, file.read()
+    with open(event.value.path(), "rb") as file:
+        return event.value.suggested_filename, file.read()
 
 
 @pytest.mark.parametrize("view", VIEWS)
-def test_a_view_is_saved_four_ways(opened, view):
+def test_a_view_is_saved_in_four_formats(opened, view):
     page = opened("all", f"view={view}&{VIEWS[view]}")
     page.wait_for_timeout(300)
-    name, png = saved(page, "PNG")
+    name, png = download(page, "PNG")
     assert name == f"The-keeper-and-the-ships-{view}.png"
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     assert len(np.unique(pixels[::3, ::3].astype(int) @ [1, 256, 65536])) > 8
-    _, svg = saved(page, "SVG")
+    _, svg = download(page, "SVG")
     root = ElementTree.fromstring(svg)
     assert root.tag.endswith("svg") and len(list(root)) > 10
-    rows = list(csv.reader(io.StringIO(saved(page, "CSV")[1].decode("utf-8-sig"))))
+    rows = list(csv.reader(io.StringIO(download(page, "CSV")[1].decode("utf-8-sig"))))
     assert len(rows) > 1
-    data = json.loads(saved(page, "JSON")[1])
+    data = json.loads(download(page, "JSON")[1])
     assert data["columns"] and len(data["rows"]) == len(rows) - 1
     assert data["state"]["view"] == view
 
 
-def test_a_saved_matrix_has_the_documents_numbers(opened):
+def test_a_saved_matrix_has_the_weights_of_the_document(opened):
     page = opened("all", "view=matrix&layer=2&head=3")
     page.wait_for_timeout(200)
-    rows = json.loads(saved(page, "JSON")[1])["rows"]
+    rows = json.loads(download(page, "JSON")[1])["rows"]
     weights = encoder_frame("", seed=1).maps[0].weights[2][3].numpy()
     assert [row[0] for row in rows] == ENGLISH
     assert np.abs(np.array([row[1:] for row in rows]) - weights).max() <= 0.004
 
 
-def test_the_words_of_a_view_are_words_in_its_svg(opened):
+def test_the_words_of_a_view_are_text_in_its_svg(opened):
     page = opened("all", "view=lines&layer=1")
     page.wait_for_timeout(200)
-    text = " ".join(ElementTree.fromstring(saved(page, "SVG")[1]).itertext())
+    text = " ".join(ElementTree.fromstring(download(page, "SVG")[1]).itertext())
     assert all(word in text for word in ("lighthouse"[:5], "counted", "ships"))
 
 
-def test_no_cell_of_a_table_begins_a_formula_and_svg_stays_xml(opened):
+def test_no_cell_of_a_csv_begins_a_formula_and_the_svg_is_valid_xml(opened):
     page = opened("hostile", "view=text")
     page.wait_for_timeout(200)
-    rows = list(csv.reader(io.StringIO(saved(page, "CSV")[1].decode("utf-8-sig"))))
+    rows = list(csv.reader(io.StringIO(download(page, "CSV")[1].decode("utf-8-sig"))))
     tokens = [row[1] for row in rows[1:]]
     assert tokens[0] == HOSTILE[0] and "'=1+1" in tokens and "=1+1" not in tokens
-    root = ElementTree.fromstring(saved(page, "SVG")[1])
-    assert not [one for one in root.iter() if one.tag.endswith("script")]
+    root = ElementTree.fromstring(download(page, "SVG")[1])
+    assert not [element for element in root.iter() if element.tag.endswith("script")]

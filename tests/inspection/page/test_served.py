@@ -1,4 +1,4 @@
-"""The same page with a model behind it: a small server of the test's own."""
+"""The served page, with a small test server in place of the model."""
 
 import base64
 import io
@@ -18,10 +18,10 @@ from tests.fixtures.documents import encoder_frame, walk
 
 
 class Server:
-    """Answers as the contract says, and remembers what it was asked."""
+    """A server that fulfils the contract of the page and records its requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict]] = []
+        self.requests: list[tuple[str, dict]] = []
         self.count = 0
         self.blocks: dict[str, bytes] = {}
         self.header = self.look("first")
@@ -29,12 +29,12 @@ class Server:
     def look(self, title, *frames):
         self.count += 1
         document = Document(title=title, frames=frames or [encoder_frame(title)])
-        made = encode(document, live=True, prefix=f"look{self.count}-")
-        self.blocks |= made.blocks
-        return json.loads(header_json(made.header))
+        encoded = encode(document, live=True, prefix=f"look{self.count}-")
+        self.blocks |= encoded.blocks
+        return json.loads(header_json(encoded.header))
 
     def answer(self, verb, body):
-        self.asked.append((verb, body))
+        self.requests.append((verb, body))
         if body.get("text") == "refuse":
             raise ValueError("that text is too long")
         if verb == "walk":
@@ -67,11 +67,11 @@ def served():
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             try:
-                found = server.answer(self.path.rsplit("/", 1)[1], body)
-                self.send(json.dumps(found).encode(), "application/json")
+                answer = server.answer(self.path.rsplit("/", 1)[1], body)
+                self.send(json.dumps(answer).encode(), "application/json")
             except ValueError as error:
-                told = json.dumps({"error": str(error)}).encode()
-                self.send(told, "application/json", 400)
+                message = json.dumps({"error": str(error)}).encode()
+                self.send(message, "application/json", 400)
 
         def log_message(self, *arguments):
             pass
@@ -94,8 +94,8 @@ def page(browser, served):
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on(
         "request",
-        lambda one: (
-            one.url.startswith(("data:", "blob:", served.address)) or errors.append(one.url)
+        lambda request: (
+            request.url.startswith(("data:", "blob:", served.address)) or errors.append(request.url)
         ),
     )
     page.goto(served.address)
@@ -110,7 +110,7 @@ def fetched_blocks(page):
         .map((one) => one.name).filter((one) => one.includes("/api/block/"))""")
 
 
-def test_only_what_is_shown_is_fetched(page, served):
+def test_only_blocks_that_are_shown_are_fetched(page, served):
     fetched = fetched_blocks(page)
     assert len(fetched) == 1
     page.locator("nav").get_by_role("button", name="Matrix").click()
@@ -120,15 +120,15 @@ def test_only_what_is_shown_is_fetched(page, served):
     assert len(fetched) == 2
 
 
-def test_a_typed_sentence_becomes_the_page(page, served):
+def test_the_page_shows_an_entered_text(page, served):
     page.get_by_role("textbox", name="Text", exact=True).fill("a new sentence")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("h1")).to_have_text("about a new sentence")
-    assert ("look", {"text": "a new sentence"}) in served.asked
+    assert ("look", {"text": "a new sentence"}) in served.requests
     expect(page.locator(".sentence")).to_contain_text("attends to")
 
 
-def test_a_refusal_is_told_and_the_page_stays(page, served):
+def test_an_error_of_the_model_is_reported_and_the_page_is_unchanged(page, served):
     page.get_by_role("textbox", name="Text", exact=True).fill("refuse")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".live p")).to_have_text("that text is too long")
@@ -140,16 +140,16 @@ def test_heads_can_be_switched_off(page, served):
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator("h1")).to_have_text("about x")
     page.locator("nav").get_by_role("button", name="Head ablation").click()
-    ask = page.get_by_role("button", name="Run without these heads")
-    expect(ask).to_be_disabled()
+    run_button = page.get_by_role("button", name="Run without these heads")
+    expect(run_button).to_be_disabled()
     page.get_by_label("Layer 3, head 2 is on").uncheck()
-    ask.click()
+    run_button.click()
     expect(page.locator(".body h3").first).to_have_text("Without these heads")
-    assert ("without", {"text": "x", "heads": [["encoder", 2, 1]]}) in served.asked
+    assert ("without", {"text": "x", "heads": [["encoder", 2, 1]]}) in served.requests
     expect(page.locator(".deltas li").first).to_contain_text("→")
 
 
-def test_a_walk_can_be_asked_for(page, served):
+def test_a_walk_of_the_pinned_token_can_be_requested(page, served):
     page.get_by_label("Layer", exact=True).select_option(label="2")
     page.get_by_label("Head", exact=True).select_option(label="4")
     page.locator(".token", has_text="keeper").click()
@@ -157,7 +157,7 @@ def test_a_walk_can_be_asked_for(page, served):
     expect(page.locator(".step h3")).to_be_hidden()
     page.get_by_role("button", name="Walk through the pinned token").click()
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
-    verb, body = served.asked[-1]
+    verb, body = served.requests[-1]
     assert verb == "walk"
     assert {name: body[name] for name in ("map", "layer", "head", "position")} == {
         "map": "encoder",
@@ -167,7 +167,7 @@ def test_a_walk_can_be_asked_for(page, served):
     }
 
 
-def test_a_drawing_becomes_the_picture(page, served):
+def test_a_drawing_is_sent_as_the_image(page, served):
     page.get_by_text("More inputs").click()
     box = page.locator(".pad").bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
@@ -176,7 +176,7 @@ def test_a_drawing_becomes_the_picture(page, served):
     page.mouse.up()
     page.get_by_role("button", name="Use the drawing").click()
     expect(page.locator("h1")).to_contain_text("about")
-    _, body = served.asked[-1]
+    _, body = served.requests[-1]
     kind, data = body["image"].split(",")
     assert kind == "data:image/png;base64"
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"))

@@ -60,7 +60,7 @@ def test_a_tooltip_stays_inside_a_narrow_page(opened):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_token_is_no_label(opened):
+def test_a_token_is_not_a_label(opened):
     """Tokens such as "key" are data: only labels of the page are marked."""
     page = opened("hostile", "view=text")
     assert page.locator(".tokens [data-term], tbody [data-term]").count() == 0

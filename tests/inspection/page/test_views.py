@@ -1,4 +1,4 @@
-"""Every view, in a real browser: it shows the numbers that the document holds, and reacts."""
+"""Every view in a real browser shows the numbers of the document, and reacts to input."""
 
 import re
 
@@ -22,7 +22,7 @@ from tests.fixtures.page_views import VIEWS
 
 
 def settle(page):
-    """Until what was asked for is drawn."""
+    """Wait until the requested view is drawn."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
@@ -41,24 +41,17 @@ def top_rows(page):
     settle(page)
     expect(page.locator("table.top tbody tr").first).to_be_visible()
     return page.locator("table.top tbody tr").evaluate_all(
-        """rows => rows.map(({cells: [token, place, weight]}) =>
-            [token.textContent, Number(place.textContent), weight.textContent])"""
+        """rows => rows.map(({cells: [token, position, weight]}) =>
+            [token.textContent, Number(position.textContent), weight.textContent])"""
     )
 
 
-def painted(canvas):
-    """How many colours a canvas shows."""
+def num_colours(canvas):
+    """Return the number of colours that a canvas shows."""
     return canvas.evaluate("""(canvas) => {
         const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
         return new Set(new Uint32Array(data.buffer)).size;
     }""")
-
-
-def says(share):
-    points = share * 100
-    if points < 0.1:
-        return "<0.1\u00a0%" if points else "0\u00a0%"
-    return f"{points:.0f}\u00a0%" if points >= 9.95 else f"{points:.1f}\u00a0%"
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -77,40 +70,40 @@ def test_a_view_opens_from_its_address_and_shows_something(opened, view):
         canvas = body.locator("canvas").first
         expect(canvas).to_be_visible()
         page.wait_for_timeout(150)
-        assert painted(canvas) > 10
+        assert num_colours(canvas) > 10
     assert f"view={view}" in page.url
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 @pytest.mark.parametrize("view", ["text", "matrix", "lines", "head", "grid"])
 @pytest.mark.parametrize("layer, head, query", [(1, 4, 7), (3, 0, 12)])
-def test_the_ten_strongest_are_those_of_the_document(opened, view, layer, head, query):
+def test_the_ten_largest_weights_are_those_of_the_document(opened, view, layer, head, query):
     row = encoder_frame("", seed=1).maps[0].weights[layer][head, query]
     page = opened("all", f"view={view}&layer={layer}&head={head}&query={query}")
     best = row.argsort(descending=True)[:10].tolist()
     shown = top_rows(page)
-    # Two that are nearly alike may change places: they are a byte apart at most.
+    # Two nearly equal weights may be in either order: they differ by one byte at most.
     assert [
-        abs(float(row[place - 1] - row[at])) < 0.008
-        for (_, place, _), at in zip(shown, best, strict=True)
+        abs(float(row[position - 1] - row[expected])) < 0.008
+        for (_, position, _), expected in zip(shown, best, strict=True)
     ] == [True] * len(shown)
     assert shown[0][:2] == [ENGLISH[best[0]], best[0] + 1]
-    # Eight bits: within half a step of what is shown.
+    # Weights have eight bits: the error is half a step at most.
     first = float(shown[0][2].split("\u00a0")[0])
     assert abs(first / 100 - float(row[best[0]])) < 0.0095
     assert sentence(page).startswith(f"“{ENGLISH[query]}” attends to “{ENGLISH[best[0]]}” ")
 
 
-def test_the_mean_over_heads_is_the_mean(opened):
+def test_the_mean_over_heads_is_shown(opened):
     mean = encoder_frame("", seed=1).maps[0].weights[2].mean(0)[5]
     page = opened("all", "view=text&layer=2&head=-1&query=5")
-    (_, place, shown), *_ = top_rows(page)
-    assert place - 1 == int(mean.argmax())
+    (_, position, shown), *_ = top_rows(page)
+    assert position - 1 == int(mean.argmax())
     assert abs(float(shown.split("\u00a0")[0]) / 100 - float(mean.max())) < 0.015
 
 
 def test_columns_are_keys_and_rows_are_queries(opened):
-    """A cross map of 9 x 8: a swapped axis would show another token, or none."""
+    """The cross-attention map is 9 x 8, so a swapped axis would show another token, or none."""
     weights = translator_frame().maps[1].weights[1][2]
     page = opened("all", "view=matrix&frame=3&map=cross&layer=1&head=2")
     canvas = page.locator(".body canvas").first
@@ -131,23 +124,23 @@ def number(words):
     return 0.0 if words.startswith("<") else float(words.split("\u00a0")[0]) / 100
 
 
-def test_what_may_not_be_seen_is_grey_and_says_so(opened):
+def test_masked_cells_are_grey_and_their_tooltip_gives_the_reason(opened):
     page = opened("all", "view=matrix&frame=3&map=decoder&query=2&key=5")
     expect(page.locator(".tip").first).to_contain_text("the key comes later")
-    masked, seen = page.locator(".body canvas").first.evaluate("""(canvas) => {
+    masked, unmasked = page.locator(".body canvas").first.evaluate("""(canvas) => {
         const sharp = devicePixelRatio;
         const cell = Math.min((canvas.clientWidth - 100) / 9, 44);
         const ctx = canvas.getContext("2d");
-        const place = (start, at) => (start + (at + 0.15) * cell) * sharp;
-        const at = (t, s) => ctx.getImageData(place(92, s), place(74, t), 1, 1)
+        const offset = (start, at) => (start + (at + 0.15) * cell) * sharp;
+        const at = (t, s) => ctx.getImageData(offset(92, s), offset(74, t), 1, 1)
             .data.slice(0, 3).join();
         return [[at(0, 8), at(3, 7), at(6, 7)], [at(8, 8), at(5, 5)]];
     }""")
     assert set(masked) == {"233,231,225"}
-    assert "233,231,225" not in seen
+    assert "233,231,225" not in unmasked
 
 
-def test_zooming_in_shows_fewer_cells_with_their_numbers(opened):
+def test_zooming_in_shows_fewer_cells(opened):
     page = opened("all", "view=matrix&layer=1&query=4&key=4")
     canvas = page.locator(".body canvas").first
     page.wait_for_timeout(150)
@@ -196,53 +189,55 @@ def test_a_measure_beside_attention_can_be_chosen(opened):
     assert top_rows(page)[0][:2] == [ENGLISH[best], best + 1]
 
 
-def test_pieces_are_joined_into_words_and_their_weights_added(opened):
+def test_tokens_are_joined_into_words_and_their_weights_added(opened):
     row = encoder_frame("", seed=1).maps[0].weights[0][0, 6]
     page = opened("all", "view=text&layer=0&head=0&query=6")
     expect(page.locator(".token")).to_have_count(16)
     page.get_by_label("Join tokens into words").check()
     expect(page.locator(".token")).to_have_count(15)
     word = page.locator(".token", has_text="lighthouse")
-    said = number(word.get_attribute("title"))
-    assert abs(said - float(row[3] + row[4])) < 0.012
+    shown = number(word.get_attribute("title"))
+    assert abs(shown - float(row[3] + row[4])) < 0.012
 
 
-def test_the_text_can_be_turned_round(opened):
+def test_the_direction_of_attention_can_be_reversed(opened):
     column = encoder_frame("", seed=1).maps[0].weights[2][3, :, 5]
     page = opened("all", "view=text&layer=2&head=3&key=5")
     page.get_by_role("combobox", name="Direction").select_option("to")
     expect(page.locator(".sentence")).to_contain_text("is attended to by")
-    place = top_rows(page)[0][1]
-    assert abs(float(column[place - 1] - column.max())) < 0.008
+    position = top_rows(page)[0][1]
+    assert abs(float(column[position - 1] - column.max())) < 0.008
 
 
 def test_lines_are_few_and_stop_at_the_chosen_mass(opened, tmp_path):
     page = opened("all", "view=lines&layer=3")
     page.get_by_role("combobox", name="Lines of").select_option("all")
-    with page.expect_download() as got:
+    with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()
-    got.value.save_as(tmp_path / "lines.csv")
+    download.value.save_as(tmp_path / "lines.csv")
     rows = [
         line.split(",") for line in (tmp_path / "lines.csv").read_text("utf-8-sig").splitlines()[1:]
     ]
     weights = encoder_frame("", seed=1).maps[0].weights[3][0]
-    for at in range(len(ENGLISH)):
-        mine = sorted((float(row[-1]) for row in rows if row[0] == str(at + 1)), reverse=True)
-        assert sum(mine) >= 0.6 * float(weights[at].sum()) - 0.02
-        assert sum(mine[:-1]) < 0.6 + 0.02
+    for query in range(len(ENGLISH)):
+        of_query = sorted(
+            (float(row[-1]) for row in rows if row[0] == str(query + 1)), reverse=True
+        )
+        assert sum(of_query) >= 0.6 * float(weights[query].sum()) - 0.02
+        assert sum(of_query[:-1]) < 0.6 + 0.02
 
 
-def test_the_alignment_tells_what_a_word_was_made_from(opened):
+def test_the_alignment_names_the_source_word_with_the_largest_weight(opened):
     page = opened("all", "view=alignment&frame=3&map=cross&head=-1&layer=2&query=3")
     mean = translator_frame().maps[1].weights[2].mean(0)[3]
     assert f"“{SOURCE[int(mean.argmax())]}”" in sentence(page).split("attends to")[1][:20]
     page.get_by_role("button", name="beam 2").click()
-    other = translator_frame("", seed=8).maps[1].weights[2].mean(0)[3]
+    second_beam = translator_frame("", seed=8).maps[1].weights[2].mean(0)[3]
     expect(page.locator(".others [aria-pressed=true]")).to_have_text("beam 2")
-    assert f"“{SOURCE[int(other.argmax())]}”" in sentence(page).split("attends to")[1][:20]
+    assert f"“{SOURCE[int(second_beam.argmax())]}”" in sentence(page).split("attends to")[1][:20]
 
 
-def test_a_patch_of_a_picture_can_be_clicked(opened):
+def test_a_patch_of_an_image_can_be_clicked(opened):
     page = opened("all", "view=image&frame=5&query=0")
     canvas = page.locator(".body canvas").first
     page.wait_for_timeout(300)
@@ -251,12 +246,12 @@ def test_a_patch_of_a_picture_can_be_clicked(opened):
     page.mouse.click(box["x"] + 1.5 / 6 * 460, box["y"] + 2.5 / 4 * 460 * 66 / 90 * 60 / 66)
     row = image_frame().maps[0].weights[0][0, 2 + 2 * 6 + 1]
     expect(page.locator(".sentence")).to_contain_text("row 3, col 2")
-    place = top_rows(page)[0][1]
-    assert place - 1 == int(row.argmax())
+    position = top_rows(page)[0][1]
+    assert position - 1 == int(row.argmax())
     expect(page.locator(".body .soft").first).to_contain_text("[CLS]")
 
 
-def test_each_word_of_a_caption_looks_at_the_picture(opened):
+def test_each_word_of_a_caption_attends_to_the_image(opened):
     page = opened("all", "view=image&frame=6")
     page.locator(".chip", has_text="sea").click()
     assert sentence(page).startswith("“sea” attends to")
@@ -271,18 +266,18 @@ def test_inside_a_head_the_products_add_up_to_the_score(opened):
     score = float((vectors.q[2, 5] * vectors.k[2, 3]).sum() * vectors.scale)
     tip = page.locator(".body .tip")
     expect(tip).to_contain_text("add up to")
-    said = re.search(r"add up to (−?\d+(?:\.\d+)?)", tip.inner_text())[1]
-    assert float(said.replace("−", "-")) == pytest.approx(score, rel=0.01, abs=0.001)
+    shown = re.search(r"add up to (−?\d+(?:\.\d+)?)", tip.inner_text())[1]
+    assert float(shown.replace("−", "-")) == pytest.approx(score, rel=0.01, abs=0.001)
     expect(page.locator(".body")).to_contain_text(
         "The softmax of these scores is equal to the weights shown here"
     )
-    # Layer 2's weights were not made from its vectors: the page must not claim so.
+    # Layer 2's weights are not those of its vectors: the page must not claim so.
     page.get_by_role("button", name="Next layer").click()
     expect(page.locator(".body")).to_contain_text("the rest is a bias")
 
 
-def test_a_small_map_stands_upright_in_its_place(opened, tmp_path):
-    """One strong weight in layer 2, head 3, of a map of 9 x 8: nowhere else is the grid dark."""
+def test_a_small_map_is_drawn_upright_at_its_cell_of_the_grid(opened, tmp_path):
+    """The one large weight is in layer 2, head 3, of a 9 x 8 map: only there is the grid dark."""
     weights = [torch.full((3, 9, 8), 1 / 8) for _ in range(2)]
     weights[1][2, 6] = torch.nn.functional.one_hot(torch.tensor(2), 8)
     sides = {"q": Side(tokens=TARGET), "k": Side(tokens=SOURCE)}
@@ -292,13 +287,13 @@ def test_a_small_map_stands_upright_in_its_place(opened, tmp_path):
     page = opened(tmp_path / "a.html", "view=grid")
     page.wait_for_timeout(300)
     x, y = page.locator(".body canvas").evaluate(DARKEST, 1)
-    wide, tall = 104, 117
-    assert 34 + 2 * (wide + 6) + wide * 2 / 8 <= x <= 34 + 2 * (wide + 6) + wide * 3 / 8
-    assert 20 + (tall + 24) + tall * 6 / 9 <= y <= 20 + (tall + 24) + tall * 7 / 9
+    width, height = 104, 117
+    assert 34 + 2 * (width + 6) + width * 2 / 8 <= x <= 34 + 2 * (width + 6) + width * 3 / 8
+    assert 20 + (height + 24) + height * 6 / 9 <= y <= 20 + (height + 24) + height * 7 / 9
 
 
-def test_the_brightest_patch_is_the_one_that_is_looked_at(opened, tmp_path):
-    """Row 2, column 5 of a grid of 4 x 6, behind two tokens that are no patch."""
+def test_the_brightest_patch_is_the_one_with_the_weight(opened, tmp_path):
+    """The weight is on row 2, column 5 of a grid of 4 x 6, after two tokens that are no patches."""
     black = np.zeros((60, 90, 3), np.uint8)
     side = Side(tokens=["x"] * 26, image=black, grid=(4, 6), num_prefix_tokens=2)
     weights = torch.nn.functional.one_hot(torch.tensor(2 + 6 + 4), 26).float().repeat(1, 26, 1)
@@ -309,12 +304,12 @@ def test_the_brightest_patch_is_the_one_that_is_looked_at(opened, tmp_path):
     page.wait_for_timeout(300)
     canvas = page.locator(".body canvas").first
     x, y = canvas.evaluate(DARKEST, -1)
-    wide = canvas.evaluate("(canvas) => Math.min(460, canvas.clientWidth)")
-    assert 4 / 6 <= x / wide <= 5 / 6
-    assert 1 / 4 <= y / (wide * 60 / 90) <= 2 / 4
+    width = canvas.evaluate("(canvas) => Math.min(460, canvas.clientWidth)")
+    assert 4 / 6 <= x / width <= 5 / 6
+    assert 1 / 4 <= y / (width * 60 / 90) <= 2 / 4
 
 
-# The middle of the darkest (or, with -1, the brightest) pixels whose neighbours are alike.
+# The centre of the darkest (or, with -1, the brightest) pixels whose neighbours are equal.
 DARKEST = """(canvas, sign) => {
     const {width, height} = canvas;
     const {data} = canvas.getContext("2d").getImageData(0, 0, width, height);
@@ -322,22 +317,22 @@ DARKEST = """(canvas, sign) => {
         const [r, g, b, a] = data.subarray((y * width + x) * 4, (y * width + x) * 4 + 4);
         return a < 255 ? NaN : sign * (r + g + b);
     };
-    let least = Infinity, found = [];
+    let least = Infinity, points = [];
     for (let y = 4; y + 4 < height; y++) {
         for (let x = 4; x + 4 < width; x++) {
-            const here = light(x, y);
+            const value = light(x, y);
             const around = [light(x - 4, y), light(x + 4, y), light(x, y - 4), light(x, y + 4)];
-            if (!around.every((one) => one === here)) continue;
-            if (here < least) { least = here; found = []; }
-            if (here === least) found.push([x, y]);
+            if (!around.every((one) => one === value)) continue;
+            if (value < least) { least = value; points = []; }
+            if (value === least) points.push([x, y]);
         }
     }
-    return [0, 1].map((axis) => found.reduce((sum, one) => sum + one[axis], 0) / found.length);
+    return [0, 1].map((axis) => points.reduce((sum, one) => sum + one[axis], 0) / points.length);
 }"""
 
 
-def test_a_view_chosen_brings_its_map_and_a_map_chosen_its_view(opened):
-    """The translator's first map is its encoder's, which aligns nothing."""
+def test_choosing_a_view_selects_its_map_and_choosing_a_map_its_view(opened):
+    """The translator's first map is that of its encoder, which has no alignment."""
     page = opened("all", "view=alignment&frame=3")
     attention = page.get_by_role("combobox", name="Attention")
     expect(attention).to_have_value("cross")

@@ -1,4 +1,4 @@
-"""One file, durable, of the size that was told, and nothing in it that may run but our script."""
+"""The page is one file of the predicted size, which runs no script except its own."""
 
 import base64
 import hashlib
@@ -19,12 +19,12 @@ def encoded():
 
 
 def test_the_size_is_known_before_writing(tmp_path, encoded):
-    told = page_size(encoded)
-    assert write_page(tmp_path / "a.html", encoded) == told
-    assert (tmp_path / "a.html").stat().st_size == told
+    size = page_size(encoded)
+    assert write_page(tmp_path / "a.html", encoded) == size
+    assert (tmp_path / "a.html").stat().st_size == size
 
 
-def test_a_page_is_never_overwritten_unless_asked(tmp_path, encoded):
+def test_a_page_is_overwritten_only_on_request(tmp_path, encoded):
     path = tmp_path / "a.html"
     path.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
@@ -42,7 +42,9 @@ def policy_of(page):
 
 
 @pytest.mark.parametrize("make", ["file", "served", "hostile"])
-def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes(tmp_path, encoded, make):
+def test_the_policy_allows_the_one_script_and_the_one_style_by_their_hashes(
+    tmp_path, encoded, make
+):
     if make == "served":
         page = served_page().decode()
     else:
@@ -61,8 +63,8 @@ def test_the_policy_names_the_one_script_and_the_one_style_by_their_hashes(tmp_p
     assert not re.search(r'(src|href)="(?!data:)', page.replace(scripts[0], ""))
 
 
-def test_a_notebook_gets_the_same_page_in_a_frame_that_can_reach_nothing(encoded):
-    shown = Widget(encoded, height=500)._repr_html_()
-    assert 'sandbox="allow-scripts allow-downloads"' in shown and "height:500px" in shown
-    inside = html.unescape(re.search(r'srcdoc="([^"]*)"', shown)[1])
-    assert inside.startswith("<!doctype html>") and len(inside.encode()) == page_size(encoded)
+def test_a_notebook_shows_the_same_page_in_a_sandboxed_frame(encoded):
+    cell = Widget(encoded, height=500)._repr_html_()
+    assert 'sandbox="allow-scripts allow-downloads"' in cell and "height:500px" in cell
+    page = html.unescape(re.search(r'srcdoc="([^"]*)"', cell)[1])
+    assert page.startswith("<!doctype html>") and len(page.encode()) == page_size(encoded)

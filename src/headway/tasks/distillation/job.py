@@ -153,7 +153,7 @@ def _initial(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
 
 def _earlier(name: str, teacher: Bundle) -> nn.Module:
     """Load the student `training.student`: a model of the teacher's kind, or a body for one."""
-    earlier = load(name)
+    earlier = load(name, dtype="float32")
     model: nn.Module = earlier.model
     if type(model) is type(backbone_of(teacher.model)):
         model = with_backbone(teacher.model, model)

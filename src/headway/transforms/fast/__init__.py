@@ -31,15 +31,36 @@ from headway.transforms.fast.flex import FlexDot
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear
 from headway.transforms.fast.memory import contiguous_parameters
 from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
+from headway.transforms.fast.quantized import (
+    FastBFloat16Linear,
+    FastInt4Linear,
+    FastInt8Linear,
+    FastLoRABFloat16Linear,
+    FastLoRAInt4Linear,
+    FastLoRAInt8Linear,
+    release_codes,
+)
 from headway.transforms.fast.recurrent import FastRecurrentDecoder
 from headway.transforms.fast.window import FastSlidingWindow
-from headway.transforms.lora import LoRALinear
+from headway.transforms.lora import (
+    LoRABFloat16Linear,
+    LoRAInt4Linear,
+    LoRAInt8Linear,
+    LoRALinear,
+)
+from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
 
 M = TypeVar("M", bound=nn.Module)
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: FastLinear,
+    Int8Linear: FastInt8Linear,
+    Int4Linear: FastInt4Linear,
+    BFloat16Linear: FastBFloat16Linear,
     LoRALinear: FastLoRALinear,
+    LoRAInt8Linear: FastLoRAInt8Linear,
+    LoRAInt4Linear: FastLoRAInt4Linear,
+    LoRABFloat16Linear: FastLoRABFloat16Linear,
     Dropout: FastDropout,
     GatedFeedForward: FastGatedFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
@@ -90,4 +111,5 @@ __all__ = [
     "fast",
     "is_fast",
     "plain_class",
+    "release_codes",
 ]

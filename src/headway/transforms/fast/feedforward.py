@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headway.blocks.feedforward import GatedFeedForward
 from headway.shapes import Float, Tensor
-from headway.transforms.fast.linear import linears
+from headway.transforms.fast.joint import linears
 
 
 class FastGatedFeedForward(GatedFeedForward):

@@ -7,7 +7,6 @@ Both round in float32. docs/speed.md has the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.shapes import Float, Tensor
-from headway.transforms.fast.memory import adjacent
 from headway.transforms.lora import LoRALinear
 
 # oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
@@ -55,31 +53,6 @@ def linear(
     else:
         y = _onednn(flat, weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
-
-
-def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
-    """Return each layer's output for x: one product if their matrices are adjacent in memory."""
-    joined = None if torch.is_grad_enabled() else _joined(layers)
-    if joined is None:
-        return tuple(layer(x) for layer in layers)
-    return torch.split(linear(x, *joined), [layer.out_features for layer in layers], dim=-1)
-
-
-def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:
-    """Return the layers' weights and biases as one of each, if they are adjacent in memory."""
-    if torch.compiler.is_compiling() or not all(_is_plain(layer) for layer in layers):
-        return None
-    weight = adjacent([layer.weight for layer in layers])
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    if weight is None or not biases:
-        return None if weight is None else (weight, None)
-    bias = adjacent(biases) if len(biases) == len(layers) else None
-    return None if bias is None else (weight, bias)
-
-
-def _is_plain(layer: nn.Linear) -> bool:
-    """Whether the layer is no other class and has no hooks."""
-    return type(layer) is FastLinear and not (layer._forward_hooks or layer._forward_pre_hooks)
 
 
 def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "M N"]:

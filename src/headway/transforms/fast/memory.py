@@ -70,6 +70,8 @@ def _neighbours(model: nn.Module) -> list[list[nn.Parameter]]:
     for name, parameter in model.named_parameters():
         if parameter.device.type != "cpu" or not parameter.numel():
             continue
+        if not parameter.is_floating_point():
+            continue  # codes of small numbers, which their product has in a layout of its own
         layer, _, kind = name.rpartition(".")
         key: Any = name
         if isinstance(model.get_submodule(layer), nn.Linear):

@@ -13,7 +13,7 @@ from headway.attention.relative import added, positions_after
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
-from headway.transforms.fast.linear import linears
+from headway.transforms.fast.joint import linears
 
 
 class FastMultiHeadAttention(MultiHeadAttention):

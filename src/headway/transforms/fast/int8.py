@@ -1,0 +1,124 @@
+"""Products of integers that torch has for this processor, checked and measured once per process.
+
+    y[r, o] = (sum over i of q[r, i] W8[o, i]) s[o],   q = round(127 x),   x in -1 ... 1
+
+`fbgemm` and `int_mm` sum exactly, so they give the same numbers; a kernel that is missing, or whose
+sums are not exact (on processors without VNNI, pairs of products may saturate), is not used.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from abc import ABC, abstractmethod
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+
+from headway.shapes import Float, Int, Tensor
+
+MARGIN = 1.25
+"""How much faster a later kernel of `KERNELS` must be: measured times vary between processes."""
+
+
+class Int8Kernel(ABC):
+    """The codes and scales of a matrix in the layout of one implementation."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, codes: Int[Tensor, "O I"], scale: Float[Tensor, " O"]) -> None: ...
+
+    @abstractmethod
+    def codes(self) -> Int[Tensor, "O I"]:
+        """Return the codes, which `__init__` was called with."""
+
+    @abstractmethod
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        """Return the product for numbers between -1 and 1, which are rounded to 1/127."""
+
+
+class Fbgemm(Int8Kernel):
+    """FBGEMM's product, with the rounding of x and the scale in the same pass."""
+
+    name = "fbgemm"
+
+    def __init__(self, codes: Int[Tensor, "O I"], scale: Float[Tensor, " O"]) -> None:
+        zeros = torch.zeros(len(scale), dtype=torch.long)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch may drop these; then int_mm serves
+            matrix = torch._make_per_channel_quantized_tensor(codes, scale.double(), zeros, 0)
+        self._packed: Any = torch.ops.quantized.linear_prepack(matrix, None)
+
+    def codes(self) -> Int[Tensor, "O I"]:
+        matrix: Tensor = torch.ops.quantized.linear_unpack(self._packed)[0]
+        return matrix.int_repr()
+
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            x, 1 / 127, 128, self._packed
+        )
+        return y
+
+
+class IntMM(Int8Kernel):
+    """torch's product of two int8 matrices, which needs no layout of its own."""
+
+    name = "int_mm"
+
+    def __init__(self, codes: Int[Tensor, "O I"], scale: Float[Tensor, " O"]) -> None:
+        self._codes, self._scale = codes, scale / 127
+
+    def codes(self) -> Int[Tensor, "O I"]:
+        return self._codes
+
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        rounded = (x * 127).round_().to(torch.int8)
+        return torch._int_mm(rounded, self._codes.t()).float().mul_(self._scale)
+
+
+KERNELS: tuple[type[Int8Kernel], ...] = (Fbgemm, IntMM)
+
+
+@cache
+def int8_kernel() -> type[Int8Kernel] | None:
+    """Return the fastest exact kernel of this machine; None if there is none."""
+    chosen: type[Int8Kernel] | None = None
+    for kernel in KERNELS:
+        if not _is_exact(kernel):
+            continue
+        if chosen is None or _time(kernel) * MARGIN < _time(chosen):
+            chosen = kernel
+    return chosen
+
+
+@cache
+def _is_exact(kernel: type[Int8Kernel]) -> bool:
+    """Whether the kernel exists and its sums of the largest products are those of integers."""
+    codes = torch.full((64, 256), 127, dtype=torch.int8)
+    codes[1::2, ::2] = -127
+    codes[2::4, 1::3] = 5
+    x = torch.tensor([[1.0], [-1.0], [0.5]]) * torch.linspace(0.9, 1, 256)
+    expected = (x * 127).round().double() @ codes.double().T / 127
+    try:
+        y = kernel(codes, torch.ones(64))(x)
+    except (RuntimeError, AttributeError):  # the operator is missing
+        return False
+    return bool(torch.allclose(y.double(), expected, rtol=1e-5, atol=1e-3))
+
+
+@cache
+def _time(kernel: type[Int8Kernel]) -> float:
+    """Return the seconds of products with 1 and with 8 rows, of matrices larger than a cache."""
+    codes, scale = torch.ones(2048, 2048, dtype=torch.int8), torch.ones(2048)
+    matrices = [kernel(codes.clone(), scale) for _ in range(6)]
+    inputs = torch.ones(1, 2048), torch.ones(8, 2048)
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        for matrix in matrices:
+            for x in inputs:
+                matrix(x)
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

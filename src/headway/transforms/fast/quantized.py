@@ -1,0 +1,230 @@
+"""Fast twins of quantised layers: products in small numbers, where this CPU has them.
+
+`release_codes` moves the codes of a model for inference into the layout of the product, so that
+they are in memory once. Saving, moving to another device and `weight` read them back from there.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from headway.shapes import Float, Tensor
+from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
+from headway.transforms.fast.int8 import Int8Kernel, int8_kernel
+from headway.transforms.fast.linear import product
+from headway.transforms.lora import LoRABFloat16Linear, LoRAInt4Linear, LoRAInt8Linear
+from headway.transforms.quantize.layers import (
+    BFloat16Linear,
+    Int4Linear,
+    Int8Linear,
+    QuantizedLinear,
+    row_maximum,
+)
+
+
+class PackedInt8:
+    """The int8 numbers of one layer, or of several with the same inputs, one below another.
+
+    Each row of the inputs is divided by its largest magnitude, which makes the numbers -1 ... 1
+    that the kernels round, and its outputs are multiplied by it again.
+    """
+
+    def __init__(self, stored: Sequence[Mapping[str, Tensor]]) -> None:
+        kernel = int8_kernel()
+        assert kernel is not None  # `_available` was checked
+        codes = torch.cat([part["weight_int8"] for part in stored])
+        self._kernel: Int8Kernel = kernel(codes, torch.cat([p["weight_scale"] for p in stored]))
+
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        largest = row_maximum(x)
+        return self._kernel(x / largest).mul_(largest)
+
+    def codes(self) -> Tensor:
+        return self._kernel.codes()
+
+
+class FastQuantizedLinear(QuantizedLinear, ABC):
+    """A layer whose codes may be in the layout of the product (`packed`) instead of its parameters.
+
+    rows: its output rows of `packed`, which several layers may share.
+    """
+
+    code_name: ClassVar[str]
+    packed: Any = None
+    rows: slice | None = None
+    is_released = False
+
+    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        if not self.is_usable(input):
+            return super().forward(input)
+        flat = input.reshape(-1, input.shape[-1])
+        if torch.is_grad_enabled() and flat.requires_grad:
+            y: Tensor = _Product.apply(flat, self)  # type: ignore[no-untyped-call]
+        else:
+            y = self.product(flat)
+        if self.bias is not None:
+            y = y + self.bias
+        return y.view(*input.shape[:-1], self.out_features)
+
+    def product(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        """Return x W^T, outside autograd."""
+        if self.packed is None:
+            self.packed = self.pack()
+        y: Tensor = self.packed(x)
+        return y if self.rows is None else y[:, self.rows]
+
+    def is_usable(self, x: Tensor) -> bool:
+        """Whether the product exists for this input: float32 on a CPU, and not while tracing."""
+        return (
+            x.dtype == torch.float32
+            and x.device.type == self.weight_scale.device.type == "cpu"
+            and self.is_available()
+            and not torch.compiler.is_compiling()
+            and not torch.is_autocast_enabled("cpu")
+        )
+
+    @abstractmethod
+    def is_available(self) -> bool:
+        """Whether this machine has the product."""
+
+    @abstractmethod
+    def pack(self) -> Any:
+        """Return the stored numbers in the layout of the product."""
+
+    @abstractmethod
+    def packed_codes(self) -> Tensor:
+        """Return the stored codes, read back from `packed`."""
+
+    def stored(self) -> dict[str, Tensor]:
+        stored = super().stored()
+        return {**stored, self.code_name: self.packed_codes()} if self.is_released else stored
+
+    def release_codes(self) -> None:
+        """Keep the codes in the layout of the product only, unless an embedding reads them too."""
+        if self.is_released or self.shared or not self.is_available():
+            return
+        if self.packed is None:
+            self.packed = self.pack()
+        codes = getattr(self, self.code_name)
+        codes.data = codes.data.new_empty(0)
+        self.is_released = True
+
+    def restore_codes(self) -> None:
+        """Keep the codes in the parameter only."""
+        if self.is_released:
+            getattr(self, self.code_name).data = self.packed_codes()
+        self.packed, self.rows, self.is_released = None, None, False
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        self.restore_codes()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.is_released:
+            destination[prefix + self.code_name] = self.packed_codes()
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self.restore_codes()
+        super()._load_from_state_dict(*args, **kwargs)
+
+
+class FastInt8Linear(FastQuantizedLinear, Int8Linear):
+    """`Int8Linear` by the fastest product of integers (`int8.py`)."""
+
+    code_name = "weight_int8"
+
+    def is_available(self) -> bool:
+        return int8_kernel() is not None
+
+    def pack(self) -> PackedInt8:
+        return PackedInt8([self.stored()])
+
+    def packed_codes(self) -> Tensor:
+        codes: Tensor = self.packed.codes()
+        return codes if self.rows is None else codes[self.rows].clone()
+
+
+class FastInt4Linear(FastQuantizedLinear, Int4Linear):
+    """`Int4Linear` by torch's product of bfloat16 inputs and int4 codes (`int4.py`)."""
+
+    code_name = "weight_int4"
+
+    def is_available(self) -> bool:
+        return int4_product_exists()
+
+    def pack(self) -> PackedInt4:
+        return PackedInt4(self.stored())
+
+    def packed_codes(self) -> Tensor:
+        codes: Tensor = self.packed.codes()
+        return codes
+
+
+class FastBFloat16Linear(BFloat16Linear):
+    """`BFloat16Linear` whose product is one of bfloat16 numbers with float32 sums."""
+
+    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        if input.dtype != torch.float32:
+            return super().forward(input)
+        weight = self.stored()["weight_bfloat16"]
+        y = F.linear(input.to(torch.bfloat16), weight).float()
+        return y if self.bias is None else y + self.bias
+
+
+class FastLoRAInt8Linear(LoRAInt8Linear, FastInt8Linear):
+    """`LoRAInt8Linear`, whose product with W is that of `FastInt8Linear`."""
+
+
+class FastLoRAInt4Linear(LoRAInt4Linear, FastInt4Linear):
+    """`LoRAInt4Linear`, whose product with W is that of `FastInt4Linear`."""
+
+
+class FastLoRABFloat16Linear(LoRABFloat16Linear, FastBFloat16Linear):
+    """`LoRABFloat16Linear`, whose product with W is that of `FastBFloat16Linear`."""
+
+
+def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> tuple[Tensor, ...]:
+    """Return the outputs of layers without hooks for the same x as one product, outside autograd.
+
+    Their codes are packed together at the first call.
+    """
+    first = layers[0]
+    if not all(layer.is_usable(x) for layer in layers):
+        return tuple(layer(x) for layer in layers)
+    if any(layer.packed is not first.packed or layer.rows is None for layer in layers):
+        packed, start = PackedInt8([layer.stored() for layer in layers]), 0
+        for layer in layers:
+            layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
+            start += layer.out_features
+    joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+    outputs = torch.split(joint, [layer.out_features for layer in layers], -1)
+    biased = zip(outputs, layers, strict=True)
+    return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
+
+
+def release_codes(model: nn.Module) -> None:
+    """Keep the codes of a model for inference in memory once; the model computes the same."""
+    for module in model.modules():
+        if isinstance(module, FastQuantizedLinear):
+            module.release_codes()
+
+
+class _Product(torch.autograd.Function):
+    """x W^T, whose gradient is that of the product without rounding: dx = dy W."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: FastQuantizedLinear) -> Tensor:
+        ctx.layer = layer
+        return layer.product(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return product(grad, ctx.layer.weight.t()), None
