@@ -155,8 +155,10 @@ TOKENIZED = [
 ]
 
 
-def batches(corpus, augmentation, rows=2):
-    return CaptionBatches(corpus.images, TOKENIZED, SIZED.normalised, augmentation, rows, seed=3)
+def batches(corpus, augmentation, batch_size=2):
+    return CaptionBatches(
+        corpus.images, TOKENIZED, SIZED.normalised, augmentation, batch_size, seed=3
+    )
 
 
 UNCHANGED = AugmentationConfig(flip=0.0, padding=0)

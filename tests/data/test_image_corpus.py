@@ -123,7 +123,7 @@ def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup
     resumed = list(islice(batches(corpus, config).stream(1, 1), 2))
     for (*_, expected), (*_, batch) in zip(whole[4:], resumed, strict=True):
         assert expected.indices == batch.indices and torch.equal(expected.images, batch.images)
-        assert torch.equal(expected.shares, batch.shares)
+        assert torch.equal(expected.mixing_weights, batch.mixing_weights)
     alone, mixed = (batches(corpus, config).batch(chosen, 5) for chosen in ([7], [2, 7, 1]))
     assert torch.equal(alone.images[0], mixed.images[1])
     views = [batches(corpus, config).batch([7], epoch).images for epoch in range(4)]
@@ -140,10 +140,10 @@ def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
     batch = batches(corpus, config).batch(range(10), 0)
     assert bool((batch.mixing_weights >= 0.5).all()) and batch.mixing_weights.std() > 0.05
     pixels = torch.from_numpy(corpus.pixels.astype(np.float32)) / 255
-    for i, weight in enumerate(batch.shares.tolist()):
+    for i, weight in enumerate(batch.mixing_weights.tolist()):
         rest = (batch.images[i] - weight * pixels[i]) / (1 - weight)
         partners = [j for j in range(10) if (rest - pixels[j]).abs().max() < 1e-3]
-        assert len(partners) == 1 and batch.others[i] == corpus.labels[partners[0]]
+        assert len(partners) == 1 and batch.mixed_targets[i] == corpus.labels[partners[0]]
 
 
 def test_for_evaluation_images_are_the_prepared_ones_or_those_of_their_files(corpus):

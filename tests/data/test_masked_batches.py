@@ -285,9 +285,9 @@ def test_small_corpora_are_sampled_more_often_with_a_smaller_exponent(corpus, to
         ]
         batches = MaskedBatches(sources)
         p = np.array([1 - fraction, fraction]) ** smoothing
-        assert batches.shares.tolist() == pytest.approx((p / p.sum()).tolist())
+        assert batches.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
         order = batches._of(1).order
-        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.shares[1], abs=0.02)
+        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.fractions[1], abs=0.02)
         repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
         assert max(repeats.values()) == 1  # a second pass has other sequences
         assert sum(epoch_of(batches, 1).values()) == len(order)

@@ -14,9 +14,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.tensors import read_tensors, write_tensors
-from headway.transforms.fast import contiguous_parameters
+from headway.transforms.fast import contiguous_parameters, joint
 from headway.transforms.fast import linear as module
-from headway.transforms.fast.linear import FastLinear, linear, linears, product
+from headway.transforms.fast.joint import linears
+from headway.transforms.fast.linear import FastLinear, linear, product
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
 
@@ -119,7 +120,7 @@ def test_layers_with_contiguous_parameters_are_one_product_with_the_same_outputs
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     products = []
     monkeypatch.setattr(
-        module,
+        joint,
         "linear",
         lambda *arguments: (products.append(arguments[1].shape), linear(*arguments))[1],
     )
@@ -135,9 +136,9 @@ def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_
     separate = linears(x, (model.a, model.b))
     contiguous_parameters(model)
     with torch.no_grad():
-        assert module._joined((model.a, model.b)) is not None
-        assert module._joined((model.b, model.a)) is None  # another order
-        assert module._joined((model.a, model.c)) is None  # another input
+        assert joint._joined((model.a, model.b)) is not None
+        assert joint._joined((model.b, model.a)) is None  # another order
+        assert joint._joined((model.a, model.c)) is None  # another input
     assert_close(linears(x, (model.a, model.b)), separate)
     sum(y.sum() for y in linears(x, (model.a, model.b))).backward()
     assert model.a.weight.grad is not None and model.b.bias.grad is not None
@@ -150,7 +151,7 @@ def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_
     model.b.weight = nn.Parameter(torch.ones(64, 8))
     with torch.no_grad():
         assert_close(linears(x, (model.a, model.b))[1], model.b(x))
-        assert module._joined((model.a, model.b)) is None
+        assert joint._joined((model.a, model.b)) is None
 
 
 def test_a_model_with_contiguous_parameters_is_saved_and_copied_with_tied_weights(tmp_path):
@@ -210,13 +211,13 @@ def test_parameters_taken_before_they_become_contiguous_are_still_those_of_the_m
     optimizer.step()
     assert_close(model.a.weight, before - 1)
     with torch.no_grad():
-        joined, _ = module._joined((model.a, model.b))
+        joined, _ = joint._joined((model.a, model.b))
         assert torch.equal(joined[:32], model.a.weight), "the product reads the updated numbers"
     copied = deepcopy(model.a)
     assert copied.weight.untyped_storage().nbytes() == copied.weight.nbytes
     model.to(torch.bfloat16)
     with torch.no_grad():
-        assert module._joined((model.a, model.b)) is None
+        assert joint._joined((model.a, model.b)) is None
 
 
 def test_a_forked_process_does_not_change_the_weights_of_its_parent():
