@@ -94,7 +94,7 @@ def _train(
 ) -> int:
     """Train for `seconds`; the learning rate follows the clock. Return the number of tokens."""
     training = config.training
-    rows = PackedBatches([corpus], training.rows, training.length, seed=training.seed)
+    rows = PackedBatches([corpus], training.batch_size, training.length, seed=training.seed)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     decay = config.optimizer.weight_decay
@@ -132,7 +132,7 @@ def _bits_per_byte(
     """Return the bits per byte of all held-out text, in sequences of the training length."""
     model.eval()
     nats = 0.0
-    for batch in in_order(valid, config.training.rows, config.training.length):
+    for batch in in_order(valid, config.training.batch_size, config.training.length):
         logits = model(batch.tokens)
         logits = logits if isinstance(logits, torch.Tensor) else logits.logits
         nats += F.cross_entropy(

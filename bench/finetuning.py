@@ -39,8 +39,8 @@ class Task:
     """A fine-tuning task and its hyperparameters.
 
     recipe: Headway's recipe. train, valid: files under $HEADWAY_DATA; if valid is "", a part of
-    train is held out. text, second, label: columns. score: the metric that is compared. rows: batch
-    size. length: maximum number of tokens of a text, or of a window.
+    train is held out. text, second, label: columns. score: the metric that is compared. batch_size:
+    batch size. length: maximum number of tokens of a text, or of a window.
     """
 
     recipe: str
@@ -48,7 +48,7 @@ class Task:
     valid: str
     score: str
     steps: int
-    rows: int = 32
+    batch_size: int = 32
     lr: float = 1e-4
     length: int = 128
     text: str = "text"
@@ -111,7 +111,7 @@ TASKS = {
         valid="ner/wnut17.dev.conll.gz",
         score="f1",
         steps=1060,
-        rows=16,
+        batch_size=16,
         lr=2e-4,
     ),
     "snips": Task(
@@ -120,7 +120,7 @@ TASKS = {
         valid="",
         score="f1",
         steps=1250,
-        rows=16,
+        batch_size=16,
         lr=2e-4,
     ),
     "squad": Task(
@@ -129,7 +129,7 @@ TASKS = {
         valid="qa/squad_v1.1_dev.valid.json.gz",
         score="f1",
         steps=1500,
-        rows=16,
+        batch_size=16,
         lr=2e-4,
         length=192,
     ),
@@ -222,7 +222,7 @@ def _ours(task: Task, run: Path, options: argparse.Namespace) -> list[str]:
         "--dtype": options.dtype,
         "--threads": options.threads,
         "--steps": task.steps,
-        "--training.rows": task.rows,
+        "--training.batch-size": task.batch_size,
         "--training.seed": SEED,
         "--optimizer.lr": task.lr,
         "--schedule.kind": "linear",

@@ -73,7 +73,7 @@ def _train(
     shape = torch.optim.lr_scheduler.LambdaLR(
         update, lambda step: min((step + 1) / warmup, (steps - step) / (steps - warmup))
     )
-    for number, rows in enumerate(_batches(learner.rows, task["rows"], steps, seed), start=1):
+    for number, rows in enumerate(_batches(learner.rows, task["batch_size"], steps, seed), start=1):
         update.zero_grad(set_to_none=True)
         with precision():  # entered in each step: it caches 16-bit copies of the weights
             loss = learner.loss(model, padded(learner.tokenizer, rows))
@@ -146,7 +146,7 @@ def _classifier(folder: str, task: dict[str, Any]) -> Learner:
     true = [row["labels"] for row in held]
 
     def score(model: Any) -> Scores:
-        logits = torch.stack(_logits(model, tokenizer, held, task["rows"]))
+        logits = torch.stack(_logits(model, tokenizer, held, task["batch_size"]))
         if numbers:
             return number_scores(logits[:, 0].tolist(), true)
         return class_scores(logits.argmax(-1).tolist(), true)
@@ -185,7 +185,7 @@ def _tagger(folder: str, task: dict[str, Any]) -> Learner:
 
     def score(model: Any) -> Scores:
         predicted = []
-        logits = _logits(model, tokenizer, held, task["rows"])
+        logits = _logits(model, tokenizer, held, task["batch_size"])
         for row, scores, sentence in zip(held, logits, valid, strict=True):
             best = scores.argmax(-1).tolist()
             tags = [names[best[i]] for i, tag in enumerate(row["labels"]) if tag != IGNORED]

@@ -28,11 +28,11 @@ class Budget:
     """Hyperparameters of all sides.
 
     width, heads, ffn, layers, patch: size of the ViT. padding: maximum random shift in pixels.
-    rows: batch size.
+    batch_size: batch size.
     """
 
     epochs: int = 20
-    rows: int = 64
+    batch_size: int = 64
     lr: float = 1e-3
     warmup: int = 100
     weight_decay: float = 0.05
@@ -92,7 +92,7 @@ def _ours(
         "--dtype": options.dtype,
         "--threads": options.threads,
         "--epochs": budget.epochs,
-        "--training.rows": budget.rows,
+        "--training.batch-size": budget.batch_size,
         "--training.seed": budget.seed,
         "--training.smoothing": budget.smoothing,
         "--augmentation.padding": budget.padding,

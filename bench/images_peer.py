@@ -89,7 +89,7 @@ def _train(
     model.train()
     parameters = list(model.parameters())
     update = torch.optim.AdamW(parameters, lr=budget["lr"], weight_decay=budget["weight_decay"])
-    epoch_steps = len(images) // budget["rows"]
+    epoch_steps = len(images) // budget["batch_size"]
     steps, warmup = budget["epochs"] * epoch_steps, budget["warmup"]
 
     def rate(step: int) -> float:
@@ -100,7 +100,7 @@ def _train(
     for epoch in range(budget["epochs"]):
         order = torch.randperm(len(images))
         for step in range(epoch_steps):
-            chosen = order[step * budget["rows"] : (step + 1) * budget["rows"]]
+            chosen = order[step * budget["batch_size"] : (step + 1) * budget["batch_size"]]
             batch = _scaled(_moved(images[chosen], budget["padding"]))
             update.zero_grad(set_to_none=True)
             with torch.autocast("cpu", torch.bfloat16, enabled=narrow):

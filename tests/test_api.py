@@ -12,14 +12,14 @@ from tests.fixtures.command_line import headway as command
 from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll
 
 SMALL = {
-    "training.rows": 7,
+    "training.batch_size": 7,
     "evaluation.every": 20,
     "optimizer.lr": 1e-2,
     "schedule.warmup": 2,
     "machine.threads": 1,
 }
 
-STUDENT = {"training.rows": 7, "model.num_layers": 1, "machine.threads": 1}
+STUDENT = {"training.batch_size": 7, "model.num_layers": 1, "machine.threads": 1}
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,7 @@ def same_model(tmp_path, monkeypatch):
     """Write the same tiny BERT as a bundle and as a Hugging Face folder; return the bundle."""
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-    bundle: EncoderBundle = encoder(masked_words=False, next_sentence=False)
+    bundle: EncoderBundle = encoder(masked_lm_head=False, next_sentence=False)
     bundle.save(tmp_path / "ours")
     config = BertConfig(
         vocab_size=bundle.config.vocabulary,

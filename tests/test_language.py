@@ -147,7 +147,7 @@ def test_every_source_in_not_yet_exists_and_has_a_word_to_avoid():
         ("rows of a batch", {"rows of a batch"}),
         ("the file is there already", {"is there already"}),
         ("the sum of squares, the sum of log-probabilities", set()),
-        ("key 'picture', --place and `guess` are names", set()),
+        ("key 'image', --position and `guess` are names", set()),
         ("Prints.\n\nruns\n    of all\n    of the runs", {"runs\\n    of"}),
     ],
 )

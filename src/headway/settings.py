@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from headway.errors import UsageError, closest
+from headway.former_names import current_name
 
 T = TypeVar("T")
 COMMAND_LINE = "the command line"
@@ -168,11 +169,9 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
     for name, value in changes.items():
         key = name.replace("-", "_")
         if key not in leaves:
-            meant = closest(key, leaves) or _by_last_part(key, leaves)
-            dashes = "--" if where == COMMAND_LINE else ""
+            meant, dashes = _meant(key, leaves), "--" if where == COMMAND_LINE else ""
             raise UsageError(
-                f"unknown option {dashes}{name}"
-                + (f". Did you mean {dashes}{meant}?" if meant else ""),
+                f"unknown option {dashes}{name}" + _advice(key, meant, dashes),
                 where,
                 f"headway config explain {meant}"
                 if meant
@@ -187,6 +186,23 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         node[last] = _checked(leaves[key], value, where)
     changed: T = _rebuild(config, tree, where)
     return changed
+
+
+def _meant(key: str, leaves: Mapping[str, Field]) -> str | None:
+    """The key that an unknown key probably means: its name of today, or the most similar key."""
+    current = current_name(key)
+    if current in leaves:
+        return current
+    return closest(key, leaves) or _by_last_part(key, leaves)
+
+
+def _advice(key: str, meant: str | None, dashes: str = "") -> str:
+    """The end of an error message on an unknown key."""
+    if meant is None:
+        return ""
+    if meant == current_name(key):
+        return f", which is now {dashes + meant.replace('_', '-') if dashes else meant}"
+    return f". Did you mean {dashes}{meant}?"
 
 
 def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
@@ -248,9 +264,8 @@ def explain(config: Any, key: str) -> str:
     leaves = fields_of(config)
     name = key.replace("-", "_").lstrip("_")
     if name not in leaves:
-        meant = closest(name, leaves) or _by_last_part(name, leaves)
         raise UsageError(
-            f"unknown setting {key}" + (f". Did you mean {meant}?" if meant else ""),
+            f"unknown setting {key}" + _advice(name, _meant(name, leaves)),
             hint="headway config explain lists all settings",
         )
     field = leaves[name]

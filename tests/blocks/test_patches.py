@@ -112,8 +112,8 @@ def embedding(**changes):
 def test_class_token_and_registers_are_before_the_patches():
     module, images = embedding(registers=2), torch.randn(3, 1, 4, 6)
     tokens = module(images)
-    assert module.beside == 3 and tokens.shape == (3, 9, 4)
-    assert torch.equal(tokens[1, :1], module.class_token + module.class_place)
+    assert module.num_prefix_tokens == 3 and tokens.shape == (3, 9, 4)
+    assert torch.equal(tokens[1, :1], module.class_token + module.class_position)
     assert torch.equal(tokens[2, 1:3], module.registers)
     assert torch.equal(tokens[:, 3:], module.patches(images) + module.positions.vectors)
 
@@ -136,4 +136,4 @@ def test_masked_patches_are_replaced_by_the_mask_token_at_their_position():
 def test_without_a_class_token_there_are_only_patches():
     module = ImageEmbedding(Patches(1, 2, 2, 4), NoGrid(), class_token=False)
     images = torch.randn(2, 1, 4, 6)
-    assert torch.equal(module(images), module.patches(images)) and module.beside == 0
+    assert torch.equal(module(images), module.patches(images)) and module.num_prefix_tokens == 0

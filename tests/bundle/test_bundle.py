@@ -95,7 +95,7 @@ def test_attention_names_both_axes_and_sums_to_one():
     assert cross.shape == (3, len(attention.target), len(attention.source))
     torch.testing.assert_close(cross.sum(-1), torch.ones(cross.shape[:2]))
     generated = bundle.attention("two dogs play")
-    assert generated.target[:-1] == bundle.tokenizer.target.pieces(
+    assert generated.target[:-1] == bundle.tokenizer.target.token_strings(
         bundle.search(["two dogs play"])[0][0].tokens
     )
     only = bundle.attention("two dogs play", "zwei", layers=["decoder.blocks.1.cross"])

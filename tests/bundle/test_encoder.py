@@ -48,7 +48,9 @@ def test_predictions_are_the_models_most_probable_words_at_each_mask(bundle, tex
     assert len(predictions) == len(positions) == text.count("[MASK]")
     for position, words in zip(positions, predictions, strict=True):
         best = probabilities[position].topk(4)
-        assert [word.word for word in words] == bundle.tokenizer.pieces(best.indices.tolist())
+        assert [word.word for word in words] == bundle.tokenizer.token_strings(
+            best.indices.tolist()
+        )
         for word, value in zip(words, best.values.tolist(), strict=True):
             assert word.probability == pytest.approx(value, abs=1e-6)
 
@@ -78,7 +80,7 @@ def test_padding_of_the_vocabulary_is_never_predicted():
     padded = encoder(vocabulary=160)
     assert padded.tokenizer.size < 160
     with torch.no_grad():
-        padded.model.masked_words.output.bias[padded.tokenizer.size :] = 50.0
+        padded.model.masked_lm_head.output.bias[padded.tokenizer.size :] = 50.0
     ((words,),) = padded.fill(["a [MASK]"], top=3)
     assert len(words) == 3 and sum(g.probability for g in words) > 0.01
 
@@ -87,7 +89,7 @@ def test_a_space_before_a_mask_belongs_to_it_if_tokens_contain_spaces():
     byte_level = roberta_tokenizer()
     byte_level_bundle = EncoderBundle(encoder(vocabulary=byte_level.size).model, byte_level)
     framed = byte_level_bundle._framed_with_masks("two <mask> and <mask> dogs")
-    tokens = byte_level.pieces(framed)
+    tokens = byte_level.token_strings(framed)
     assert tokens[0] == "<s>" and tokens[-1] == "</s>" and tokens.count("<mask>") == 2
     assert "Ġ" not in tokens
     assert byte_level.decode(framed) == "two and dogs"
@@ -111,7 +113,7 @@ def test_texts_that_cannot_be_filled_are_refused(bundle, text, message):
 
 def test_a_model_without_the_head_and_a_string_instead_of_a_list_are_refused(bundle):
     with pytest.raises(UsageError, match="no head for masked language modelling"):
-        encoder(masked_words=False).fill(["a [MASK]"])
+        encoder(masked_lm_head=False).fill(["a [MASK]"])
     for call in (bundle.fill, bundle.embed):
         with pytest.raises(UsageError, match="list of texts"):
             call("a [MASK]")
@@ -198,7 +200,7 @@ def test_a_text_too_long_for_inspection_is_refused(bundle):
         {},
         {"shared_layers": True, "embedding_dim": 8},
         {"token_types": 0, "pooler": "none", "next_sentence": False},
-        {"masked_words": False, "next_sentence": False},
+        {"masked_lm_head": False, "next_sentence": False},
     ],
 )
 def test_a_saved_encoder_gives_the_same_vectors_and_predictions(tmp_path, changes):
@@ -207,9 +209,9 @@ def test_a_saved_encoder_gives_the_same_vectors_and_predictions(tmp_path, change
     reloaded = load(tmp_path / "model", fast=False)
     assert isinstance(reloaded, EncoderBundle) and reloaded.config == original.config
     assert torch.equal(reloaded.embed(TEXTS), original.embed(TEXTS))
-    if original.config.masked_words:
+    if original.config.masked_lm_head:
         assert reloaded.fill(["a [MASK]"]) == original.fill(["a [MASK]"])
-        assert reloaded.model.masked_words.output.weight is reloaded.model.tokens.weight
+        assert reloaded.model.masked_lm_head.output.weight is reloaded.model.tokens.weight
     with pytest.raises(UsageError, match="not empty"):
         original.save(tmp_path / "model")
 

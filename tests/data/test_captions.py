@@ -155,8 +155,10 @@ TOKENIZED = [
 ]
 
 
-def batches(corpus, augmentation, rows=2):
-    return CaptionBatches(corpus.images, TOKENIZED, SIZED.normalised, augmentation, rows, seed=3)
+def batches(corpus, augmentation, batch_size=2):
+    return CaptionBatches(
+        corpus.images, TOKENIZED, SIZED.normalised, augmentation, batch_size, seed=3
+    )
 
 
 UNCHANGED = AugmentationConfig(flip=0.0, padding=0)
@@ -173,7 +175,7 @@ def test_a_batch_has_each_image_once_with_all_its_captions(corpus):
 
 
 def test_an_epoch_has_every_captioned_image_once_and_can_start_at_any_batch(corpus):
-    stream = batches(corpus, AugmentationConfig(padding=1), rows=1)
+    stream = batches(corpus, AugmentationConfig(padding=1), batch_size=1)
     steps = stream.stream(0, 0)
     first = [next(steps) for _ in range(6)]
     assert [position for *position, _ in first] == [[0, 1], [1, 0], [1, 1], [2, 0], [2, 1], [3, 0]]

@@ -66,14 +66,14 @@ def test_a_damaged_folder_is_refused(damage, corpus):
     if isinstance(damage, str):
         (corpus.folder / damage).write_bytes(b"x")
     else:
-        path = corpus.folder / "facts.json"
+        path = corpus.folder / "description.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
     reseal(corpus.folder)
     with pytest.raises(DataError, match="prepare the data again"):
         ImageCorpus.open(corpus.folder)
 
 
-@pytest.mark.parametrize("name", ["pixels.bin", "labels.bin", "facts.json"])
+@pytest.mark.parametrize("name", ["pixels.bin", "labels.bin", "description.json"])
 def test_a_flipped_bit_is_refused_and_the_file_named(name, corpus):
     flip_one_bit(corpus.folder / name)
     with pytest.raises(DataError, match="differs from the manifest") as error:
@@ -94,8 +94,8 @@ def test_a_channel_with_equal_pixels_is_refused(tmp_path):
         mean_and_deviation(prepare_images(flat, ["a"], READER, tmp_path / "x"))
 
 
-def batches(corpus, config=PLAIN, rows=4, seed=3):
-    return ImageBatches(corpus, READER.normalised, config, rows, seed)
+def batches(corpus, config=PLAIN, batch_size=4, seed=3):
+    return ImageBatches(corpus, READER.normalised, config, batch_size, seed)
 
 
 def test_an_epoch_has_every_image_once_in_a_new_order(corpus):
@@ -110,7 +110,7 @@ def test_an_epoch_has_every_image_once_in_a_new_order(corpus):
             for row, index in enumerate(batch.indices):
                 expected = torch.from_numpy(corpus.pixels[index].astype(np.float32)) / 255
                 assert_close(batch.images[row], expected)
-                assert batch.targets[row] == batch.others[row] == corpus.labels[index]
+                assert batch.targets[row] == batch.mixed_targets[row] == corpus.labels[index]
         assert sorted(epoch_images) == list(range(10))
         epochs.append(epoch_images)
     assert epochs[0] != epochs[1] != epochs[2]
@@ -123,7 +123,7 @@ def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup
     resumed = list(islice(batches(corpus, config).stream(1, 1), 2))
     for (*_, expected), (*_, batch) in zip(whole[4:], resumed, strict=True):
         assert expected.indices == batch.indices and torch.equal(expected.images, batch.images)
-        assert torch.equal(expected.shares, batch.shares)
+        assert torch.equal(expected.mixing_weights, batch.mixing_weights)
     alone, mixed = (batches(corpus, config).batch(chosen, 5) for chosen in ([7], [2, 7, 1]))
     assert torch.equal(alone.images[0], mixed.images[1])
     views = [batches(corpus, config).batch([7], epoch).images for epoch in range(4)]
@@ -138,12 +138,12 @@ def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup
 def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
     config = AugmentationConfig(flip=0.0, padding=0, mixup=1.0)
     batch = batches(corpus, config).batch(range(10), 0)
-    assert bool((batch.shares >= 0.5).all()) and batch.shares.std() > 0.05
+    assert bool((batch.mixing_weights >= 0.5).all()) and batch.mixing_weights.std() > 0.05
     pixels = torch.from_numpy(corpus.pixels.astype(np.float32)) / 255
-    for i, weight in enumerate(batch.shares.tolist()):
+    for i, weight in enumerate(batch.mixing_weights.tolist()):
         rest = (batch.images[i] - weight * pixels[i]) / (1 - weight)
         partners = [j for j in range(10) if (rest - pixels[j]).abs().max() < 1e-3]
-        assert len(partners) == 1 and batch.others[i] == corpus.labels[partners[0]]
+        assert len(partners) == 1 and batch.mixed_targets[i] == corpus.labels[partners[0]]
 
 
 def test_for_evaluation_images_are_the_prepared_ones_or_those_of_their_files(corpus):

@@ -56,10 +56,10 @@ def test_sentences_and_documents_are_read_back(corpus, tokenizer):
 
 
 def test_a_run_over_a_document_border_has_a_separator(corpus, tokenizer):
-    tokens = tokenizer.pieces(corpus.run(4, 6).tolist())
+    tokens = tokenizer.token_strings(corpus.run(4, 6).tolist())
     assert tokens.count("[SEP]") == 1 and "[CLS]" not in tokens
     assert tokens[tokens.index("[SEP]") + 1] == "fox" and tokens[-1] == "."
-    assert "[SEP]" not in tokenizer.pieces(corpus.run(0, 5).tolist())
+    assert "[SEP]" not in tokenizer.token_strings(corpus.run(0, 5).tolist())
 
 
 def test_parts_of_a_document_stay_together_and_empty_documents_are_dropped(tokenizer, tmp_path):
@@ -240,9 +240,9 @@ def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, t
 
 def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
     batches = MaskedBatches([source_of(corpus, tokenizer)])
-    from_start = take(batches, batches.batches_an_epoch + 4)
+    from_start = take(batches, batches.batches_per_epoch + 4)
     assert (from_start[-1][0], from_start[0][:2]) == (1, (0, 1))
-    for index in (2, batches.batches_an_epoch + 1):
+    for index in (2, batches.batches_per_epoch + 1):
         epoch, position = from_start[index][:2]
         resumed = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
         for a, b in zip(from_start[index + 1 :], resumed, strict=False):
@@ -252,7 +252,8 @@ def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
 
 def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
     small, large = (
-        epoch_of(MaskedBatches([source_of(corpus, tokenizer, rows=rows)]), 1) for rows in (3, 7)
+        epoch_of(MaskedBatches([source_of(corpus, tokenizer, batch_size=size)]), 1)
+        for size in (3, 7)
     )
     assert small == large
 
@@ -284,9 +285,9 @@ def test_small_corpora_are_sampled_more_often_with_a_smaller_exponent(corpus, to
         ]
         batches = MaskedBatches(sources)
         p = np.array([1 - fraction, fraction]) ** smoothing
-        assert batches.shares.tolist() == pytest.approx((p / p.sum()).tolist())
+        assert batches.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
         order = batches._of(1).order
-        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.shares[1], abs=0.02)
+        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.fractions[1], abs=0.02)
         repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
         assert max(repeats.values()) == 1  # a second pass has other sequences
         assert sum(epoch_of(batches, 1).values()) == len(order)

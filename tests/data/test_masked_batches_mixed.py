@@ -100,7 +100,7 @@ def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
             any((plan[:, 5] != SAME_CORPUS).any() for of_source in plans for plan in of_source)
         )
     assert mixed == [True, True, False, False]
-    from_start = take(batches, batches.batches_an_epoch + 3)
+    from_start = take(batches, batches.batches_per_epoch + 3)
     epoch, position = from_start[1][:2]
     resumed = take(MaskedBatches(several), len(from_start) - 2, epoch, position)
     for a, b in zip(from_start[2:], resumed, strict=True):

@@ -65,7 +65,7 @@ def test_the_rates_of_masked_random_and_kept_tokens_are_the_papers(tokenizer):
 
 
 def test_positions_are_chosen_uniformly(tokenizer):
-    masking, counts = Masking.of(MaskingConfig(share=0.25), tokenizer), Counter()
+    masking, counts = Masking.of(MaskingConfig(fraction=0.25), tokenizer), Counter()
     ids = next(iter(rows_of(tokenizer, 1)))
     for number in range(2000):
         counts.update(masking(ids, np.random.default_rng(number))[1])
@@ -77,7 +77,7 @@ def test_positions_are_chosen_uniformly(tokenizer):
 
 
 def test_whole_words_are_masked_or_kept(tokenizer):
-    masking = Masking.of(MaskingConfig(whole_words=True, share=0.4), tokenizer)
+    masking = Masking.of(MaskingConfig(whole_words=True, fraction=0.4), tokenizer)
     continues, several, total, tokens = tokenizer.continues(), 0, 0, 0
     ids = tokenizer.special_tokens.frame(
         tokenizer.encode("oneowl long tooboat goes fox owl crab one two three andlemon")
@@ -102,7 +102,7 @@ def test_a_token_after_a_special_token_does_not_continue_a_word(tokenizer):
     continuing = tokenizer.continues().index(True)
     word_start = next(i for i in range(5, tokenizer.size) if not tokenizer.continues()[i])
     ids = tokenizer.special_tokens.frame([continuing, word_start], [continuing, continuing])[0]
-    masking = Masking.of(MaskingConfig(whole_words=True, share=0.3), tokenizer)
+    masking = Masking.of(MaskingConfig(whole_words=True, fraction=0.3), tokenizer)
     choices = {tuple(masking(ids, np.random.default_rng(number))[1]) for number in range(60)}
     assert choices == {(1,), (2,), (4, 5)} or choices == {(1,), (2,)}, choices
 
@@ -115,5 +115,5 @@ def test_a_sequence_of_special_tokens_is_not_masked(tokenizer):
 
 
 def test_fractions_that_exceed_1_are_refused():
-    with pytest.raises(ValueError, match=r"hidden=0\.8 and random=0\.3 must add up"):
-        MaskingConfig(hidden=0.8, random=0.3)
+    with pytest.raises(ValueError, match=r"masked=0\.8 and random=0\.3 must add up"):
+        MaskingConfig(masked=0.8, random=0.3)

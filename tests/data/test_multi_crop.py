@@ -19,13 +19,13 @@ def corpus(tmp_path_factory) -> ImageCorpus:
     return prepare_images(images, ("dark", "light"), reader, folder / "corpus")
 
 
-def batches(corpus, rows=3, seed=4, **changes):
-    return ViewBatches(corpus, lambda x: x / 255, ViewConfig(**changes), (4, 2), rows, seed)
+def batches(corpus, batch_size=3, seed=4, **changes):
+    return ViewBatches(corpus, lambda x: x / 255, ViewConfig(**changes), (4, 2), batch_size, seed)
 
 
 def test_global_crops_come_first_and_local_crops_have_whole_patches(corpus):
-    batch = batches(corpus, local=3, local_size=0.6).batch([0, 2], epoch=0)
-    assert batch.whole == 2 and batch.indices == (0, 2)
+    batch = batches(corpus, local_crops=3, local_size=0.6).batch([0, 2], epoch=0)
+    assert batch.num_global == 2 and batch.indices == (0, 2)
     assert [tuple(v.shape) for v in batch.views] == [(2, 3, 12, 8)] * 2 + [(2, 3, 8, 4)] * 3
     assert all(v.min() >= 0 and v.max() <= 1 for v in batch.views)
     assert not batch.views[0].equal(batch.views[1])
@@ -43,7 +43,7 @@ def test_a_view_does_not_depend_on_its_neighbours(corpus):
 def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):
     view_batches = batches(corpus)
     first = [next(s) for s in [view_batches.stream(0, 0)] for _ in range(9)]
-    per_epoch = view_batches.batches_an_epoch
+    per_epoch = view_batches.batches_per_epoch
     indices = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
     assert sorted(indices) == list(range(len(corpus)))
     epoch, position, _ = first[4]
@@ -74,6 +74,6 @@ def test_blur_keeps_the_mean_of_a_uniform_image_and_spreads_a_point():
 
 def test_impossible_views_are_refused():
     with pytest.raises(ValueError, match="at least 2 views"):
-        ViewConfig(whole=1, local=0)
-    with pytest.raises(ValueError, match=r"least=0\.5"):
-        ViewConfig(least=0.5)
+        ViewConfig(global_crops=1, local_crops=0)
+    with pytest.raises(ValueError, match=r"local_min_area=0\.5"):
+        ViewConfig(local_min_area=0.5)

@@ -37,7 +37,7 @@ def write_corpus(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCor
     ids.astype("<u4").tofile(folder / "ids.bin")
     offsets.astype("<i8").tofile(folder / "offsets.bin")
     counts = {"tokens": len(ids), "documents": len(offsets), "bytes": 3 * len(ids)}
-    return TextCorpus(folder, {"dtype": "uint32", "marks_ends": ends, **counts})
+    return TextCorpus(folder, {"dtype": "uint32", "has_separate_ends": ends, **counts})
 
 
 def batches_from(
@@ -54,7 +54,7 @@ def batches_from(
 
 
 def batches_of_epoch(batches: PackedBatches, epoch: int = 0) -> list[TextBatch]:
-    return [batch for _, batch in batches_from(batches, batches.batches_an_epoch, epoch)]
+    return [batch for _, batch in batches_from(batches, batches.batches_per_epoch, epoch)]
 
 
 def same(a: TextBatch, b: TextBatch) -> bool:
@@ -89,7 +89,7 @@ def check_sequences(text: TextCorpus, batch: TextBatch, starts: Sequence[int]) -
                 if position in begins and column:
                     lengths.append(0)
                 assert batch.tokens[row, column] == ids[position]
-                ignored = text.marks_ends and position + 1 in begins
+                ignored = text.has_separate_ends and position + 1 in begins
                 assert batch.targets[row, column] == (IGNORED if ignored else ids[position + 1])
             lengths[-1] += 1
         expected_lengths.append(tuple(lengths))
@@ -170,9 +170,9 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
         return PackedBatches(texts, rows, 4, weights=weights, seed=seed)
 
     batches = fresh()
-    whole = batches_from(batches, 3 * batches.batches_an_epoch + 1)
+    whole = batches_from(batches, 3 * batches.batches_per_epoch + 1)
     assert [position for position, _ in whole] == [
-        divmod(number, batches.batches_an_epoch) for number in range(len(whole))
+        divmod(number, batches.batches_per_epoch) for number in range(len(whole))
     ]
     start = data.draw(st.integers(0, len(whole) - 1))
     for stream in (fresh(), batches):  # a new stream, and one that has been read before
@@ -211,14 +211,14 @@ def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
     for number, weight in enumerate(weights):
         count = int((targets // 1000 == number).sum())
         assert abs(count - len(targets) * weight / sum(weights)) <= 1
-    assert plain.quotas.tolist() == [source.rows for source in plain.sources]
+    assert plain.quotas.tolist() == [source.num_sequences for source in plain.sources]
 
 
 def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     small = corpus(tmp_path / "small", [35], ends=False)
     large = corpus(tmp_path / "large", [400], ends=False, first=1000)
     mixed = PackedBatches([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
-    per_pass = mixed.sources[0].rows
+    per_pass = mixed.sources[0].num_sequences
     assert mixed.quotas[0] > 5 * per_pass
     starts = [
         start - 2
@@ -293,7 +293,7 @@ def test_invalid_weights_are_refused(tmp_path, weights, message):
 @pytest.mark.parametrize(("count", "rows", "length"), [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
 def test_batches_without_a_corpus_sequence_or_token_are_refused(tmp_path, count, rows, length):
     text = corpus(tmp_path, [30], ends=False)
-    with pytest.raises(ValueError, match=f"{count} corpora, {rows=}, {length=}"):
+    with pytest.raises(ValueError, match=f"{count} corpora, batch_size={rows}, {length=}"):
         PackedBatches([text] * count, rows, length)
 
 
@@ -340,6 +340,6 @@ def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     text = write_corpus(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     started = time.perf_counter()
     stream = PackedBatches([text], 16, 256, seed=3)
-    _, _, batch = next(stream.stream(5, stream.batches_an_epoch // 2))
+    _, _, batch = next(stream.stream(5, stream.batches_per_epoch // 2))
     assert time.perf_counter() - started < 1
     assert batch.tokens.shape == (16, 256)

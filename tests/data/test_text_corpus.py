@@ -8,7 +8,7 @@ import pytest
 from headway.data.documents import Part
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.errors import DataError
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.manifests import flip_one_bit, reseal
 from tests.fixtures.two_ended_tokenizer import TwoEnds
 
@@ -27,7 +27,7 @@ def tokenizer(request):
     words = [part.text for part in PARTS]
     if request.param == "bpe":
         return TextBPE.train(words, 270)
-    return Characters.train(words) if request.param == "characters" else TwoEnds(words)
+    return CharacterTokenizer.train(words) if request.param == "characters" else TwoEnds(words)
 
 
 def test_documents_are_read_back_unchanged(tmp_path, tokenizer):
@@ -38,9 +38,9 @@ def test_documents_are_read_back_unchanged(tmp_path, tokenizer):
     ]
     assert [tokenizer.decode(ids) for ids in documents] == TEXTS
     assert all(ids[0] == tokenizer.bos for ids in documents)
-    assert all((ids[-1] == tokenizer.eos) for ids in documents) == corpus.marks_ends or not any(
-        len(ids) > 1 for ids in documents
-    )
+    assert all(
+        (ids[-1] == tokenizer.eos) for ids in documents
+    ) == corpus.has_separate_ends or not any(len(ids) > 1 for ids in documents)
     assert corpus.num_bytes == sum(len(text.encode()) for text in TEXTS)
     assert isinstance(corpus.ids, np.memmap)
     reopened = TextCorpus.open(tmp_path / "c", tokenizer)
@@ -74,7 +74,7 @@ def test_a_large_vocabulary_takes_four_bytes(tmp_path):
     letters = "".join(chr(0x4E00 + i) for i in range(20_000)) + "".join(
         chr(0x20000 + i) for i in range(46_000)
     )
-    tokenizer = Characters(letters)
+    tokenizer = CharacterTokenizer(letters)
     corpus = prepare_text([Part(letters[-3:], True)], tokenizer, tmp_path / "c")
     assert corpus.ids.dtype.itemsize == 4
     assert tokenizer.decode(corpus.ids.tolist()) == letters[-3:]

@@ -50,7 +50,7 @@ def test_a_fraction_of_the_words_is_replaced_by_all_of_their_neighbours():
 
 
 def test_copies_follow_the_texts_and_are_the_same_each_time():
-    texts = AugmentedTexts(rows=ROWS, neighbours=neighbours_of(), copies=3, share=0.5, seed=7)
+    texts = AugmentedTexts(rows=ROWS, neighbours=neighbours_of(), copies=3, probability=0.5, seed=7)
     assert texts.lengths == [4, 6] * 4
     batch = texts.batch([1, 0], pad=0)
     assert batch.tokens.tolist() == [ROWS[1], [*ROWS[0], 0, 0]]
@@ -59,13 +59,17 @@ def test_copies_follow_the_texts_and_are_the_same_each_time():
     assert copies[0] == ROWS[0] and len({tuple(copy) for copy in copies}) > 1
     batched = texts.batch([2, 4, 6], pad=0).tokens.tolist()
     assert batched == copies[1:]
-    other_seed = AugmentedTexts(rows=ROWS, neighbours=neighbours_of(), copies=3, share=0.5, seed=8)
+    other_seed = AugmentedTexts(
+        rows=ROWS, neighbours=neighbours_of(), copies=3, probability=0.5, seed=8
+    )
     assert any(list(other_seed.row(i)) != list(texts.row(i)) for i in range(2, 8))
 
 
 def test_pairs_keep_their_segment_ids():
     types = [[0, 0, 1, 1], [0, 0, 0, 1, 1, 1]]
-    texts = AugmentedTexts(rows=ROWS, types=types, neighbours=neighbours_of(), copies=1, share=1.0)
+    texts = AugmentedTexts(
+        rows=ROWS, types=types, neighbours=neighbours_of(), copies=1, probability=1.0
+    )
     assert texts.batch([3, 0], pad=0).types.tolist() == [types[1], [*types[0], 0, 0]]
     with pytest.raises(ValueError, match="neighbours"):
         AugmentedTexts(rows=ROWS, copies=1)

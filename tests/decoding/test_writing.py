@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.decoding import TextStreamer
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 
 # With few merges, most characters beyond ASCII have several tokens, some of which end inside one.
 TOKENIZER = TextBPE.train(["the cat and the däd, été, 猫猫 and 🦊🦊🦊 " * 20], 290)
@@ -129,7 +129,7 @@ def test_the_cost_of_invalid_bytes_is_bounded_too():
 
 
 def test_characters_are_written_one_by_one():
-    alphabet = Characters.train(["abcd"])
+    alphabet = CharacterTokenizer.train(["abcd"])
     writer = TextStreamer(alphabet, alphabet.begin("ab"), ("da",))
     assert stream_parts(writer, alphabet.encode("abda")) == ["a", "b", "", "", ""]
     with pytest.raises(ValueError, match="empty"):

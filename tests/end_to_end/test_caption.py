@@ -12,7 +12,7 @@ from tests.fixtures.images import png
 TINY = [
     *("--model.vit.model-dim", "24", "--model.vit.num-heads", "3", "--model.vit.ffn-dim", "40"),
     *("--model.vit.num-layers", "1", "--model.gpt.model-dim", "32", "--model.gpt.num-heads", "4"),
-    *("--model.gpt.ffn-dim", "40", "--model.gpt.num-layers", "1", "--training.rows", "6"),
+    *("--model.gpt.ffn-dim", "40", "--model.gpt.num-layers", "1", "--training.batch-size", "6"),
     *("--model.gpt.dropout", "0", "--data.vocabulary", "280", "--training.average", "0"),
     *("--schedule.warmup", "5", "--evaluation.every", "30", "--checkpoint.every", "30"),
     *("--optimizer.kind", "adamw", "--optimizer.lr", "1e-2", "--training.smoothing", "0"),
@@ -102,7 +102,7 @@ def test_eval_scores_every_language_on_the_test_split_or_on_a_table(run_headway,
     assert "mean of 2 languages: CIDEr-D 10.00   BLEU 100.00" in output
     scores = json.loads(run_headway("eval", "runs/c", "c.tsv", "--json")[0])
     rows = scores["languages"]
-    assert [(row["language"], row["pictures"]) for row in rows] == [("en", 20), ("de", 20)]
+    assert [(row["language"], row["images"]) for row in rows] == [("en", 20), ("de", 20)]
     assert rows[0]["cider"] == pytest.approx(10) and scores["split"] == "c.tsv"
 
 
@@ -142,4 +142,4 @@ def test_the_worst_captions_are_shown_with_their_references(run_headway):
     rows = json.loads(run_headway("eval", "runs/c", "--worst", "2", "--json")[0])["languages"]
     scores = [failure["cider"] for failure in rows[0]["worst"]]
     assert len(scores) == 2 and scores == sorted(scores)
-    assert set(rows[0]["worst"][0]) == {"picture", "cider", "said", "should"}
+    assert set(rows[0]["worst"][0]) == {"image", "cider", "output", "references"}

@@ -16,7 +16,7 @@ TEXTS = [
     for name in names
 ]
 TINY = [
-    *("--training.rows", "6", "--data.max-length", "40", "--data.held-out", "0.2"),
+    *("--training.batch-size", "6", "--data.max-length", "40", "--data.held-out", "0.2"),
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "5", "--checkpoint.every", "5", "--threads", "1"),
 ]
@@ -85,7 +85,8 @@ def test_texts_from_arguments_or_a_pipe_are_classified_on_a_line_each(working_fo
 def test_accuracy_is_computed_on_the_held_out_texts_or_on_a_file(run_headway):
     scores = json.loads(run_headway("eval", "runs/c", "--json")[0])
     assert (
-        2 <= scores["texts"] <= 24 and scores["accuracy"] == scores["right"] / scores["texts"] > 0.5
+        2 <= scores["texts"] <= 24
+        and scores["accuracy"] == scores["correct"] / scores["texts"] > 0.5
     )
     summary = json.loads(run_headway("runs", "show", "runs/c", "--json")[0])
     assert summary["best"] == pytest.approx(scores["accuracy"])

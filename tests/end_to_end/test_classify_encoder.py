@@ -10,7 +10,7 @@ from tests.fixtures.command_line import headway
 from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table
 
 TINY = [
-    *("--training.rows", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),
+    *("--training.batch-size", "40", "--data.held-out", "0.3", "--optimizer.lr", "3e-3"),
     *("--model.dropout", "0", "--model.head-dropout", "0", "--evaluation.every", "50"),
     *("--checkpoint.every", "250", "--threads", "1"),
 ]
@@ -90,7 +90,7 @@ def test_eval_scores_the_held_out_examples_or_a_file(working_folder, run_headway
     scores = json.loads(run_headway("eval", "runs/p", "--json")[0])
     summary = json.loads(run_headway("runs", "show", "runs/p", "--json")[0])
     assert summary["best"] == pytest.approx(scores["accuracy"]) and scores["accuracy"] > 0.8
-    assert set(scores) == {"accuracy", "macro_f1", "matthews", "loss", "right", "pairs"}
+    assert set(scores) == {"accuracy", "macro_f1", "matthews", "loss", "correct", "pairs"}
     numbers = json.loads(run_headway("eval", "runs/n", "n.tsv", "--json")[0])
     assert set(numbers) == {"pearson", "spearman", "mse", "texts"} and numbers["texts"] == len(
         COUNTS

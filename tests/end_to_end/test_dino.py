@@ -9,8 +9,9 @@ from tests.fixtures.images import pixels_of, png, write_shades
 
 TRAIN = """
 train dino shades --model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2
---model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12 --views.local 2 --training.rows 4
---steps 6 --evaluation.every 3 --data.held-out 0.3 --threads 1
+--model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12
+--views.local-crops 2 --training.batch-size 4 --steps 6 --evaluation.every 3 --data.held-out 0.3
+--threads 1
 """
 
 
@@ -29,11 +30,11 @@ def working_folder(tmp_path_factory):
 def test_the_encoder_is_scored_by_nearest_neighbours_and_a_linear_classifier(run_headway):
     scores = json.loads(run_headway("eval", "runs/dino", "--json")[0])
     assert scores["knn"] == 1.0 and scores["linear"] == 1.0
-    assert scores["spread"] > 0 and scores["known"] + scores["pictures"] == 24
+    assert scores["spread"] > 0 and scores["known"] + scores["images"] == 24
     unseen = json.loads(
         run_headway("eval", "runs/dino", "unseen", "--known", "shades", "--json")[0]
     )
-    assert (unseen["known"], unseen["pictures"]) == (24, 6)
+    assert (unseen["known"], unseen["images"]) == (24, 6)
     output = run_headway("eval", "runs/dino", "unseen", "--known", "shades")[0]
     assert "6 images, 24 labelled images as neighbours" in output
 
@@ -53,7 +54,7 @@ def test_attention_maps_are_drawn_and_no_file_is_overwritten(run_headway, workin
         ("look runs/dino nowhere.png --output a.png", 2, "nowhere.png"),
         ("look runs/dino words.txt --output a.png", 3, "words.txt"),
         ("look runs/dino one.png --output a.png --layer 2", 2, "layers are 0 to 1"),
-        ("look runs/dino one.png --output a.png --share 1.5", 2, "--share"),
+        ("look runs/dino one.png --output a.png --outline 1.5", 2, "--outline"),
         ("look runs/dino one.png --output a.gif", 2, ".png"),
         ("look nowhere one.png --output a.png", 2, "nowhere"),
         ("eval runs/dino --confusion c.png", 2, "--confusion"),

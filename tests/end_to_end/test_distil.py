@@ -18,7 +18,7 @@ from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, wr
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "20", "--checkpoint.every", "100", "--threads", "1"),
-    *("--training.rows", "7", "--data.held-out", "0.2"),
+    *("--training.batch-size", "7", "--data.held-out", "0.2"),
 ]
 SMALL = ["--model.num-layers", "1", "--model.dropout", "0"]
 STUDENTS = {
@@ -151,7 +151,7 @@ def test_general_distillation_is_continued_for_a_task(students, run_headway):
     differences = validation_values(run, "difference")
     assert len(differences) == 2 and differences[1] < differences[0]
     student = load(run)
-    assert student.model.masked_words is None and student.model.pooler is None
+    assert student.model.masked_lm_head is None and student.model.pooler is None
     run_headway(*distil("distil", "second", "--training.student", "runs/small-encoder"))
     assert scores_of(run_headway, "second")["accuracy"] > 0.9
     tag = ("train", "tag", "t.conll", "--from", "runs/small-encoder", "--run", "fine", *LOOP)
@@ -160,7 +160,7 @@ def test_general_distillation_is_continued_for_a_task(students, run_headway):
 
 @pytest.mark.parametrize("student", ["small-qa", "small-encoder", "small-gpt"])
 def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway, student):
-    stages = () if student == "small-encoder" else ("--distillation.inside-first", "0.5")
+    stages = () if student == "small-encoder" else ("--distillation.first-stage", "0.5")
     for run, steps in (("whole", "8"), ("halves", "8")):
         time = ("--time", "0.001s") if run == "halves" else ()
         run_headway(

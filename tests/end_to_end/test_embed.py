@@ -16,7 +16,7 @@ from tests.fixtures.sentence_pairs import PAIRS, SCORED, scored, table
 
 TEXTS = [first for first, _ in PAIRS][::7]
 TINY = [
-    *("--training.rows", "8", "--data.held-out", "0.2", "--optimizer.lr", "3e-3"),
+    *("--training.batch-size", "8", "--data.held-out", "0.2", "--optimizer.lr", "3e-3"),
     *("--schedule.kind", "constant", "--schedule.warmup", "2"),
     *("--evaluation.every", "5", "--checkpoint.every", "5", "--threads", "1"),
 ]
@@ -34,7 +34,7 @@ def working_folder(tmp_path_factory):
     shape = {"model_dim": 24, "num_heads": 3, "ffn_dim": 40, "num_layers": 2, "max_length": 21}
     model = Bert(BertConfig(**shape, vocabulary=reader.size))
     EncoderBundle(model, reader).save(folder / "enc")
-    headless = Bert(BertConfig(**shape, vocabulary=reader.size, masked_words=False))
+    headless = Bert(BertConfig(**shape, vocabulary=reader.size, masked_lm_head=False))
     EncoderBundle(headless, reader).save(folder / "headless")
     table(folder / "p.tsv")
     scored(folder / "s.tsv")
@@ -81,7 +81,7 @@ def test_predictions_as_json_are_those_of_the_bundle(run_headway, bundle):
     rows = [json.loads(line) for line in out.splitlines()]
     assert [(row["line"], row["text"]) for row in rows] == [(1, texts[0]), (2, texts[1])]
     for row, expected in zip(rows, bundle.fill(texts, 3), strict=True):
-        assert row["guesses"] == [
+        assert row["predictions"] == [
             [vars(guess) for guess in predictions] for predictions in expected
         ]
 

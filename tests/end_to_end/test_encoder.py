@@ -26,7 +26,7 @@ TINY = [
         "20",
     ),
     *("--model.num-layers", "2", "--data.vocabulary", "100", "--data.split", "line"),
-    *("--training.rows", "3", "--training.length", "22", "--threads", "1"),
+    *("--training.batch-size", "3", "--training.length", "22", "--threads", "1"),
     *("--schedule.kind", "constant", "--evaluation.every", "5", "--checkpoint.every", "5"),
 ]
 
@@ -82,7 +82,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
 def test_pre_training_continues_in_a_domain_with_new_words(working_folder, run_headway):
     (working_folder / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]
-    words += ["--data.new-pieces", "1", "--run", "b", "--steps", "4"]
+    words += ["--data.new-tokens", "1", "--run", "b", "--steps", "4"]
     stderr = run_headway(*words)[1]
     for part in (
         "and 1 new tokens",
@@ -92,7 +92,7 @@ def test_pre_training_continues_in_a_domain_with_new_words(working_folder, run_h
         assert part in stderr, part
     assert "resumed from step 4" in run_headway(*words)[1]
     old, new = (load(working_folder / "runs" / run).tokenizer for run in "ab")
-    assert new.pieces(range(old.size, new.size)) == ["lemonade"]
+    assert new.token_strings(range(old.size, new.size)) == ["lemonade"]
 
 
 def test_roberta_trains_on_full_sentences_without_pairs(run_headway):
@@ -102,11 +102,11 @@ def test_roberta_trains_on_full_sentences_without_pairs(run_headway):
 
 def test_an_encoder_is_evaluated_on_its_held_out_data_and_on_a_file(working_folder, run_headway):
     scores = json.loads(run_headway("eval", "runs/a", "--json")[0])
-    assert scores["tokens"] >= scores["words"] > 0 and scores["pseudo_perplexity"]["a_token"] > 1
+    assert scores["tokens"] >= scores["words"] > 0 and scores["pseudo_perplexity"]["per_token"] > 1
     # the evaluation uses the sequences of the evaluations during training
     (logged,) = valid(working_folder / "runs" / "a")
-    assert set(scores["held_out_rows"]) == {"t.txt"}
-    for name, value in scores["held_out_rows"]["t.txt"].items():
+    assert set(scores["held_out_sequences"]) == {"t.txt"}
+    for name, value in scores["held_out_sequences"]["t.txt"].items():
         assert value == pytest.approx(logged[name], rel=1e-5), name
     (working_folder / "more.txt").write_text("The fox sees. The owl sees.\n")
     output = run_headway("eval", "runs/a", "more.txt", "--sentences", "1")[0]
@@ -125,7 +125,7 @@ def test_texts_are_mixed_in_the_first_epoch_and_evaluated_separately(working_fol
     assert [line.split(":")[0] for line in lines[1:]] == ["t.txt", "u.txt"]
     assert all("next-sentence prediction" in line and "accuracy" in line for line in lines[1:])
     (logged,) = valid(working_folder / "runs" / "two")
-    scores = json.loads(run_headway("eval", "runs/two", "--json")[0])["held_out_rows"]
+    scores = json.loads(run_headway("eval", "runs/two", "--json")[0])["held_out_sequences"]
     accuracies = [scores[text]["nsp_accuracy"] for text in ("t.txt", "u.txt")]
     assert min(accuracies) <= logged["nsp_accuracy"] <= max(accuracies)
     for folder in ("valid-1", "valid-2"):
@@ -144,9 +144,9 @@ def test_settings_of_encoders_are_shown(run_headway):
     [
         ("train bert-tiny", 2, "no training text is named"),
         ("train bert-tiny nowhere.txt", 2, "nowhere.txt"),
-        ("train bert-tiny t.txt --data.new-pieces 3", 2, "--from"),
-        ("train bert-tiny t.txt --masking.share 1", 2, "share"),
-        ("train bert-tiny t.txt --masking.hidden 0.95", 2, "must add up to at most 1"),
+        ("train bert-tiny t.txt --data.new-tokens 3", 2, "--from"),
+        ("train bert-tiny t.txt --masking.fraction 1", 2, "fraction"),
+        ("train bert-tiny t.txt --masking.masked 0.95", 2, "must add up to at most 1"),
         ("train bert-tiny single.txt --data.split line", 3, "two sentences"),
         ("train bert t.txt --from runs/a --training.length 4000", 2, "positions of the model"),
         ("train bert t.txt --from nowhere", 2, "nowhere"),

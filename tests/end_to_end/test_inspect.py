@@ -24,7 +24,7 @@ from tests.fixtures.small_encoder import encoder
 TINY_GPT = [
     *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),
     *("--model.num-layers", "2", "--model.max-length", "48", "--training.length", "32"),
-    *("--data.vocabulary", "300", "--training.rows", "4", "--steps", "20", "--threads", "1"),
+    *("--data.vocabulary", "300", "--training.batch-size", "4", "--steps", "20", "--threads", "1"),
     *("--evaluation.every", "10", "--checkpoint.every", "20", "--schedule.warmup", "2"),
 ]
 FOX = "the fox eats the lemon"
@@ -101,12 +101,13 @@ def test_models_are_compared_on_a_page_and_a_page_can_be_made_smaller(run_headwa
 
 
 def test_the_walk_shows_the_named_head(run_headway, working_folder):
-    words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--place", "2"]
+    words = ["inspect", "gpt", FOX, "--layer", "2", "--head", "4", "--position", "2"]
     run_headway(*words, "--html", "walk.html")
     text = json.dumps(header_in(working_folder / "walk.html")["walk"])
     assert "Queries" in text and "Head 4 projects" in text
     assert (
-        "99" in run_headway("inspect", "gpt", FOX, "--place", "99", "--html", "y.html", code=2)[1]
+        "99"
+        in run_headway("inspect", "gpt", FOX, "--position", "99", "--html", "y.html", code=2)[1]
     )
 
 
@@ -159,11 +160,11 @@ def test_figures_are_drawn_from_the_named_models(run_headway, working_folder):
     assert "not drawn monkey: needs --encoder" in stderr
     stderr = run_headway("figures", "positions", "--out", "f", code=2)[1]
     assert "exists already" in stderr
-    options = ("--vision", "vit", "--picture", "a.png", "--out", "f")
+    options = ("--vision", "vit", "--image", "a.png", "--out", "f")
     stderr = run_headway("figures", "heads", *options)[1]
     assert "drawn     f/heads.png" in stderr
     assert "Did you mean mask" in run_headway("figures", "maks", code=2)[1]
-    assert "--captioner --picture" in run_headway("figures", "caption", code=2)[1]
+    assert "--captioner --image" in run_headway("figures", "caption", code=2)[1]
 
 
 def test_training_writes_a_report_with_its_attention_at_several_steps(run_headway, working_folder):

@@ -67,7 +67,7 @@ def test_wrong_requests_are_refused_before_anything_is_written(folder):
 def test_training_starts_from_float32_weights_and_export_writes_them(folder):
     run_headway("quantize", "gpt", "--to", "int8", cwd=folder)
     words = ("train", "gpt", "texts.txt", "--from", "gpt/int8", "--run", "tuned", "--steps", "2")
-    small = ("--training.rows", "2", "--training.length", "8", "--valid", "texts.txt")
+    small = ("--training.batch-size", "2", "--training.length", "8", "--valid", "texts.txt")
     run_headway(*words, *small, cwd=folder)
     assert not is_quantized(headway.load(folder / "runs" / "tuned").model)
     printed = run_headway("export", "gpt/int8", "--to", "hf", "--json", cwd=folder).stdout
@@ -77,7 +77,7 @@ def test_training_starts_from_float32_weights_and_export_writes_them(folder):
 @pytest.mark.parametrize("base", ["int8", "int4", "bfloat16"])
 def test_adapters_are_trained_over_small_numbers_from_the_command_line(folder, base):
     words = ("train", "gpt", "texts.txt", "--from", "gpt", "--run", "tuned", "--steps", "3")
-    small = ("--training.rows", "2", "--training.length", "8", "--valid", "texts.txt")
+    small = ("--training.batch-size", "2", "--training.length", "8", "--valid", "texts.txt")
     adapters = ("--lora.rank", "2", "--lora.base", base)
     run_headway(*words, *small, *adapters, cwd=folder)
     tuned = headway.load(folder / "runs" / "tuned")

@@ -27,7 +27,7 @@ from headway.models import (
 )
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
-from headway.tasks.question_answering.bundle import AnswererBundle, AnswerReader
+from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnsweringBundle
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
@@ -84,9 +84,9 @@ def working_folder(tmp_path_factory):
     ClassifierBundle(BertClassifier(Bert(config), 2), reader).save(folder / "classifier")
     tagger = BertTagger(Bert(config), 3)
     TaggerBundle(tagger, TagReader(tokenizer, ("B-a", "I-a", "O"), 16)).save(folder / "tagger")
-    AnswererBundle(BertQuestionAnswering(Bert(config)), AnswerReader(tokenizer, 24, 6)).save(
-        folder / "answerer"
-    )
+    QuestionAnsweringBundle(
+        BertQuestionAnswering(Bert(config)), AnswerReader(tokenizer, 24, 6)
+    ).save(folder / "answerer")
     return folder
 
 

@@ -11,7 +11,7 @@ from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll, wr
 LOOP = [
     *("--schedule.kind", "constant", "--schedule.warmup", "2", "--optimizer.lr", "1e-2"),
     *("--evaluation.every", "30", "--checkpoint.every", "30", "--threads", "1"),
-    *("--training.rows", "7", "--data.held-out", "0.2", "--device", "cpu"),
+    *("--training.batch-size", "7", "--data.held-out", "0.2", "--device", "cpu"),
 ]
 CONTEXT = "waits in a shed Cleo Quinn sings in the lake"
 
@@ -128,7 +128,7 @@ def test_questions_are_answered_from_a_text_or_a_file(run_headway):
 
 def test_scores_are_computed_on_the_held_out_examples_or_on_a_file(run_headway):
     scores = json.loads(run_headway("eval", "runs/t", "--json")[0])
-    assert scores["f1"] > 0.9 and scores["right"] <= scores["found"]
+    assert scores["f1"] > 0.9 and scores["correct"] <= scores["predicted"]
     assert 3 < scores["sentences"] < 60
     summary = json.loads(run_headway("runs", "show", "runs/t", "--json")[0])
     assert summary["best"] == pytest.approx(scores["f1"])

@@ -13,7 +13,7 @@ from tests.fixtures.images import png, write_shades
 
 TINY = [
     *("--model.model-dim", "24", "--model.num-heads", "3", "--model.ffn-dim", "40"),
-    *("--model.num-layers", "2", "--training.rows", "8", "--data.held-out", "0.3"),
+    *("--model.num-layers", "2", "--training.batch-size", "8", "--data.held-out", "0.3"),
     *("--schedule.warmup", "2", "--training.average", "0", "--threads", "1"),
     *("--evaluation.every", "5", "--checkpoint.every", "5"),
 ]
@@ -71,7 +71,7 @@ def test_each_image_is_classified_on_a_line_with_its_file(run_headway):
 def test_accuracy_is_computed_and_the_confusion_matrix_is_drawn(working_folder, run_headway):
     stdout, stderr = run_headway("eval", "runs/v", "--confusion", "c.png", "--json")
     scores = json.loads(stdout)
-    assert scores["accuracy"] == scores["right"] / scores["pictures"] == 1.0
+    assert scores["accuracy"] == scores["correct"] / scores["images"] == 1.0
     assert "top5" not in scores
     assert "drawn     c.png" in stderr and (working_folder / "c.png").read_bytes()[:4] == b"\x89PNG"
     assert "24 images" in run_headway("eval", "runs/v", "shades")[0]

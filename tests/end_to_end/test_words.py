@@ -10,7 +10,7 @@ SUBJECTS = ["fox", "dog", "cat", "horse"]
 FOODS = ["bread", "cheese", "soup", "fish"]
 OTHER_WORDS = ["the", "eats", "a", "and", "run"]
 TINY = [
-    *("--data.min-count", "1", "--model.dim", "6", "--training.rows", "64", "--threads", "1"),
+    *("--data.min-count", "1", "--model.dim", "6", "--training.batch-size", "64", "--threads", "1"),
     *("--training.subsample", "0.2", "--optimizer.lr", "0.02", "--schedule.warmup", "5"),
     *("--schedule.kind", "constant"),  # independent of the number of steps
     *("--evaluation.every", "20", "--checkpoint.every", "10"),

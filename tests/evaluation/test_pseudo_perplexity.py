@@ -43,8 +43,8 @@ def test_one_token_is_masked_at_a_time(bundle):
     nats, tokens = (sum(column) for column in zip(*parts, strict=True))
     assert perplexity.nats == pytest.approx(nats, rel=1e-5) and perplexity.tokens == tokens
     assert perplexity.words == 16 and perplexity.fertility == tokens / 16
-    assert perplexity.a_token == pytest.approx(math.exp(nats / tokens), rel=1e-5)
-    assert perplexity.a_word == pytest.approx(math.exp(nats / 16), rel=1e-5)
+    assert perplexity.per_token == pytest.approx(math.exp(nats / tokens), rel=1e-5)
+    assert perplexity.per_word == pytest.approx(math.exp(nats / 16), rel=1e-5)
 
 
 def test_long_texts_are_encoded_in_parts(bundle):
@@ -57,6 +57,6 @@ def test_long_texts_are_encoded_in_parts(bundle):
 def test_texts_without_tokens_and_models_without_a_head_are_refused(bundle):
     with pytest.raises(UsageError, match="have no tokens"):
         pseudo_perplexity(bundle, [""])
-    bundle.model.masked_words = None
+    bundle.model.masked_lm_head = None
     with pytest.raises(UsageError, match="no head"):
         pseudo_perplexity(bundle, TEXTS)

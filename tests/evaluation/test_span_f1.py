@@ -8,7 +8,7 @@ from headway.evaluation.squad import plain_words, word_f1
 
 def scores(predicted, true):
     result = score_spans([x.split() for x in predicted], [x.split() for x in true])
-    return result.right, result.found, result.true
+    return result.correct, result.predicted, result.true
 
 
 def test_a_span_is_correct_only_with_both_borders_and_the_label():

@@ -47,7 +47,7 @@ def test_either_stack_of_a_translator_and_one_of_shared_blocks_can_be_patched():
     clean, corrupted = (bundle.reading(text, "zwei hunde") for text in ("two dogs", "dogs two"))
     patching = patch_stream(clean, corrupted, logit_at(2, 5), part="encoder")
     assert patching.side == "source" and patching.recovered.shape[0] == 2
-    assert patching.tokens == list(corrupted.pieces["source"])
+    assert patching.tokens == list(corrupted.tokens["source"])
     shared = encoder(shared_layers=True, num_layers=3)
     clean, corrupted = (
         shared.reading(f"A {a} looks {b}.") for a, b in (("fox", "on"), ("on", "fox"))

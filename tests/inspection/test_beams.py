@@ -26,7 +26,7 @@ def test_observing_a_search_does_not_change_its_hypotheses(name, settings):
     ended: dict = {}  # several groups may end with the same tokens, and differ in rounding
     for candidate in candidates:
         if candidate.ends:
-            assert candidate.kept
+            assert candidate.continued
             ended.setdefault((candidate.item, candidate.before), []).append(
                 candidate.log_probability
             )
@@ -43,23 +43,23 @@ def test_a_tree_has_every_log_probability_and_the_path_of_the_winner(beam):
     (best,) = bundle.search([source], beam=beam)[0]
     side = bundle.tokenizer.target
     path = [leaf for leaf in leaves if leaf.chosen]
-    assert [leaf.token for leaf in path] == side.pieces([side.bos, *best.tokens, side.eos])
-    assert path[-1].log_probability == best.log_probability and all(leaf.kept for leaf in path)
+    assert [leaf.token for leaf in path] == side.token_strings([side.bos, *best.tokens, side.eos])
+    assert path[-1].log_probability == best.log_probability and all(leaf.continued for leaf in path)
     reading = bundle.reading(source, "")
     for index, leaf in enumerate(leaves[1:], 1):
         assert leaf.parent is not None and leaf.parent < index
-        assert leaves[leaf.parent].kept and leaves[leaf.parent].token != "</s>"
+        assert leaves[leaf.parent].continued and leaves[leaf.parent].token != "</s>"
         assert leaf.log_probability <= leaves[leaf.parent].log_probability
     with torch.inference_mode():
         first = reading.run()[0, 0].clone()
         first[[side.pad, side.bos]] = -torch.inf
         expected = first.log_softmax(-1).topk(2 * beam)
     first_leaves = [leaf for leaf in leaves if leaf.parent == 0]
-    assert [leaf.token for leaf in first_leaves] == side.pieces(expected.indices.tolist())
+    assert [leaf.token for leaf in first_leaves] == side.token_strings(expected.indices.tolist())
     assert [leaf.log_probability for leaf in first_leaves] == pytest.approx(
         expected.values.tolist()
     )
-    assert sum(leaf.kept and leaf.token != "</s>" for leaf in first_leaves) == beam
+    assert sum(leaf.continued and leaf.token != "</s>" for leaf in first_leaves) == beam
 
 
 def test_a_frame_and_its_tree_come_from_one_search(monkeypatch):

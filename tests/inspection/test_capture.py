@@ -22,7 +22,7 @@ def test_every_kind_of_bundle_records_full_maps_of_all_its_layers(name):
     reading = bundle.reading(*inputs)
     for layer, weights in attention.maps.items():
         rows, columns = reading.axes[part_of(layer)]
-        assert weights.shape[1:] == (len(reading.pieces[rows]), len(reading.pieces[columns]))
+        assert weights.shape[1:] == (len(reading.tokens[rows]), len(reading.tokens[columns]))
         assert_close(weights.sum(-1), torch.ones(weights.shape[:2]), rtol=0, atol=1e-5)
         assert part_of(layer) != "decoder" or torch.equal(weights, weights.tril())
 
@@ -60,9 +60,9 @@ def test_selected_layers_and_heads_equal_those_of_the_whole_record(name):
 def test_every_side_names_every_token_and_each_token_is_in_one_word(name):
     make, inputs = BUNDLES[name]
     reading = make().reading(*inputs)
-    assert set(reading.ids) == set(reading.words) <= set(reading.pieces)
+    assert set(reading.ids) == set(reading.words) <= set(reading.tokens)
     for side, ids in reading.ids.items():
-        assert len(ids) == len(reading.pieces[side])
+        assert len(ids) == len(reading.tokens[side])
         positions = [position for word in reading.words[side] for position in word]
         assert positions == list(range(len(ids)))
     for side, module in reading.embeddings.items():
@@ -72,7 +72,7 @@ def test_every_side_names_every_token_and_each_token_is_in_one_word(name):
         )
         reading.run()
         hook.remove()
-        assert lengths == [len(reading.pieces[side])]
+        assert lengths == [len(reading.tokens[side])]
 
 
 def test_a_layer_that_shares_its_block_can_be_recorded_alone():

@@ -90,7 +90,7 @@ def test_images_open_at_the_last_layer_with_the_mean_of_all_heads():
     for frame in (image_frame(), caption_frame()):
         first_view = opening(frame)
         maps = next(m for m in frame.maps if m.name == first_view.map and m.measure == "attention")
-        assert frame.sides[maps.keys].picture is not None
+        assert frame.sides[maps.keys].image is not None
         assert (first_view.layer, first_view.head) == (len(maps.layers) - 1, MEAN)
 
 

@@ -24,7 +24,7 @@ def test_an_attribution_is_the_slope_of_the_score_when_one_token_is_scaled(name)
     embeddings = {
         side: reading.model.get_submodule(path) for side, path in reading.embeddings.items()
     }
-    if next(iter(reading.embeddings)) == "picture":
+    if next(iter(reading.embeddings)) == "image":
         for module in embeddings.values():  # the pixels are float32
             module.register_forward_pre_hook(
                 lambda _, inputs: tuple(
@@ -35,7 +35,7 @@ def test_an_attribution_is_the_slope_of_the_score_when_one_token_is_scaled(name)
     attributions = gradient_x_input(reading, score)
     assert set(attributions) == set(reading.embeddings)
     for side, module in embeddings.items():
-        for token in {0, len(reading.pieces[side]) - 1}:
+        for token in {0, len(reading.tokens[side]) - 1}:
             values = []
             for factor in (1 + 1e-5, 1 - 1e-5):
 
@@ -67,18 +67,18 @@ def test_a_frame_attributes_the_most_probable_token_of_each_position_to_every_si
     bundle = translator()
     probe = bundle.probe("two dogs play", target="zwei hunde")
     frame = watch(bundle, "two dogs play", target="zwei hunde")
-    assert len(frame.attributions) == 2 * len(frame.guesses)
-    for prediction in frame.guesses:
+    assert len(frame.attributions) == 2 * len(frame.predictions)
+    for prediction in frame.predictions:
         attributions = [
             attribution
             for attribution in frame.attributions
-            if attribution.place == prediction.place
+            if attribution.position == prediction.position
         ]
         assert [attribution.side for attribution in attributions] == ["source", "read"]
         assert {attribution.of for attribution in attributions} == {prediction.tokens[0]}
         with torch.no_grad():
-            best = int(probe.reading.run()[0, prediction.place].argmax())
+            best = int(probe.reading.run()[0, prediction.position].argmax())
         expected = gradient_x_input(
-            probe.reading, lambda logits, p=prediction.place, best=best: logits[0, p, best]
+            probe.reading, lambda logits, p=prediction.position, best=best: logits[0, p, best]
         )
         assert attributions[0].scores == pytest.approx(expected["source"].tolist())

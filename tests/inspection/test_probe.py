@@ -63,11 +63,11 @@ def test_every_bundle_fulfils_the_contract(name, tmp_path):
     assert probe.kind == bundle.kind and probe.reading.model is bundle.model
     assert bundle.device == torch.device("cpu") and bundle.config is bundle.model.config
     assert isinstance(bundle, BeamSearching) == bundle.inputs.target
-    assert set(probe.images) == {"picture"} & set(probe.reading.pieces)
+    assert set(probe.images) == {"image"} & set(probe.reading.tokens)
     assert bool(probe.images) == (bundle.inputs.modality == "image")
     assert set(probe.tokenizers) == set(probe.reading.ids)
     for side, ids in probe.reading.ids.items():
-        assert len(ids) == len(probe.reading.pieces[side])
+        assert len(ids) == len(probe.reading.tokens[side])
         assert hasattr(probe.tokenizers[side], "encode")
     bundle.save(tmp_path / "model")
     assert (tmp_path / "model" / "config.json").is_file()
@@ -86,7 +86,7 @@ def test_a_readout_names_every_logit_at_positions_of_its_side(name):
         isinstance(logit_name, str) for logit_name in names
     )
     follows = name.startswith("gpt") and name != "gpt classifier"  # also the token after the end
-    count = len(probe.reading.pieces[readout.side]) + follows
+    count = len(probe.reading.tokens[readout.side]) + follows
     assert all(0 <= position < count for position in readout.positions)
     assert readout.equation.startswith("z = ") and callable(readout.function)
 
@@ -112,7 +112,7 @@ def test_the_logits_of_a_language_model_predict_the_next_token():
     bundle = gpt()
     probe = bundle.probe("the fox eats", written=5)
     prompt_length = len(bundle.tokenizer.begin("the fox eats"))
-    tokens = probe.reading.pieces["text"]
+    tokens = probe.reading.tokens["text"]
     predicted = dict(zip(probe.readout.positions, best_names(probe), strict=True))
     assert [predicted[i] for i in range(prompt_length, len(tokens))] == tokens[prompt_length:]
     assert len(tokens) > prompt_length and bundle.probe("the fox eats", written=0).answer == ""
@@ -124,7 +124,7 @@ def test_an_answers_logits_are_of_its_first_and_its_last_token():
     output = probe.reading.run()
     begin, end = probe.readout.positions
     assert [begin, end] == output[0].argmax(0).tolist()
-    assert best_names(probe) == [probe.reading.pieces["text"][i] for i in (begin, end)]
+    assert best_names(probe) == [probe.reading.tokens["text"][i] for i in (begin, end)]
     assert probe.answer == bundle.answer("Who waves?", SENTENCE)[0].text
 
 
@@ -133,7 +133,7 @@ def test_a_search_trace_is_of_the_output_that_a_probe_shows(make, input):
     bundle = make()
     trace, probe = bundle.trace_search(input), bundle.probe(input)
     assert probe.reading.ids["read"] == [trace.first, *trace.best]
-    assert trace.names([trace.first]) == probe.reading.pieces["read"][:1]
+    assert trace.names([trace.first]) == probe.reading.tokens["read"][:1]
     assert any(
         (*candidate.before, candidate.token) == (*trace.best, *trace.end)
         for candidate in trace.candidates
@@ -182,7 +182,7 @@ class WordNumbers(Bundle):
     kind = "number tagger"
 
     def __init__(self):
-        self.encoder = encoder(max_length=40, masked_words=False)
+        self.encoder = encoder(max_length=40, masked_lm_head=False)
         self.model, self.head = self.encoder.model, nn.Linear(24, 1)
 
     @classmethod
@@ -223,8 +223,8 @@ def test_a_bundle_of_another_package_is_inspected_through_the_contract_alone():
     frame = watch(bundle, SENTENCE)
     count = len(frame.sides["text"].tokens)
     assert len(frame.answer.split()) == count and frame.label == "number tagger"
-    assert frame.guesses == [] and frame.lens is None
-    assert {attribution.place for attribution in frame.attributions} == set(range(count))
+    assert frame.predictions == [] and frame.lens is None
+    assert {attribution.position for attribution in frame.attributions} == set(range(count))
     assert {attribution.of for attribution in frame.attributions} == {"the number"}
     (step,) = (step for step in walk(bundle, SENTENCE) if step.title == "Logits")
     assert step.equation == "z = x w + b"

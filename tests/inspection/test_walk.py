@@ -226,9 +226,9 @@ def test_the_walked_position_is_shown_in_a_text_of_any_length():
     bundle = gpt()
     text = "the fox eats the lemon and the dog eats the bread"
     for position in (0, 5, 11, 13):
-        steps = walk(bundle, text, place=position, head=5)
+        steps = walk(bundle, text, position=position, head=5)
         (step,) = (step for step in steps if step.title == "Scale")
-        name = bundle.reading(text).pieces["text"][position]
+        name = bundle.reading(text).tokens["text"][position]
         assert name in step.arrays[0].rows and name in step.arrays[0].columns
         (step,) = (step for step in steps if step.title == "Output projection")
         assert any(column.startswith("h5.") for column in step.arrays[0].columns)
@@ -259,7 +259,7 @@ def test_a_head_of_every_group_and_kernel_is_walked():
         (gpt, "a", {"map": "cross"}, "no map 'cross'; its maps are decoder"),
         (gpt, "a", {"layer": 3}, "decoder has no layer 3: its layers are 0 to 2"),
         (gpt, "a", {"head": 6}, "has no head 6: its heads are 0 to 5"),
-        (gpt, "a", {"place": 99}, "text has no position 99: its positions are"),
+        (gpt, "a", {"position": 99}, "text has no position 99: its positions are"),
         (
             lambda: translator(encoder="rnn", decoder="rnn"),
             "a",
@@ -270,7 +270,7 @@ def test_a_head_of_every_group_and_kernel_is_walked():
         (
             image_encoder,
             PIXELS[0],
-            {"place": 6},
+            {"position": 6},
             "no position 6: its positions are 0 to 5",
         ),
         (captioner, PIXELS[0], {"map": "encoder", "layer": 1}, "no layer 1"),
@@ -287,5 +287,5 @@ def test_the_walk_follows_the_position_from_which_the_answer_is_read():
     for name, token in (("encoder", "[MASK]"), ("classifier", "[CLS]"), ("gpt", "")):
         probe = probe_of(name)
         (step,) = (step for step in walk_through(probe) if step.title == "Tokens")
-        walked = probe.reading.pieces["text"][-1] if name == "gpt" else token
+        walked = probe.reading.tokens["text"][-1] if name == "gpt" else token
         assert step.text.endswith(f"The following steps show the token {walked!r}.")

@@ -58,15 +58,15 @@ def test_a_frame_is_complete_and_its_parts_are_consistent(name):
                 assert len(maps.kinds[i]) == len(weights)
                 assert all(0 <= x <= 1 for head in maps.kinds[i] for x in head.values())
             assert not maps.causal or torch.equal(weights, weights.tril())
-    for prediction in frame.guesses:
+    for prediction in frame.predictions:
         assert len(prediction.tokens) == len(prediction.probabilities) <= 4
         assert list(prediction.probabilities) == sorted(prediction.probabilities, reverse=True)
         assert 0 < sum(prediction.probabilities) <= 1 + 1e-5
     for attribution in frame.attributions:
         assert len(attribution.scores) == len(frame.sides[attribution.side].tokens)
         assert (
-            attribution.place in [prediction.place for prediction in frame.guesses]
-            or not frame.guesses
+            attribution.position in [prediction.position for prediction in frame.predictions]
+            or not frame.predictions
         )
 
 
@@ -113,10 +113,10 @@ def test_a_frame_of_a_translation_has_its_source_and_its_most_probable_tokens():
         logits = reading.run()[0]
     probabilities, allowed = logits.softmax(-1), logits.clone()
     allowed[:, [target.pad, target.bos]] = -torch.inf  # which no search generates
-    for t, prediction in enumerate(frame.guesses):
-        assert prediction.place == t and frame.guesses_side == "target"
+    for t, prediction in enumerate(frame.predictions):
+        assert prediction.position == t and frame.predictions_side == "target"
         assert prediction.probabilities[0] == pytest.approx(float(probabilities[t].max()))
-        assert list(prediction.tokens[:1]) == target.pieces([int(probabilities[t].argmax())])
+        assert list(prediction.tokens[:1]) == target.token_strings([int(probabilities[t].argmax())])
     assert best.finished
     total = sum(float(allowed.log_softmax(-1)[t, token]) for t, token in enumerate(ids))
     assert total == pytest.approx(best.log_probability, abs=1e-3)
@@ -129,7 +129,7 @@ def test_a_greedy_continuation_has_the_most_probable_token_at_each_position():
     prompt_length = len(bundle.tokenizer.begin("the fox eats"))
     ((expected,),) = bundle.generate(["the fox eats"], max_tokens=5, temperature=0.0)
     assert frame.answer == expected.text and len(tokens) == prompt_length + len(expected.tokens)
-    by_position = {prediction.place: prediction for prediction in frame.guesses}
+    by_position = {prediction.position: prediction for prediction in frame.predictions}
     assert sorted(by_position) == list(range(1, len(tokens) + 1))
     for position in range(prompt_length, len(tokens)):
         assert by_position[position].tokens[0] == tokens[position]
@@ -143,28 +143,28 @@ def test_predictions_of_masked_tokens_are_those_of_fill():
     text = "The [MASK] waves to the [MASK]."
     frame = watch(bundle, text, top=5)
     (filled,) = bundle.fill([text])
-    assert [list(prediction.tokens) for prediction in frame.guesses] == [
+    assert [list(prediction.tokens) for prediction in frame.predictions] == [
         [candidate.word for candidate in candidates] for candidates in filled
     ]
-    for prediction, candidates in zip(frame.guesses, filled, strict=True):
+    for prediction, candidates in zip(frame.predictions, filled, strict=True):
         assert_close(list(prediction.probabilities), [c.probability for c in candidates])
-        assert frame.sides["text"].tokens[prediction.place] == "[MASK]"
-    assert watch(bundle, "The baker waves.").guesses == []
+        assert frame.sides["text"].tokens[prediction.position] == "[MASK]"
+    assert watch(bundle, "The baker waves.").predictions == []
 
 
 def test_classes_tags_and_answers_are_those_of_the_bundles_methods():
     bundle = bert_classifier(pairs=True)
     (classified,) = bundle.classify([(SENTENCE, "A dog.")])
-    (prediction,) = watch(bundle, SENTENCE, "A dog.").guesses
+    (prediction,) = watch(bundle, SENTENCE, "A dog.").predictions
     assert dict(zip(prediction.tokens, prediction.probabilities, strict=True)) == pytest.approx(
         classified.probabilities
     )
-    assert prediction.place == 0
+    assert prediction.position == 0
     frame = watch(gpt_classifier(), "the fox eats")
-    assert frame.guesses[0].place == len(frame.sides["text"].tokens) - 1
+    assert frame.predictions[0].position == len(frame.sides["text"].tokens) - 1
     (tagged,) = tagger().tag([SENTENCE])
     frame = watch(tagger(), SENTENCE)
-    assert [prediction.tokens[0] for prediction in frame.guesses] == [
+    assert [prediction.tokens[0] for prediction in frame.predictions] == [
         word.tag for word in tagged.words
     ]
     context = "A fox looks on. The old baker waves."
@@ -173,18 +173,20 @@ def test_classes_tags_and_answers_are_those_of_the_bundles_methods():
     bundle = classifier()
     (classified_image,) = bundle.classify([PIXELS[0]])
     frame = watch(bundle, PIXELS[0])
-    assert frame.answer == classified_image.label and set(frame.guesses[0].tokens) == set(LABELS)
+    assert frame.answer == classified_image.label and set(frame.predictions[0].tokens) == set(
+        LABELS
+    )
 
 
 def test_an_image_is_shown_beside_its_tokens():
     frame = watch(image_encoder(), PIXELS[1])
-    side = frame.sides["picture"]
-    assert side.grid == (2, 2) and side.reach == (8, 8) and side.beside == 2
-    assert side.picture is not None and side.picture.shape == (8, 8, 3)
+    side = frame.sides["image"]
+    assert side.grid == (2, 2) and side.reach == (8, 8) and side.num_prefix_tokens == 2
+    assert side.image is not None and side.image.shape == (8, 8, 3)
     assert list(side.tokens) == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"]
     written = watch(captioner(), PIXELS[1], target="the red cat", language="de")
     assert written.answer == "the red cat" and written.sides["read"].tokens[0] == "<de>"
-    assert written.sides["picture"].grid == (2, 4) and "target" in written.sides
+    assert written.sides["image"].grid == (2, 4) and "target" in written.sides
 
 
 PREDICTING_TOKENS = [
@@ -208,7 +210,7 @@ def test_the_last_row_of_the_lens_equals_the_models_output(name):
     assert not torch.allclose(rows[0], rows[-1])
     frame = watch(bundle, *positional, **keywords, top=5)
     assert frame.lens is not None and frame.lens.layers[0] == "embedding"
-    assert list(frame.lens.guesses[-1]) == list(frame.guesses)
+    assert list(frame.lens.predictions[-1]) == list(frame.predictions)
 
 
 def test_a_skipped_block_shows_in_the_lens_at_its_layer():
@@ -282,7 +284,7 @@ def test_a_regression_model_has_no_predictions_but_has_attributions():
     text_encoder = encoder(max_length=40)
     reader = ClassReader(text_encoder.tokenizer, (), 40, Numbers(3.0, 2.0, 0.0, 5.0))
     frame = watch(ClassifierBundle(BertClassifier(text_encoder.model, 1), reader), SENTENCE)
-    assert frame.guesses == [] and float(frame.answer) < 100
+    assert frame.predictions == [] and float(frame.answer) < 100
     (attribution,) = frame.attributions
     assert attribution.of == "the number" and any(attribution.scores)
 

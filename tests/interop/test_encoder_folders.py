@@ -15,7 +15,7 @@ from tests.fixtures.damage import change, refused, written
 from tests.fixtures.encoder_tokenizers import write_wordpiece
 
 TINY = BertConfig(model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=8, vocabulary=11)
-ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False)
+ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=6, shared_layers=True, activation="gelu-tanh")
 CONFIGS = {"bert": TINY, "roberta": ROBERTA, "distilbert": DISTIL, "albert": ALBERT}
@@ -190,17 +190,17 @@ def test_a_config_that_does_not_match_the_tensors_is_refused(folder, kind, chang
         (replace(TINY, attention="additive"), "bert", "attention=additive"),
         (replace(TINY, pooler="relu"), "bert", "pooler=relu"),
         (replace(TINY, token_types=0), "bert", "token_types=0"),
-        (ROBERTA, "bert", "first_place=2"),
+        (ROBERTA, "bert", "first_position=2"),
         (ALBERT, "bert", "embedding_dim=6"),
-        (TINY, "roberta", "first_place=0"),
+        (TINY, "roberta", "first_position=0"),
         (replace(ROBERTA, activation="relu"), "roberta", "activation=relu"),
-        (replace(TINY, first_place=2), "roberta", "next_sentence=True"),
+        (replace(TINY, first_position=2), "roberta", "next_sentence=True"),
         (TINY, "distilbert", "token_types=2"),
         (replace(DISTIL, norm_eps=1e-5), "distilbert", "norm_eps=1e-05"),
         (replace(DISTIL, pooler="tanh"), "distilbert", "pooler=tanh"),
         (replace(ALBERT, shared_layers=False), "albert", "shared_layers=False"),
         (replace(ALBERT, embedding_dim=None), "albert", "embedding_dim=None"),
-        (replace(ALBERT, masked_words=False), "albert", "no class with masked_words=False"),
+        (replace(ALBERT, masked_lm_head=False), "albert", "no class with masked_lm_head=False"),
         (TINY, "gpt2", "cannot represent a Bert"),
     ],
 )

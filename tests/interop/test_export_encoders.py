@@ -39,7 +39,7 @@ from tests.fixtures.random_weights import with_noise
 TINY = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=48, vocabulary=320
 )
-ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False, token_types=1)
+ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False, token_types=1)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=6, shared_layers=True)
 
@@ -140,7 +140,7 @@ def test_a_model_in_training_mode_stays_in_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["embedding.types.weight", "masked_words.output.bias", "next_sentence.weight"]
+    "name", ["embedding.types.weight", "masked_lm_head.output.bias", "next_sentence.weight"]
 )
 @pytest.mark.parametrize("change", [0.01, float("nan")])
 def test_wrongly_written_weights_are_detected_and_removed(name, change, tmp_path, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_refused_export_leaves_no_file(tmp_path):
     for config, message in [
         (replace(TINY, norm="pre"), "norm=pre"),
         (replace(TINY, vocabulary=90), "tokens, but the model's vocabulary 90"),
-        (replace(TINY, first_place=2, pooler="none", next_sentence=False), "pad_token_id=0"),
+        (replace(TINY, first_position=2, pooler="none", next_sentence=False), "pad_token_id=0"),
     ]:
         with pytest.raises(UsageError, match=message):
             export(with_noise(Bert(config)), trained(), tmp_path / "hf")

@@ -11,7 +11,7 @@ from headway.cli.main import main
 from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
 
@@ -23,7 +23,7 @@ def byte_pair(_):
 
 
 def characters(_):
-    return Characters.train([*STORY, *ODD])
+    return CharacterTokenizer.train([*STORY, *ODD])
 
 
 def gpt2(folder):

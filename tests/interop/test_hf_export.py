@@ -38,7 +38,7 @@ class Letters(Bytes):
     def decode(self, ids):
         return "".join(self.letters[i] for i in ids)
 
-    def pieces(self, ids):
+    def token_strings(self, ids):
         return [self.letters[i] or "<|endoftext|>" for i in ids]
 
     def save(self, folder):

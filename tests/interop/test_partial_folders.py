@@ -30,7 +30,7 @@ from tests.fixtures.tokenizer_folders import folder_with
 BERT = BertConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=2, max_length=16, vocabulary=200
 )
-ROBERTA = replace(BERT, first_place=2, pooler="none", next_sentence=False)
+ROBERTA = replace(BERT, first_position=2, pooler="none", next_sentence=False)
 VIT = ViTConfig(
     model_dim=12, num_heads=2, ffn_dim=20, num_layers=1, image_size=8, patch_size=4, norm_eps=1e-12
 )
@@ -182,7 +182,7 @@ def test_a_gpt_without_a_tokenizer_computes_from_ids_and_refuses_texts(tmp_path,
         lambda: bundle.attention("a"),
         lambda: bundle.tokenizer.decode([1]),
         lambda: bundle.tokenizer.encode_batch(["a"]),
-        lambda: bundle.tokenizer.pieces([1]),
+        lambda: bundle.tokenizer.token_strings([1]),
         lambda: bundle.save(tmp_path / "ours"),
     ):
         with pytest.raises(UsageError, match="no tokenizer, so it cannot"):

@@ -63,7 +63,7 @@ def test_a_claim_keeps_the_contract(name, plots, tmp_path):
     assert json.loads(json.dumps(result.as_dict(), allow_nan=False))
     lines = [line for line in result.markdown().split("\n") if line.startswith("|")]
     assert len(lines) >= 3 and len({line.count("|") for line in lines}) == 1
-    claim.picture(result, tmp_path / "x.svg")
+    claim.plot(result, tmp_path / "x.svg")
     assert (tmp_path / "x.svg").is_file() and plots[0].title == claim.TITLE
     for points in plots[0].series.values():
         assert [x for x, _ in points] == sorted(x for x, _ in points)
@@ -74,7 +74,7 @@ def test_a_claim_keeps_the_contract(name, plots, tmp_path):
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_writes_its_plot(name, tmp_path):
     pytest.importorskip("headway.inspection.plots")
-    CLAIMS[name].picture(quick(name), tmp_path / "x.svg")
+    CLAIMS[name].plot(quick(name), tmp_path / "x.svg")
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
@@ -89,7 +89,7 @@ def test_the_softmax_saturates_without_the_scale_only():
     assert [d for d, _ in dots] == [d for d, _ in scaled] == [4, 64, 512]
     assert dots[0][1] > dots[1][1] > dots[2][1] and dots[2][1] < 0.1
     assert all(abs(entropy - scaled[0][1]) < 0.05 for _, entropy in scaled)
-    assert result.left("dot", "typical_score_gradient") < 0.01
+    assert result.relative_to_smallest("dot", "typical_score_gradient") < 0.01
     assert result.column("dot", "saturated")[-1][1] > 0.5
     assert {saturated for _, saturated in result.column("scaled dot", "saturated")} == {0.0}
 
@@ -302,10 +302,10 @@ def test_the_gradients_of_a_padded_sentence_are_those_of_the_sentence_alone(name
 def test_without_attention_the_gradient_shrinks_by_a_factor_with_every_word():
     """In a bidirectional encoder the gradient skips the encoder's path: half as many factors."""
     result = quick("gradients")
-    factors = {name: result.kept(name) for name in gradients.MODELS}
+    factors = {name: result.growth_per_word(name) for name in gradients.MODELS}
     assert factors["GRU"] < 0.5 and factors["LSTM"] < 0.75
     assert factors["GRU, bidirectional"] == pytest.approx(math.sqrt(factors["GRU"]), abs=0.05)
-    fractions = {row.model: row.of_last for row in result.rows if row.length == 40}
+    fractions = {row.model: row.relative_to_last for row in result.rows if row.length == 40}
     assert fractions["GRU"] < 1e-5 and fractions["LSTM"] < 1e-2
     assert all(
         0.5 < fraction < 5 for name, fraction in fractions.items() if name not in ("GRU", "LSTM")

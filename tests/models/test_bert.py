@@ -30,7 +30,7 @@ SMALL = BertConfig(
 KINDS = {
     "bert": {},
     "pre-norm": {"norm": "pre", "activation": "relu"},
-    "roberta": {"first_place": 2, "token_types": 1},
+    "roberta": {"first_position": 2, "token_types": 1},
     "distilbert": {"token_types": 0},
     "albert": {"shared_layers": True, "embedding_dim": 10},
     "rotary": {"positions": "rotary"},
@@ -137,7 +137,7 @@ def test_token_types_change_the_output_unless_the_model_has_none():
 
 @torch.no_grad()
 def test_first_place_is_the_position_of_the_first_token_in_the_table():
-    plain, moved = with_noise(Bert(SMALL)), with_noise(Bert(replace(SMALL, first_place=2)))
+    plain, moved = with_noise(Bert(SMALL)), with_noise(Bert(replace(SMALL, first_position=2)))
     rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
     table = "embedding.words.positions.table.vectors"
     rows[table] = torch.cat([torch.randn(2, 24), rows[table]])
@@ -172,9 +172,9 @@ def test_narrow_embeddings_are_projected_to_the_model_width_and_back():
     model = Bert(replace(SMALL, embedding_dim=10))
     assert model.tokens.weight.shape == (11, 10)
     assert model.widen.weight.shape == (24, 10)
-    assert model.masked_words is not None
-    assert model.masked_words.transform.weight.shape == (10, 24)
-    assert model.masked_words.output.weight is model.tokens.weight
+    assert model.masked_lm_head is not None
+    assert model.masked_lm_head.transform.weight.shape == (10, 24)
+    assert model.masked_lm_head.output.weight is model.tokens.weight
 
 
 @torch.no_grad()
@@ -190,7 +190,7 @@ def test_the_pooler_is_its_activation_of_the_first_tokens_vector():
 
 
 def test_a_missing_head_is_named():
-    model = Bert(replace(SMALL, masked_words=False, next_sentence=False, pooler="none"))
+    model = Bert(replace(SMALL, masked_lm_head=False, next_sentence=False, pooler="none"))
     hidden = torch.zeros(1, 3, 24)
     for method, message in (
         (model.pool, "pooler"),
@@ -259,12 +259,12 @@ def test_dropping_the_heads_leaves_the_encoder():
     pooler = bert.pooler
     same = remove_heads(bert, "tanh")
     assert same is bert and same.pooler is pooler
-    assert bert.masked_words is None and bert.next_sentence is None
-    assert not bert.config.masked_words and not bert.config.next_sentence
+    assert bert.masked_lm_head is None and bert.next_sentence is None
+    assert not bert.config.masked_lm_head and not bert.config.next_sentence
     for name, parameter in bert.named_parameters():
         assert torch.equal(parameter, before[name]), name
     assert before.keys() - dict(bert.named_parameters()).keys() == {
-        name for name in before if name.startswith(("masked_words.", "next_sentence."))
+        name for name in before if name.startswith(("masked_lm_head.", "next_sentence."))
     }
     assert remove_heads(bert, "none").pooler is None and bert.config.pooler == "none"
 

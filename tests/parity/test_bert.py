@@ -114,7 +114,7 @@ def agree(ours, reference):
     same(hidden, whole.last_hidden_state, keys)
     if ours.pooler is not None and "pooler_output" in whole:
         same(ours.pool(hidden), whole.pooler_output)
-    if ours.masked_words is not None:
+    if ours.masked_lm_head is not None:
         logits = (
             expected_output.prediction_logits
             if "prediction_logits" in expected_output
@@ -136,7 +136,7 @@ def test_a_model_saved_by_transformers_has_the_same_outputs(name, end, tmp_path)
     ours = build(*read(tmp_path))
     heads = {"ForMaskedLM": (True, False), "ForPreTraining": (True, True), "Model": (False, False)}
     if end in heads:
-        assert (ours.config.masked_words, ours.config.next_sentence) == heads[end]
+        assert (ours.config.masked_lm_head, ours.config.next_sentence) == heads[end]
     agree(ours, model)
 
 
@@ -154,13 +154,13 @@ def test_a_round_trip_changes_no_bit_of_their_file(name, end, tmp_path):
 TINY = BertConfig(
     model_dim=24, num_heads=4, ffn_dim=40, num_layers=3, max_length=24, vocabulary=V, dropout=0.1
 )
-ROBERTA = replace(TINY, first_place=2, pooler="none", next_sentence=False, token_types=1)
+ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False, token_types=1)
 DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=10, shared_layers=True, activation="gelu-tanh")
 
 
 def bare(config, **changes):
-    return replace(config, masked_words=False, next_sentence=False, **changes)
+    return replace(config, masked_lm_head=False, next_sentence=False, **changes)
 
 
 def ours(config, task=None):
@@ -176,10 +176,10 @@ def ours(config, task=None):
 WRITTEN = {
     "BertForPreTraining": (TINY, None),
     "BertForMaskedLM": (replace(TINY, next_sentence=False, pooler="none"), None),
-    "BertForNextSentencePrediction": (replace(TINY, masked_words=False), None),
+    "BertForNextSentencePrediction": (replace(TINY, masked_lm_head=False), None),
     "BertModel": (bare(TINY, activation="silu"), None),
     "RobertaForMaskedLM": (ROBERTA, None),
-    "RobertaModel": (bare(ROBERTA, pooler="tanh", first_place=5), None),
+    "RobertaModel": (bare(ROBERTA, pooler="tanh", first_position=5), None),
     "DistilBertForMaskedLM": (DISTIL, None),
     "DistilBertModel": (bare(DISTIL), None),
     "AlbertForPreTraining": (ALBERT, None),
@@ -195,7 +195,7 @@ WRITTEN = {
 @pytest.mark.parametrize("architecture", WRITTEN)
 def test_a_model_written_by_us_has_the_same_outputs_in_transformers(architecture, tmp_path):
     model = ours(*WRITTEN[architecture])
-    first = getattr(model.config, "bert", model.config).first_place
+    first = getattr(model.config, "bert", model.config).first_position
     assert write(model, tmp_path, specials={"pad_token_id": max(1, first - 1)}) == architecture
     reference, report = getattr(transformers, architecture).from_pretrained(
         tmp_path, output_loading_info=True

@@ -102,7 +102,7 @@ def test_the_real_albert_is_loaded_with_its_vocabulary_file(real_data):
     folder = real_data("weights/albert_rxnmapper/config.json").parent
     bundle = headway.load(folder)
     assert isinstance(bundle, EncoderBundle)
-    assert bundle.tokenizer.pieces([0, 11, 12, 13, 14]) == [
+    assert bundle.tokenizer.token_strings([0, 11, 12, 13, 14]) == [
         *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     ]
     assert read_encoder_tokenizer(folder).special_tokens.mask == 14

@@ -36,7 +36,7 @@ LANGUAGE = {
     "model.num_layers": 1,
     "model.ffn_dim": 200,
     "data.vocabulary": 290,
-    "training.rows": 8,
+    "training.batch_size": 8,
     "training.length": 40,
     "evaluation.sample": 0,
 }

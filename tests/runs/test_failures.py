@@ -31,7 +31,9 @@ def test_advice_about_memory_names_settings_that_the_recipe_has(name):
     config = RECIPES[name]()
     advice = less_memory(config)
     flags = [word for word in advice.split() if word.startswith("--")]
-    assert flags and all(flag.removeprefix("--") in flat(config) for flag in flags)
+    assert flags and all(
+        flag.removeprefix("--").replace("-", "_") in flat(config) for flag in flags
+    )
     first, *_ = advice.split("; ")
     words = first.replace("--", "").split()
     override(config, dict(zip(words[::2], words[1::2], strict=True)), "advice")
@@ -43,9 +45,11 @@ def test_a_run_that_needs_too_much_memory_names_settings_that_help(tmp_path, mon
 
     monkeypatch.setattr("headway.training.loop._step", fail)
     with pytest.raises(OutOfMemory) as caught:
-        train(configured(tmp_path, training__rows=6, training__accumulate=2), tmp_path / "run")
+        train(
+            configured(tmp_path, training__batch_size=6, training__accumulate=2), tmp_path / "run"
+        )
     assert "\n" not in caught.value.what
-    assert caught.value.hint.startswith("--training.rows 3 --training.accumulate 4; ")
+    assert caught.value.hint.startswith("--training.batch-size 3 --training.accumulate 4; ")
     assert "--training.recompute true" in caught.value.hint
 
 

@@ -45,26 +45,26 @@ TRANSLATOR = (
 )
 GPT = (
     *words("--model.model-dim 24 --model.num-heads 2 --model.num-kv-heads 1 --model.ffn-dim 40"),
-    *words("--model.num-layers 2 --training.rows 4 --training.length 24"),
+    *words("--model.num-layers 2 --training.batch-size 4 --training.length 24"),
     *words("--evaluation.sample 8 --evaluation.tokens 400"),
 )
 BERT = (
     *words("--model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2"),
-    *words("--data.vocabulary 160 --data.split line --data.held-out 0.2 --evaluation.rows 20"),
-    *words("--training.rows 6 --training.length 32"),
+    *words("--data.vocabulary 160 --data.split line --data.held-out 0.2 --evaluation.sequences 20"),
+    *words("--training.batch-size 6 --training.length 32"),
 )
 HELD_OUT = words("--data.held-out 0.25")
-FINE_TUNING = words("--training.rows 8")
+FINE_TUNING = words("--training.batch-size 8")
 WINDOWS = words("--data.window 32 --data.stride 8")
-STUDENT = (*words("--data.held-out 0.25 --training.rows 8 --model.num-layers 1"), *QUICK)
+STUDENT = (*words("--data.held-out 0.25 --training.batch-size 8 --model.num-layers 1"), *QUICK)
 VIT = (
     *words("--model.model-dim 24 --model.num-heads 3 --model.ffn-dim 40 --model.num-layers 2"),
-    *words("--training.rows 6 --data.held-out 0.3"),
+    *words("--training.batch-size 6 --data.held-out 0.3"),
 )
 CAPTIONER = (
     *words("--model.vit.model-dim 24 --model.vit.num-heads 3 --model.vit.ffn-dim 40"),
     *words("--model.vit.num-layers 1 --model.gpt.model-dim 32 --model.gpt.num-heads 4"),
-    *words("--model.gpt.ffn-dim 40 --model.gpt.num-layers 1 --training.rows 6"),
+    *words("--model.gpt.ffn-dim 40 --model.gpt.num-layers 1 --training.batch-size 6"),
     *words("--data.vocabulary 290"),
 )
 LEARNED = (
@@ -159,7 +159,7 @@ _CASES: dict[str, Case] = {
     "words": Case(
         "words",
         (
-            *words("text.txt --data.min-count 1 --model.dim 6 --training.rows 64"),
+            *words("text.txt --data.min-count 1 --model.dim 6 --training.batch-size 64"),
             *words("--data.held-out 0.1 --training.subsample 0.2"),
             *QUICK,
             *LOOP,
@@ -171,7 +171,7 @@ _CASES: dict[str, Case] = {
         "words",
         (
             *words("text.txt --model.kind cbow --data.min-count 1 --model.dim 6"),
-            *words("--training.rows 64 --data.held-out 0.1"),
+            *words("--training.batch-size 64 --data.held-out 0.1"),
             *QUICK,
             *LOOP,
         ),
@@ -186,7 +186,7 @@ _CASES: dict[str, Case] = {
     ),
     "gpt-lora": language(
         "gpt-tiny",
-        *words("--from runs/gpt-tiny --lora.rank 2 --training.rows 4 --training.length 24"),
+        *words("--from runs/gpt-tiny --lora.rank 2 --training.batch-size 4 --training.length 24"),
         *words("--evaluation.sample 0"),
         after=("gpt-tiny",),
     ),
@@ -197,9 +197,9 @@ _CASES: dict[str, Case] = {
     "bert-domain": Case(
         "bert-domain",
         (
-            *words("domain.txt --from runs/bert-tiny --data.new-pieces 4 --data.split line"),
-            *words("--data.held-out 0.2 --evaluation.rows 20 --evaluation.sentences 4"),
-            *words("--training.rows 6 --training.length 32"),
+            *words("domain.txt --from runs/bert-tiny --data.new-tokens 4 --data.split line"),
+            *words("--data.held-out 0.2 --evaluation.sequences 20 --evaluation.sentences 4"),
+            *words("--training.batch-size 6 --training.length 32"),
             *QUICK,
             *LOOP,
         ),
@@ -272,14 +272,14 @@ _CASES: dict[str, Case] = {
         "text.txt",
         "bert-tiny",
         EMBED,
-        *words("--training.length 32 --data.split line --evaluation.rows 20"),
+        *words("--training.length 32 --data.split line --evaluation.sequences 20"),
         evaluation=("similar.tsv",),
     ),
     "distil-second-stage": student(
         "classes.tsv",
         "classify-learned",
         CLASSIFY,
-        *words("--training.student runs/distil-encoder --distillation.inside-first 0"),
+        *words("--training.student runs/distil-encoder --distillation.first-stage 0"),
         after=("distil-encoder",),
     ),
     # images and sounds
@@ -291,7 +291,7 @@ _CASES: dict[str, Case] = {
         "vision",
         "images",
         ("classify", "{run}", *IMAGES, "--json"),
-        *words("--from runs/dino --training.rows 6 --data.held-out 0.3"),
+        *words("--from runs/dino --training.batch-size 6 --data.held-out 0.3"),
         after=("dino",),
     ),
     "vision-varied": images(
@@ -309,7 +309,9 @@ _CASES: dict[str, Case] = {
         "images",
         ("embed", "{run}", *IMAGES, "--json"),
         *VIT,
-        *words("--model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12 --views.local 2"),
+        *words(
+            "--model.hidden-dim 16 --model.bottleneck 8 --model.prototypes 12 --views.local-crops 2"
+        ),
         *words("--evaluation.neighbours 3"),
     ),
     "caption": images(
@@ -325,7 +327,7 @@ _CASES: dict[str, Case] = {
         "caption",
         (
             *words("captions.tsv --from-encoder runs/vision --from-decoder runs/gpt-tiny"),
-            *words("--training.rows 6 --training.frozen true"),
+            *words("--training.batch-size 6 --training.frozen true"),
             *QUICK,
             *LOOP,
         ),

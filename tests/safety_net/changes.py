@@ -47,8 +47,8 @@ CHANGES: dict[str, str] = {
     "gpt-lora validation.*.nats": _MERGED,
     "gpt-lora validation.*.bits_per_byte": _MERGED,
     "embed-scored validation.*.pearson": (
-        "validation reads 32 texts at once, as `headway eval` does, and not training.rows (the "
-        "seventh digit)"
+        "validation reads 32 texts at once, as `headway eval` does, and not "
+        "training.batch_size (the seventh digit)"
     ),
     "classify* validation.*.negative_loss": _NOT_NEGATED,
     "pairs* validation.*.negative_loss": _NOT_NEGATED,

@@ -14,7 +14,7 @@ from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
-from headway.text import Characters
+from headway.text import CharacterTokenizer
 from tests.fixtures.captioners import IMAGE_READER, PIXELS, READER, TEXTS, TOKENIZER, bundle_of
 from tests.fixtures.images import png
 
@@ -76,7 +76,7 @@ def test_words_have_the_same_tokens_at_the_beginning_of_a_caption_and_inside_it(
     assert red[-len(cat) :] == cat
     for text in TEXTS:
         assert READER.decode(READER.encode([text])[0]) == text
-    assert READER.pieces([TOKENIZER.size + 1, TOKENIZER.eos]) == ["<de>", "</s>"]
+    assert READER.token_strings([TOKENIZER.size + 1, TOKENIZER.eos]) == ["<de>", "</s>"]
 
 
 def test_samples_depend_on_their_seed_alone_and_temperature_0_is_greedy():
@@ -161,7 +161,7 @@ def test_other_tokens_another_reader_and_damaged_files_are_refused(saved):
 
 
 def test_a_character_tokenizer_is_enough():
-    reader = CaptionReader(IMAGE_READER, Characters.train([*TEXTS, " "]), (), 6)
+    reader = CaptionReader(IMAGE_READER, CharacterTokenizer.train([*TEXTS, " "]), (), 6)
     assert reader.first(None) == reader.tokenizer.bos
     captions = bundle_of(reader).caption([np.zeros((8, 12), np.uint8)])
     assert len(captions) == 1

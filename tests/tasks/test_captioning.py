@@ -30,7 +30,7 @@ TINY = {
     **{"model.vit.model_dim": 24, "model.vit.num_heads": 3, "model.vit.ffn_dim": 40},
     **{"model.vit.num_layers": 1, "model.vit.dropout": 0.0, "model.gpt.model_dim": 32},
     **{"model.gpt.num_heads": 4, "model.gpt.ffn_dim": 40, "model.gpt.num_layers": 2},
-    **{"model.gpt.dropout": 0.0, "training.rows": 6, "training.steps": 60},
+    **{"model.gpt.dropout": 0.0, "training.batch_size": 6, "training.steps": 60},
     **{"training.average": 0.0, "schedule.warmup": 5, "evaluation.every": 30},
     **{"checkpoint.every": 30, "machine.threads": 1, "augmentation.padding": 0},
     **{"data.text": ("en", "de"), "data.vocabulary": 280, "optimizer.kind": "adamw"},
@@ -116,7 +116,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
     scores = TASK.evaluate(bundle, held_out, options)
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["cider", "bleu", "chrf", "nats"]
-    assert held_out.split == "valid" and scores.counts == {"pictures": 8}
+    assert held_out.split == "valid" and scores.counts == {"images": 8}
     shown = [event for event in events if event["kind"] == "sample"][-4:]
     assert [{k: e[k] for k in ("language", "reference", "output")} for e in shown] == list(
         scores.samples
@@ -129,7 +129,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
         images = [captioned.image.pixels() for captioned in captioned_images(config.data)["valid"]]
         outputs = bundle.caption(images, language=row["language"], beam=1)
         ciders = cider_d(outputs, [held_out.captions[i][row["language"]] for i in range(8)])
-        assert row["cider"] == pytest.approx(sum(ciders) / 8) and row["pictures"] == 8
+        assert row["cider"] == pytest.approx(sum(ciders) / 8) and row["images"] == 8
         assert row["worst"][0]["cider"] == min(ciders)
     means = [sum(row["cider"] for row in scores.details["languages"]) / 2]
     assert scores["cider"] == pytest.approx(means[0])

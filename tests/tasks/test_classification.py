@@ -21,7 +21,7 @@ from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
-from headway.text import Characters
+from headway.text import CharacterTokenizer
 from headway.training import read_metrics
 from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured, weights
@@ -146,12 +146,12 @@ def test_a_malformed_example_is_refused_with_its_line(tmp_path, name, content, k
 
 def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
-    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), rows=4, seed=5)
+    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), batch_size=4, seed=5)
     first_, second = rows.epoch(0), rows.epoch(1)
     for batches in (first_, second):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
     assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
-    assert len(first_) == rows.batches_an_epoch == 14
+    assert len(first_) == rows.batches_per_epoch == 14
     stream = rows.stream(0, 12)
     positions = [
         (epoch, position, batch.indices) for epoch, position, batch in (next(stream), next(stream))
@@ -228,7 +228,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
     inputs = [ClassInput(text=example.text) for example in held_out]
     predictions = bundle.predict(inputs, ClassOptions(top=1))
     correct = sum(a.label == b.label for a, b in zip(predictions, held_out, strict=True))
-    assert correct == scores.counts["right"] and correct / len(held_out) == scores["accuracy"]
+    assert correct == scores.counts["correct"] and correct / len(held_out) == scores["accuracy"]
     assert all(list(output.probabilities) == [output.label] for output in predictions)
     assert sum(map(sum, scores.confusion.counts)) == len(held_out)
     assert sum(scores.confusion.counts[i][i] for i in range(2)) == correct
@@ -351,4 +351,4 @@ def test_labels_of_another_training_are_refused(trained, tmp_path):
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)
     with pytest.raises(DataError, match="3 labels"):
-        ClassifierBundle(bundle.model, ClassReader(Characters("ab"), ("x", "y", "z"), 9))
+        ClassifierBundle(bundle.model, ClassReader(CharacterTokenizer("ab"), ("x", "y", "z"), 9))

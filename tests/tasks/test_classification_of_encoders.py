@@ -197,7 +197,7 @@ def test_the_backbone_is_the_encoder_to_start_from(encoder, tables, tmp_path):
         assert (model.bert.config.pooler, model.config.pooling) == (pooler, pooling)
         for name, parameter in model.bert.named_parameters():
             assert torch.equal(parameter, start.get_parameter(name)), name
-    assert start.masked_words is not None, "the pre-trained model itself is unchanged"
+    assert start.masked_lm_head is not None, "the pre-trained model itself is unchanged"
 
 
 def test_unset_settings_follow_from_the_pretrained_model_and_the_texts(encoder, tables, tmp_path):
@@ -212,7 +212,9 @@ def test_unset_settings_follow_from_the_pretrained_model_and_the_texts(encoder, 
         40,
     )
     assert resolved.evaluation.metric == "accuracy" and resolved.training.epochs is None
-    epochs = recipe("classify", ("test", {**required, "training.epochs": 2.5, "training.rows": 10}))
+    epochs = recipe(
+        "classify", ("test", {**required, "training.epochs": 2.5, "training.batch_size": 10})
+    )
     resolved = ClassifyJob(epochs, data, load(encoder), machine).config
     batches = -(-len(data.train.rows) // 10)
     assert resolved.training.steps == -(-5 * batches // 2)
@@ -229,8 +231,8 @@ def test_a_run_resumes_with_its_resolved_settings(encoder, tables, tmp_path):
     assert resolved.training.steps and resolved.optimizer.lr == 1e-4
     check_same(tmp_path / "run", config)
     check_same(tmp_path / "run", resolved)
-    changed = fine_tuning("classify", tables, encoder, **settings, training__rows=5)
-    with pytest.raises(UsageError, match="rows"):
+    changed = fine_tuning("classify", tables, encoder, **settings, training__batch_size=5)
+    with pytest.raises(UsageError, match="batch_size"):
         check_same(tmp_path / "run", changed)
 
 

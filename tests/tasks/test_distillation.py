@@ -44,9 +44,9 @@ def student(teacher_and_table, **changes):
         "data.held_out": 0.3,
         "training.teacher": str(teacher),
         "model.num_layers": 1,
-        "distillation.inside_first": 0.0,
+        "distillation.first_stage": 0.0,
         "training.steps": 60,
-        "training.rows": 16,
+        "training.batch_size": 16,
         "evaluation.every": 30,
         "checkpoint.every": 30,
         "optimizer.lr": 3e-3,
@@ -90,9 +90,9 @@ def test_a_resumed_run_equals_an_uninterrupted_run(teacher_and_table, tmp_path):
 def test_hidden_states_are_distilled_before_the_outputs_wherever_a_run_resumes(
     teacher_and_table, tmp_path
 ):
-    stages = {"distillation__inside_first": 0.5, "training__accumulate": 2, "training__steps": 20}
+    stages = {"distillation__first_stage": 0.5, "training__accumulate": 2, "training__steps": 20}
     job = prepared(student(teacher_and_table, **stages), tmp_path / "job")
-    an_epoch = job.course.rows.batches_an_epoch
+    an_epoch = job.course.train_batches.batches_per_epoch
     assert an_epoch < 20  # the stages change in a later epoch than the first
 
     def weights_of(epoch, position, count):
@@ -119,11 +119,11 @@ def test_unlabelled_texts_are_trained_on_except_held_out_ones(teacher_and_table,
     events = []
     config = student(teacher_and_table, data__extra=(str(table), str(lines)), data__augment=2)
     job = prepared(config, tmp_path / "job", events.append)
-    held_out = len(TEXTS) - len(plain.course.rows._lengths)
+    held_out = len(TEXTS) - len(plain.course.train_batches._lengths)
     notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
-    count = 2 * len(plain.course.rows._lengths) + 2
-    assert len(job.course.rows._lengths) == 3 * count
+    count = 2 * len(plain.course.train_batches._lengths) + 2
+    assert len(job.course.train_batches._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
     with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")
@@ -205,7 +205,7 @@ def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
             "all weights of the distillation loss are 0",
         ),
         (
-            {**no_hidden_states, "distillation__inside_first": 0.5},
+            {**no_hidden_states, "distillation__first_stage": 0.5},
             UsageError,
             "those of one stage are 0",
         ),

@@ -22,7 +22,7 @@ from tests.fixtures.packages import installed
 from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, task_folder, train
 
 EVALUATED_AS_TRAINED = {
-    "masked_language_modeling": ("--rows", "20"),
+    "masked_language_modeling": ("--sequences", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
     "captioning": ("--split", "valid", "--beam", "1"),
 }

@@ -33,7 +33,7 @@ TINY = {
     "model.num_heads": 3,
     "model.ffn_dim": 40,
     "model.num_layers": 2,
-    "training.rows": 4,
+    "training.batch_size": 4,
     "training.steps": 12,
     "training.average": 0.0,
     "schedule.warmup": 2,
@@ -104,7 +104,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     predictions = bundle.classify([image.data() for image in held_out.images])
     pairs = list(zip(predictions, held_out.labels, strict=True))
     correct = sum(prediction.label == label for prediction, label in pairs)
-    assert scores.counts == {"right": correct, "pictures": len(pairs)}
+    assert scores.counts == {"correct": correct, "images": len(pairs)}
     nats = [-np.log(prediction.probabilities[label]) for prediction, label in pairs]
     assert scores["loss"] == pytest.approx(np.mean(nats), rel=1e-5)
     assert scores.confusion.labels == bundle.labels
@@ -297,7 +297,7 @@ def test_images_of_one_class_are_refused(tmp_path):
 
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
-    assert job.config.training.steps == 3 * job.rows.batches_an_epoch
+    assert job.config.training.steps == 3 * job.train_batches.batches_per_epoch
     with pytest.raises(UsageError, match=r"disagrees with training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 

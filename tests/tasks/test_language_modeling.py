@@ -21,7 +21,7 @@ from headway.tasks.language_modeling.data import (
 )
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
-from headway.text import Characters, TextBPE
+from headway.text import CharacterTokenizer, TextBPE
 from headway.training import read_metrics
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
@@ -115,7 +115,7 @@ def test_the_tokenizer_is_trained_on_training_text_only(tmp_path):
     config = configured(str(tmp_path / "t.txt"), data__held_out=140 / len(text))
     (training,), (held_out,) = splits(data := prepared(config, tmp_path / "run"))
     assert "z" not in training and "a" not in held_out
-    tokens = data.tokenizer.pieces(range(data.tokenizer.size))
+    tokens = data.tokenizer.token_strings(range(data.tokenizer.size))
     assert "abab" in tokens and "zx" not in tokens
 
 
@@ -133,7 +133,7 @@ def test_several_texts_have_their_own_shards_and_sampling_weights(story, tmp_pat
         "valid",
     ]
     job = LanguageJob(config, data, None, prepare(config.machine))
-    first_, second = job.rows.quotas.tolist()
+    first_, second = job.train_batches.quotas.tolist()
     assert first_ == pytest.approx(3 * second, abs=3)
     held_out = documents(data.valid, data.tokenizer)
     assert {text.split()[0] for text in held_out} == {"the", "la"}  # the end of each
@@ -141,7 +141,7 @@ def test_several_texts_have_their_own_shards_and_sampling_weights(story, tmp_pat
 
 def test_the_tokenizer_is_of_characters_or_bpe_or_from_another_run(first, story, tmp_path):
     letters = prepared(configured(story, data__tokenizer="characters"), tmp_path / "a").tokenizer
-    assert isinstance(letters, Characters) and set(letters.characters) == set(STORY)
+    assert isinstance(letters, CharacterTokenizer) and set(letters.characters) == set(STORY)
     bpe = prepared(configured(story), tmp_path / "b").tokenizer
     assert isinstance(bpe, TextBPE) and bpe.size == 290
     (tmp_path / "new.txt").write_text("cellos quietly\n" * 50)

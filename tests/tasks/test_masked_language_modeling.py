@@ -43,7 +43,7 @@ TINY = {
     "data.vocabulary": 100,
     "data.split": "line",
     "data.held_out": 0.2,
-    "training.rows": 3,
+    "training.batch_size": 3,
     "training.length": 20,
     "training.steps": 6,
     "evaluation.every": 3,
@@ -103,7 +103,7 @@ def numbers(folder):
         {"name": "roberta", "training__accumulate": 2},
         {"masking__dynamic": False, "masking__whole_words": True, "training__average": 0.9},
         {"training__recompute": True, "optimizer__kind": "muon"},
-        {"from": True, "data__new_pieces": 3},
+        {"from": True, "data__new_tokens": 3},
         {"two": True},
     ],
     ids=["plain", "roberta", "static", "recompute", "from", "two"],
@@ -128,7 +128,7 @@ def test_an_encoder_learns_words_and_pairs_and_fills_masks(story, tmp_path):
         story,
         data__train=(story,),
         training__steps=150,
-        training__rows=12,
+        training__batch_size=12,
         evaluation__every=75,
         optimizer__lr=1e-2,
         model__dropout=0.0,
@@ -174,9 +174,9 @@ def test_training_python_and_the_command_line_give_the_same_scores(story, tmp_pa
         assert leaving.value.code == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed == TASK.evaluate(bundle, held_out).as_dict()
-        assert printed["sentences"] > 3 and list(printed["held_out_rows"]) == list(files)
+        assert printed["sentences"] > 3 and list(printed["held_out_sequences"]) == list(files)
         assert printed["mlm_nats"] == row["mlm_nats"]
-        assert printed["pseudo_perplexity"]["a_word"] == printed["pseudo_perplexity_per_word"]
+        assert printed["pseudo_perplexity"]["per_word"] == printed["pseudo_perplexity_per_word"]
 
 
 def test_a_text_file_has_pseudo_perplexity_alone(first, story):
@@ -184,7 +184,9 @@ def test_a_text_file_has_pseudo_perplexity_alone(first, story):
     text = TASK.read(bundle, [Path(story)], None, EncoderScoring())
     scores = TASK.evaluate(bundle, text, EncoderScoring(sentences=4))
     assert list(scores.numbers()) == ["pseudo_perplexity_per_token", "pseudo_perplexity_per_word"]
-    assert scores.counts["sentences"] <= 4 < len(text) and scores.details["held_out_rows"] == {}
+    assert (
+        scores.counts["sentences"] <= 4 < len(text) and scores.details["held_out_sequences"] == {}
+    )
     assert not any(metric.higher_is_better for metric in scores.metrics)
     with pytest.raises(DataError, match="no text to evaluate"):
         TASK.evaluate(bundle, text, EncoderScoring(sentences=0))
@@ -196,7 +198,7 @@ def test_predictions_have_the_number_of_their_text_in_errors(first):
     with pytest.raises(UsageError, match="text 9"):
         bundle.predict(inputs, first=8)
     (filled,) = bundle.predict(inputs[:1], FillOptions(top=2))
-    assert filled.guesses == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
+    assert filled.predictions == (tuple(bundle.fill([inputs[0].text], 2)[0][0]),)
 
 
 def test_the_held_out_scores_are_those_of_the_definition(first):
@@ -254,10 +256,11 @@ def test_several_texts_have_their_own_sampling_weights_pairs_and_held_out_text(s
         e["text"] for e in events if e["kind"] == "note" and "sampling weights of" in e["text"]
     ]
     job = job_of(config, tmp_path / "run")
-    tokens = np.array([source.corpus.tokens for source in job.rows.sources])
+    tokens = np.array([source.corpus.tokens for source in job.train_batches.sources])
     weights = np.sqrt(tokens) / np.sqrt(tokens).sum()
     assert (
-        job.rows.shares.tolist() == pytest.approx(weights.tolist()) and f"{weights[1]:.1%}" in note
+        job.train_batches.fractions.tolist() == pytest.approx(weights.tolist())
+        and f"{weights[1]:.1%}" in note
     )
 
 
@@ -293,11 +296,11 @@ def test_new_tokens_shorten_the_text_and_are_reported(first, tmp_path):
     (tmp_path / "domain.txt").write_text("\n".join(lines) + "\n")
     events = []
     config = configured(
-        str(tmp_path / "domain.txt"), training__start=str(first), data__new_pieces=2
+        str(tmp_path / "domain.txt"), training__start=str(first), data__new_tokens=2
     )
     train(config, tmp_path / "run", listeners=[events.append])
     old, new = load(first), load(tmp_path / "run")
-    added = new.tokenizer.pieces(range(old.tokenizer.size, new.tokenizer.size))
+    added = new.tokenizer.token_strings(range(old.tokenizer.size, new.tokenizer.size))
     assert sorted(added) == ["foxtail", "lemonade"]
     assert len(new.tokenizer.encode("foxtail")) == 1 < len(old.tokenizer.encode("foxtail"))
     assert new.config.vocabulary == old.config.vocabulary + 2
@@ -311,9 +314,9 @@ def test_new_tokens_shorten_the_text_and_are_reported(first, tmp_path):
 def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, story, tmp_path):
     bundle = load(first)
     bundle.model.config = type(bundle.config)(
-        **asdict(bundle.config) | {"masked_words": False, "next_sentence": False}
+        **asdict(bundle.config) | {"masked_lm_head": False, "next_sentence": False}
     )
-    bundle.model.masked_words = bundle.model.next_sentence = None
+    bundle.model.masked_lm_head = bundle.model.next_sentence = None
     bundle.save(tmp_path / "bare")
     events = []
     train(
@@ -323,7 +326,7 @@ def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, sto
     )
     assert any("a new one is initialised" in event.get("text", "") for event in events)
     continued = load(tmp_path / "run")
-    assert continued.model.masked_words is not None and continued.model.next_sentence is None
+    assert continued.model.masked_lm_head is not None and continued.model.next_sentence is None
 
 
 # --- what is refused ---------------------------------------------------------------------------
@@ -334,7 +337,7 @@ def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, sto
     [
         ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
-        ({"data__new_pieces": 4}, UsageError, "extends the vocabulary"),
+        ({"data__new_tokens": 4}, UsageError, "extends the vocabulary"),
         ({"recipe": "bert-domain"}, UsageError, "continues the pre-training"),
         ({"data__tokenizer": "nowhere"}, UsageError, "nowhere"),
         ({"training__start": "FIRST", "data__tokenizer": "FIRST"}, UsageError, "leave out"),
@@ -343,7 +346,7 @@ def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, sto
             UsageError,
             "more than the 30 positions",
         ),
-        ({"model__masked_words": False}, UsageError, "needs the head for masked words"),
+        ({"model__masked_lm_head": False}, UsageError, "needs the head for masked words"),
         ({"data__train": ("SINGLE",)}, DataError, "two sentences"),
         ({"data__train": ("EMPTY",)}, DataError, "the text is empty"),
     ],

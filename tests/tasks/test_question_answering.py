@@ -17,9 +17,9 @@ from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.question_answering.bundle import (
     LONGEST,
-    AnswererBundle,
     AnswerInput,
     AnswerReader,
+    QuestionAnsweringBundle,
     best_spans,
     merged,
 )
@@ -31,7 +31,7 @@ from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
 TINY = {
-    "training.rows": 5,
+    "training.batch_size": 5,
     "training.steps": 6,
     "data.held_out": 0.2,
     "data.window": 20,
@@ -126,7 +126,7 @@ def test_a_trained_model_finds_the_answers_in_the_context(trained):
     rows = read_metrics(trained / "metrics.jsonl", "valid")
     assert rows[-1]["f1"] > 0.9 and rows[-1]["exact"] > 0.8
     bundle = load(trained)
-    assert isinstance(bundle, AnswererBundle)
+    assert isinstance(bundle, QuestionAnsweringBundle)
     context = "«sings in our garden 🦊  Émile Roux\nsleeps in a shed»"
     best, *alternatives = bundle.answer("who is there ?", context, top=3)
     assert best.text == "Émile Roux" and len(alternatives) == 2

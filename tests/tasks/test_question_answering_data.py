@@ -176,7 +176,7 @@ def test_an_epoch_has_every_sequence_once_in_an_order_of_its_own():
     for batches in (rows.epoch(0), rows.epoch(1)):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
     assert rows.epoch(0) != rows.epoch(1)
-    assert len(rows.epoch(0)) == rows.batches_an_epoch == 14
+    assert len(rows.epoch(0)) == rows.batches_per_epoch == 14
     spread = [max(i % 7 for i in batch) - min(i % 7 for i in batch) for batch in rows.epoch(0)]
     assert sum(spread) <= 14  # sorted by length: little padding
     stream = rows.stream(0, 12)

@@ -29,8 +29,8 @@ TINY = {
     "model.hidden_dim": 16,
     "model.bottleneck": 8,
     "model.prototypes": 12,
-    "views.local": 2,
-    "training.rows": 4,
+    "views.local_crops": 2,
+    "training.batch_size": 4,
     "training.steps": 9,
     "schedule.warmup": 2,
     "evaluation.every": 3,
@@ -82,7 +82,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     known, images = held_out.known, held_out.images
-    assert scores.counts == {"known": len(known), "pictures": len(images)}
+    assert scores.counts == {"known": len(known), "images": len(images)}
     numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
     sides = []
     for side in (known, images):
@@ -95,7 +95,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
 
 def test_neighbours_may_come_from_another_folder_and_be_limited(shades, tmp_path):
     run = tmp_path / "run"
-    train(configured(shades, training__steps=3, evaluation__pictures=2), run)
+    train(configured(shades, training__steps=3, evaluation__images=2), run)
     bundle = load(run)
     neighbours = write_shades(tmp_path / "other", count=3)
     options = NeighbourOptions(known=neighbours, known_limit=4, neighbours=1)
@@ -105,7 +105,7 @@ def test_neighbours_may_come_from_another_folder_and_be_limited(shades, tmp_path
     ):
         assert len(examples.known) == 6 and len(examples) in (len(examples.images), 24)
         scores = TASK.evaluate(bundle, examples, options)
-        assert scores.counts == {"known": 4, "pictures": len(examples)}
+        assert scores.counts == {"known": 4, "images": len(examples)}
     (neighbours / "dark").rename(neighbours / "blue")
     with pytest.raises(DataError, match="no labelled neighbour has the class 'dark'"):
         TASK.evaluate(bundle, TASK.read(bundle, [Path(shades)], None, options))

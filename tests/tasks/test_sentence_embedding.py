@@ -25,7 +25,7 @@ from tests.fixtures.language_model_runs import weights
 from tests.fixtures.sentence_pairs import PAIRS, scored, table
 
 TINY = {
-    "training.rows": 8,
+    "training.batch_size": 8,
     "training.steps": 6,
     "data.held_out": 0.2,
     "evaluation.every": 3,
@@ -157,7 +157,7 @@ def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     model = jobs[0].build()
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, bundle.model.get_parameter(name)), name
-    assert model.config.dropout == 0.3 and model.masked_words is None
+    assert model.config.dropout == 0.3 and model.masked_lm_head is None
     assert model.next_sentence is None and model.pooler is not None
 
 

@@ -18,7 +18,12 @@ SMALL = {
     **{"patch_size": 64, "patch_width": 4},
 }
 LOOP = {
-    **{"training.rows": 6, "training.average": 0.0, "schedule.warmup": 3, "machine.threads": 1},
+    **{
+        "training.batch_size": 6,
+        "training.average": 0.0,
+        "schedule.warmup": 3,
+        "machine.threads": 1,
+    },
     **{"optimizer.kind": "adamw", "optimizer.lr": 5e-3},
 }
 TONES = {"low": 300, "high": 2500}

@@ -20,7 +20,7 @@ from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
 TINY = {
-    "training.rows": 7,
+    "training.batch_size": 7,
     "training.steps": 6,
     "data.held_out": 0.2,
     "data.max_length": 30,
@@ -93,10 +93,10 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, monk
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
     tags = [[word.tag for word in text.words] for text in bundle.tag([x.words for x in held_out])]
     spans = score_spans(tags, [example.tags for example in held_out])
-    assert (spans.f1, spans.true, spans.right) == (
+    assert (spans.f1, spans.true, spans.correct) == (
         scores["f1"],
         scores.counts["true"],
-        scores.counts["right"],
+        scores.counts["correct"],
     )
     words = [
         a == b for x, y in zip(tags, held_out, strict=True) for a, b in zip(x, y.tags, strict=True)

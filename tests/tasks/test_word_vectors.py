@@ -119,7 +119,7 @@ def run_with_held_out_lines(folder, kind: str):
         "data.held_out": 0.2,
         "model.kind": kind,
         "model.dim": 6,
-        "training.rows": 50,
+        "training.batch_size": 50,
         "training.window": 2,
         "training.negatives": 3,
         "training.subsample": 0.1,

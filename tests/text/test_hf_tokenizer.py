@@ -39,7 +39,7 @@ def test_text_that_spells_a_special_token_is_not_encoded_as_one(tmp_path: Path) 
         ids = tokenizer.encode(f"a{END} {END}")
         assert 0 not in ids and tokenizer.decode(ids) == f"a{END} {END}"
         assert tokenizer.decode([0, *tokenizer.encode("dog"), 0]) == "dog"
-        assert tokenizer.pieces([0]) == [END]
+        assert tokenizer.token_strings([0]) == [END]
 
 
 def test_a_text_begins_with_the_special_tokens_of_its_tokenizer_and_does_not_end() -> None:
@@ -99,7 +99,7 @@ def test_ids_outside_the_vocabulary_and_lone_surrogates_are_errors() -> None:
         with pytest.raises(DataError, match="outside the vocabulary"):
             FOREIGN.decode([invalid])
         with pytest.raises(DataError, match="outside the vocabulary"):
-            FOREIGN.pieces([invalid])
+            FOREIGN.token_strings([invalid])
         with pytest.raises(DataError, match="must be the id of a token, from 0 to 2"):
             PretrainedTokenizer(engine(END), 0, invalid)
     for call in (FOREIGN.encode, FOREIGN.begin, lambda text: FOREIGN.encode_batch([text])):

@@ -55,7 +55,7 @@ def test_training_is_deterministic_and_a_file_preserves_the_tokenizer(tmp_path: 
 
 def test_tokens_are_readable_and_special_tokens_are_skipped_by_decode() -> None:
     ids = [TOKENIZER.bos, *TOKENIZER.encode("The 🦊"), TOKENIZER.eos]
-    tokens = TOKENIZER.pieces(ids)
+    tokens = TOKENIZER.token_strings(ids)
     assert (tokens[0], tokens[1], tokens[-1]) == ("<s>", " The", "</s>")
     assert all(token == "\ufffd" for token in tokens[-5:-1])
     assert TOKENIZER.decode(ids) == "The 🦊"

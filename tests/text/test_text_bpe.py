@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import Characters, TextBPE, TextTokenizer, Tokenizer, load_tokenizer
+from headway.text import CharacterTokenizer, TextBPE, TextTokenizer, Tokenizer, load_tokenizer
 
 TEXTS = ["The old baker waves.", "  The baker bakes bread </s>\n", "A dog barks, twice."] * 9
 TOKENIZER = TextBPE.train(TEXTS, 320)
@@ -30,7 +30,7 @@ def test_any_ids_are_decoded_with_replacement_characters(ids: list[int]) -> None
     plain = [i for i in ids if i != TOKENIZER.eos]
     if "\ufffd" not in text:
         assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
-    assert len(TOKENIZER.pieces(plain)) == len(plain)
+    assert len(TOKENIZER.token_strings(plain)) == len(plain)
 
 
 def test_one_token_ends_a_text_and_begins_the_next() -> None:
@@ -45,13 +45,13 @@ def test_text_that_spells_the_special_token_is_not_encoded_as_it(tmp_path: Path)
     for tokenizer in (TOKENIZER, TextBPE.load(tmp_path / "tokenizer.json")):
         ids = tokenizer.encode("a</s> </s>")
         assert 0 not in ids and tokenizer.decode(ids) == "a</s> </s>"
-        assert tokenizer.pieces([0]) == ["</s>"] and tokenizer.decode([0]) == ""
+        assert tokenizer.token_strings([0]) == ["</s>"] and tokenizer.decode([0]) == ""
 
 
 def test_spaces_are_kept_and_tokens_show_them() -> None:
-    assert TOKENIZER.pieces(TOKENIZER.encode(" baker"))[0].startswith(" ")
-    assert not TOKENIZER.pieces(TOKENIZER.encode("baker"))[0].startswith(" ")
-    assert TOKENIZER.pieces(TOKENIZER.encode("🦊")) == ["\ufffd"] * 4
+    assert TOKENIZER.token_strings(TOKENIZER.encode(" baker"))[0].startswith(" ")
+    assert not TOKENIZER.token_strings(TOKENIZER.encode("baker"))[0].startswith(" ")
+    assert TOKENIZER.token_strings(TOKENIZER.encode("🦊")) == ["\ufffd"] * 4
 
 
 def test_a_loaded_tokenizer_writes_the_same_file(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_loaded_tokenizer_writes_the_same_file(tmp_path: Path) -> None:
 
 def test_fingerprints_differ_if_ids_differ() -> None:
     variants = [TextBPE.train(TEXTS, 270), TextBPE.train(TEXTS[:1], 320)]
-    variants += [Tokenizer.train(TEXTS, 320), Characters.train(TEXTS)]
+    variants += [Tokenizer.train(TEXTS, 320), CharacterTokenizer.train(TEXTS)]
     assert len({tokenizer.fingerprint for tokenizer in [TOKENIZER, *variants]}) == 5
 
 
@@ -76,7 +76,7 @@ def test_ids_outside_the_vocabulary_lone_surrogates_and_small_vocabularies_are_e
         with pytest.raises(DataError, match="outside the vocabulary"):
             TOKENIZER.decode([invalid])
         with pytest.raises(DataError, match="outside the vocabulary"):
-            TOKENIZER.pieces([invalid])
+            TOKENIZER.token_strings([invalid])
     with pytest.raises(DataError, match="half of a character"):
         TOKENIZER.encode("a\ud800")
     with pytest.raises(DataError, match="half of a character"):

@@ -3,7 +3,13 @@
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from headway.text import Characters, PretrainedTokenizer, TextBPE, Tokenizer, positions_of_words
+from headway.text import (
+    CharacterTokenizer,
+    PretrainedTokenizer,
+    TextBPE,
+    Tokenizer,
+    positions_of_words,
+)
 from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.hf_tokenizer import FOREIGN
 from tests.fixtures.small_encoder import TEXTS
@@ -25,7 +31,7 @@ def test_continuing_tokens_are_grouped_with_their_words():
     for tokenizer in (
         Tokenizer.train(iter(TEXTS * 3), 280),
         TextBPE.train(TEXTS * 3, 280),
-        Characters.train([TEXT]),
+        CharacterTokenizer.train([TEXT]),
         FOREIGN,
     ):
         ids = tokenizer.encode(TEXT)

@@ -147,7 +147,7 @@ def test_tags_are_compared_at_the_requested_positions_only():
     single = batch(ROWS[2:])
     positions = torch.tensor([[False, True, False, False, True, False]])
     model = DistillationStudent(student, 6, 8)
-    loss = differences(teacher, model, single, only("prediction"), asked=positions).total
+    loss = differences(teacher, model, single, only("prediction"), target_mask=positions).total
     a, b = (read(network, single)[0, [1, 4]] for network in (student, teacher))
     assert_close(loss, F.cross_entropy(a, b.softmax(-1)))
     everywhere = differences(teacher, model, single, only("prediction")).total

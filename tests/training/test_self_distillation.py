@@ -98,7 +98,7 @@ def test_the_teacher_and_its_centre_are_updated_after_each_step(model):
     ):
         torch.testing.assert_close(after, momentum * before + (1 - momentum) * student)
     assert model.temperature.item() == pytest.approx(0.075)
-    assert model.said.eq(0).all() and model.heard == 0
+    assert model.logit_sum.eq(0).all() and model.logit_count == 0
     run.step = 80
     objective.after_step(run, REPORT)
     assert model.temperature.item() == pytest.approx(0.1)

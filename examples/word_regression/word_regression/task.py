@@ -21,8 +21,8 @@ from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sections import (
+    BatchSizeConfig,
     ObservationConfig,
-    RowsConfig,
     RunSettings,
     StartedModelConfig,
 )
@@ -56,7 +56,7 @@ class RunConfig(RunSettings):
     recipe: str = setting("rate", "name of the recipe that these settings extend")
     data: DataConfig = section(DataConfig)
     model: StartedModelConfig = section(StartedModelConfig)
-    training: RowsConfig = section(RowsConfig)
+    training: BatchSizeConfig = section(BatchSizeConfig)
     evaluation: EvaluationConfig = section(EvaluationConfig)
 
 

@@ -77,7 +77,7 @@ class Embeddings(nn.Module):
 class SegmentEmbeddings(nn.Module):
     """dropout(norm(E[token] + P[position] + S[segment])), where the segment is text 1 or text 2.
 
-    types: the segment embedding S; None for a model without segments. first_place: the row of P
+    types: the segment embedding S; None for a model without segments. first_position: the row of P
     that the first token uses (RoBERTa has two unused rows before it). Devlin et al. 2019, section
     3, figure 2.
     """
@@ -88,20 +88,20 @@ class SegmentEmbeddings(nn.Module):
         types: nn.Embedding | None,
         norm: nn.Module,
         dropout: float = 0.0,
-        first_place: int = 0,
+        first_position: int = 0,
     ) -> None:
         super().__init__()
         self.words = words
         self.types = types
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.first_place = first_place
+        self.first_position = first_position
 
     def forward(
         self, tokens: Int[Tensor, "B T"], types: Int[Tensor, "B T"] | None = None
     ) -> Float[Tensor, "B T E"]:
         """Embed the tokens. types: the segment of each token; all are in segment 0 if None."""
-        x: Tensor = self.words(tokens, (self.first_place,))
+        x: Tensor = self.words(tokens, (self.first_position,))
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
         normed: Tensor = self.dropout(self.norm(x))

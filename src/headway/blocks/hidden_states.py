@@ -39,7 +39,7 @@ from headway.shapes import Bool, Float, Tensor
 
 
 @dataclass
-class Inside:
+class BlockRecord:
     """Hidden states and attention scores of one forward pass, with their gradients.
 
     hidden: the input of the stack, then the output of each block. scores: the self-attention scores
@@ -103,13 +103,13 @@ def record_hidden_states(
 
 
 @contextmanager
-def record_blocks(stack: Encoder | DecoderOnly) -> Iterator[Inside]:
+def record_blocks(stack: Encoder | DecoderOnly) -> Iterator[BlockRecord]:
     """Record hidden states and attention scores of a forward pass inside the `with` block.
 
     A block that is used as several layers is recorded at each call. Raises ValueError for blocks
     without attention and for kernels without a softmax.
     """
-    inside = Inside()
+    inside = BlockRecord()
 
     def record_scores(kernel: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         assert isinstance(kernel, SoftmaxKernel)

@@ -10,7 +10,7 @@ with its position added, after a learned class token [CLS] whose output represen
 >>> image = torch.arange(16.0).view(1, 1, 4, 4)  # B C Y X: four patches of 2 x 2 pixels
 >>> embedding(image).shape  # B T D: the class token, one register and four patches
 torch.Size([1, 6, 3])
->>> torch.equal(embedding(image)[:, embedding.beside :], patches(image))
+>>> torch.equal(embedding(image)[:, embedding.num_prefix_tokens :], patches(image))
 True
 """
 
@@ -51,21 +51,21 @@ class ImageEmbedding(nn.Module):
         dim = patches.project.out_features
         learned_position = class_token and isinstance(positions, LearnedGrid)
         self.class_token = nn.Parameter(torch.zeros(1, dim)) if class_token else None
-        self.class_place = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
+        self.class_position = nn.Parameter(torch.zeros(1, dim)) if learned_position else None
         self.registers = nn.Parameter(torch.zeros(registers, dim)) if registers else None
         self.mask_token = nn.Parameter(torch.zeros(1, dim)) if mask_token else None
         self.dropout = Dropout(dropout)
 
     def init_weights(self) -> None:
         """Initialise the learned tokens: N(0, 0.02^2), and 0 for the mask token."""
-        for token in (self.class_token, self.class_place, self.registers):
+        for token in (self.class_token, self.class_position, self.registers):
             if token is not None:
                 nn.init.normal_(token, std=0.02)
         if self.mask_token is not None:
             nn.init.zeros_(self.mask_token)
 
     @property
-    def beside(self) -> int:
+    def num_prefix_tokens(self) -> int:
         """The number of tokens before the patches: class token and registers."""
         return int(self.class_token is not None) + (
             0 if self.registers is None else len(self.registers)
@@ -91,7 +91,7 @@ class ImageEmbedding(nn.Module):
         tokens = self.positions(tokens, rows, columns)
         before = []
         if self.class_token is not None:
-            position = 0 if self.class_place is None else self.class_place
+            position = 0 if self.class_position is None else self.class_position
             before.append(self.class_token + position)
         if self.registers is not None:
             before.append(self.registers)

@@ -17,7 +17,7 @@ from headway.bundle.contract import (
     Truncating,
     WordEmbedding,
 )
-from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, Guess
+from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
 from headway.bundle.forward_pass import (
     Attention,
     ForwardPass,
@@ -53,7 +53,6 @@ __all__ = [
     "FillOptions",
     "FilledText",
     "ForwardPass",
-    "Guess",
     "ImageEncoderBundle",
     "ImageEncoding",
     "ImagePatches",
@@ -70,6 +69,7 @@ __all__ = [
     "Truncating",
     "Unembedding",
     "WordEmbedding",
+    "WordPrediction",
     "attention_of",
     "class_names",
     "encoder_pass",

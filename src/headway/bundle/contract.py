@@ -251,7 +251,7 @@ class ImageEncoding(Protocol):
 
     def embed(
         self,
-        pictures: Sequence[Any],
+        images: Sequence[Any],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,

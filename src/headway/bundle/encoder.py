@@ -28,7 +28,7 @@ FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 
 
 @dataclass(frozen=True)
-class Guess:
+class WordPrediction:
     """A predicted word for a masked position, and its probability.
 
     word: text of the token; "##" marks the continuation of a word.
@@ -60,7 +60,7 @@ class FilledText:
     """A text, and the most probable words for each [MASK] in it, the best first."""
 
     text: str
-    guesses: tuple[tuple[Guess, ...], ...]
+    predictions: tuple[tuple[WordPrediction, ...], ...]
 
 
 class EncoderBundle(StoredBundle):
@@ -107,14 +107,16 @@ class EncoderBundle(StoredBundle):
         return cls(model, tokenizer, pooling, length)
 
     @torch.inference_mode()
-    def fill(self, texts: Sequence[str], top: int = 5, first: int = 1) -> list[list[list[Guess]]]:
+    def fill(
+        self, texts: Sequence[str], top: int = 5, first: int = 1
+    ) -> list[list[list[WordPrediction]]]:
         """Return the `top` most probable words for each [MASK] of each text, the best first.
 
         first: the number of the first text in error messages. Raises UsageError for a text without
         [MASK], for one that is too long, and for a model without a masked-language-modelling head.
         """
         _check_list(texts)
-        if self.model.masked_words is None:
+        if self.model.masked_lm_head is None:
             raise UsageError(
                 "this model has no head for masked language modelling, so it cannot predict "
                 "masked words",
@@ -123,7 +125,7 @@ class EncoderBundle(StoredBundle):
         sequences = [
             self._framed_with_masks(text, number) for number, text in enumerate(texts, start=first)
         ]
-        predictions: list[list[list[Guess]]] = [[] for _ in sequences]
+        predictions: list[list[list[WordPrediction]]] = [[] for _ in sequences]
         for chosen in shortest_first(sequences, BATCH):
             batch = self._batch([sequences[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
@@ -137,7 +139,7 @@ class EncoderBundle(StoredBundle):
                 owners, ids.tolist(), values.tolist(), strict=True
             ):
                 pairs = zip(self.tokenizer.words(best_ids), best_values, strict=True)
-                predictions[owner].append([Guess(word, value) for word, value in pairs])
+                predictions[owner].append([WordPrediction(word, value) for word, value in pairs])
         return predictions
 
     def predict(
@@ -206,7 +208,7 @@ class EncoderBundle(StoredBundle):
         encode, special = self._encode_with_masks, self.tokenizer.special_tokens
         ids, types = special.frame(encode(text), None if second is None else encode(second))
         self._check_room(ids)
-        run = self.model.encode if self.model.masked_words is None else self.model
+        run = self.model.encode if self.model.masked_lm_head is None else self.model
         return encoder_pass(self.model, self.tokenizer, ids, types, run=run)
 
     def attention(
@@ -225,7 +227,7 @@ class EncoderBundle(StoredBundle):
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input, request.second)
         readout, answer = None, ""
-        if self.model.masked_words is not None:
+        if self.model.masked_lm_head is not None:
             readout = self._masked_readout(reading.ids["text"])
             with torch.inference_mode():
                 best = readout.logits(reading.run()).argmax(-1).tolist()
@@ -269,7 +271,7 @@ class EncoderBundle(StoredBundle):
         special = self.tokenizer.special_tokens
         ids = self._encode_with_masks(text)
         if special.mask not in ids:
-            (name,) = self.tokenizer.pieces([special.mask])
+            (name,) = self.tokenizer.token_strings([special.mask])
             raise UsageError(
                 f"the text {text[:60]!r} has no {name}",
                 f"text {number}",
@@ -281,7 +283,7 @@ class EncoderBundle(StoredBundle):
 
     def _encode_with_masks(self, text: str) -> list[int]:
         """Return the ids of a text without special tokens around it; [MASK] in it is encoded."""
-        (name,) = self.tokenizer.pieces([self.tokenizer.special_tokens.mask])
+        (name,) = self.tokenizer.token_strings([self.tokenizer.special_tokens.mask])
         parts = text.split(name)
         # [MASK] includes the space before it in tokenizers whose tokens include spaces
         encoded = self.tokenizer.encode_batch([*map(str.rstrip, parts[:-1]), parts[-1]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ from headway.errors import DataError, UsageError
 from headway.extensions import extension_packages
 from headway.files import json_bytes, read_json, write_file
 from headway.folders import MANIFEST, replaced_folder, verify_folder
+from headway.former_names import with_current_names
 from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
@@ -144,13 +145,25 @@ def check_vocabulary_size(tokens: int, vocabulary: int) -> None:
         )
 
 
+def _is_tensor_of(model: nn.Module) -> Callable[[str], bool]:
+    """Return whether a name is that of a parameter, or of a quantised matrix of a layer."""
+    parameters = {name for name, _ in model.named_parameters()}
+    modules = dict(model.named_modules(remove_duplicate=False))
+
+    def is_known(name: str) -> bool:
+        layer = modules.get(name.rpartition(".")[0])
+        return name in parameters or isinstance(layer, nn.Linear | nn.Embedding)
+
+    return is_known
+
+
 def fill(model: nn.Module, folder: Path) -> None:
     """Load the saved weights into a model on the meta device; all names and shapes must match.
 
     Tied parameters stay tied. Raises DataError for a missing, unknown or differently shaped tensor.
     """
     path = folder / WEIGHTS_FILE
-    tensors = read_tensors(path)
+    tensors = with_current_names(read_tensors(path), _is_tensor_of(model))
     prepare_quantized(model, tensors)
     parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() ^ tensors.keys()):

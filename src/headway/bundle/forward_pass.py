@@ -23,7 +23,7 @@ class ForwardPass:
     """The forward pass for one input, which can be run any number of times.
 
     run: computes the output for a batch of one: logits, or the vectors of a model without an output
-    layer. pieces: name of a side -> the texts of its tokens; the input side is the first, the
+    layer. tokens: name of a side -> the texts of its tokens; the input side is the first, the
     generated side the last. ids: the token ids of the sides that are text. words: for these sides,
     the positions of the tokens of each word. axes: name of an attention map ("encoder", "decoder",
     "cross") -> the sides of its queries and its keys. embeddings: side -> name of the module whose
@@ -32,7 +32,7 @@ class ForwardPass:
 
     model: nn.Module
     run: Callable[[], Tensor]
-    pieces: Mapping[str, Sequence[str]]
+    tokens: Mapping[str, Sequence[str]]
     axes: Mapping[str, tuple[str, str]]
     embeddings: Mapping[str, str]
     ids: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ def encoder_pass(
     return ForwardPass(
         model=model,
         run=lambda: call(batch.tokens, batch.keys, batch.types),
-        pieces={"text": tokenizer.pieces(ids)},
+        tokens={"text": tokenizer.token_strings(ids)},
         axes={"encoder": ("text", "text")},
         embeddings={"text": f"{within}embedding"},
         ids={"text": list(ids)},
@@ -122,7 +122,7 @@ def attention_of(
     """
     with record_attention(reading.model, layers) as maps:
         reading.run()
-    sides = [list(tokens) for tokens in reading.pieces.values()]
+    sides = [list(tokens) for tokens in reading.tokens.values()]
     # A layer that is called once per step (of an RNN decoder) returns its rows one by one.
     weights_of = {name: torch.cat(calls, dim=2)[0] for name, calls in maps.items()}
     return Attention(

@@ -47,7 +47,7 @@ class ImageEncoderBundle(StoredBundle):
 
     def embed(
         self,
-        pictures: Sequence[AnyImage],
+        images: Sequence[AnyImage],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
@@ -58,7 +58,7 @@ class ImageEncoderBundle(StoredBundle):
         unset, [CLS] if the model has it. normalise: scale vectors to length 1, so that a dot
         product is a cosine similarity. The vector of an image does not depend on the other images.
         """
-        return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
+        return vectors_of(self.vit, self.reader, images, pooling, normalise)
 
     @torch.inference_mode()
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
@@ -85,7 +85,7 @@ class ImageEncoderBundle(StoredBundle):
         reading = self.reading(request.input)
         patches = image_patches(self.vit, self.reader, request.input)
         return Probe(
-            kind=self.kind, reading=reading, answer="", readout=None, images={"picture": patches}
+            kind=self.kind, reading=reading, answer="", readout=None, images={"image": patches}
         )
 
 
@@ -134,9 +134,9 @@ def image_pass(
     return ForwardPass(
         model=model,
         run=run,
-        pieces={"picture": names_of(vit, images.shape[2], images.shape[3])},
-        axes={"encoder": ("picture", "picture")},
-        embeddings={"picture": f"{within}embedding"},
+        tokens={"image": names_of(vit, images.shape[2], images.shape[3])},
+        axes={"encoder": ("image", "image")},
+        embeddings={"image": f"{within}embedding"},
     )
 
 

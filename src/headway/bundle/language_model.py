@@ -89,7 +89,7 @@ class TextBundle(StoredBundle):
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(tokens),
-            pieces={"text": self.tokenizer.pieces(ids)},
+            tokens={"text": self.tokenizer.token_strings(ids)},
             axes={"decoder": ("text", "text")},
             embeddings={"text": "embedding"},
             ids={"text": ids},
@@ -116,7 +116,7 @@ class TextBundle(StoredBundle):
             reading=reading,
             answer=answer,
             readout=next_token_readout(
-                self.model, "text", positions, tokenizer.size, tokenizer.pieces
+                self.model, "text", positions, tokenizer.size, tokenizer.token_strings
             ),
             tokenizers={"text": tokenizer},
         )

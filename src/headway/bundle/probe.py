@@ -50,13 +50,13 @@ class Readout:
 @dataclass(frozen=True, kw_only=True)
 class ImagePatches:
     """The preprocessed input image. grid: rows and columns of patches, which cover the first
-    `reach` rows and columns of pixels. beside: the number of tokens before the patches ([CLS] and
-    registers)."""
+    `reach` rows and columns of pixels. num_prefix_tokens: the number of tokens before the patches
+    ([CLS] and registers)."""
 
     pixels: Pixels
     grid: tuple[int, int]
     reach: tuple[int, int]
-    beside: int
+    num_prefix_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,5 +137,5 @@ def patches_of(vit: ViT, pixels: Pixels) -> ImagePatches:
         pixels=pixels,
         grid=(rows, columns),
         reach=(rows * patches.height, columns * patches.width),
-        beside=vit.embedding.beside,
+        num_prefix_tokens=vit.embedding.num_prefix_tokens,
     )

@@ -8,6 +8,7 @@ from typing import Any
 from cyclopts import App
 
 from headway.cli.console import data
+from headway.former_names import current_name
 
 config_app = App(name="config", help="Show or explain the settings of a recipe or a run.")
 
@@ -55,5 +56,6 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     # Hints name settings of other recipes and of generation without a recipe.
     name = key.replace("-", "_").lstrip("_")
     configs: list[Any] = [config, *configurations(), GenerationConfig()]
-    with_setting = [candidate for candidate in configs if name in fields_of(candidate)]
+    names = {name, current_name(name)}
+    with_setting = [candidate for candidate in configs if names & fields_of(candidate).keys()]
     data(explain_one(with_setting[0] if with_setting else config, name))

@@ -42,7 +42,7 @@ class ModelFlags:
     vision: Annotated[
         str | None, Parameter(help="Vision Transformer with a [CLS] token, for heads.")
     ] = None
-    picture: Annotated[Path | None, Parameter(help="Image file, for caption and heads.")] = None
+    image: Annotated[Path | None, Parameter(help="Image file, for caption and heads.")] = None
 
 
 NO_MODELS = ModelFlags()
@@ -86,8 +86,8 @@ def figures(
                 f"figure {name} needs {missing[name]}",
                 hint=f"headway figures {name} {missing[name].replace(' ', ' PATH ')} PATH",
             )
-    if models.picture is not None and not models.picture.is_file():
-        raise UsageError("no such file", str(models.picture), "check the path of --picture")
+    if models.image is not None and not models.image.is_file():
+        raise UsageError("no such file", str(models.image), "check the path of --image")
     for name in drawn:
         check_new(out / f"{name}.{ending}")
     make_folder(out)
@@ -171,10 +171,10 @@ def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.inspection.image_overlays import overlays
     from headway.tasks.opening import check_kind
 
-    assert models.captioner is not None and models.picture is not None
+    assert models.captioner is not None and models.image is not None
     bundle = opened(models.captioner)
     check_kind(bundle, models.captioner, "captioner")
-    attention = look(bundle, models.picture)
+    attention = look(bundle, models.image)
     overlays(path, attention, title=" ".join(attention.names[:-1]), one_scale=True)
 
 
@@ -183,13 +183,13 @@ def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
     from headway.inspection.image_attention import image_attention_of_heads
     from headway.inspection.image_overlays import overlays
 
-    assert models.vision is not None and models.picture is not None
+    assert models.vision is not None and models.image is not None
     bundle = opened(models.vision)
     if not isinstance(bundle, ImageEncoding):
         raise UsageError(
             f"--vision {models.vision} is a {bundle.kind}, not an image encoder or classifier"
         )
-    overlays(path, image_attention_of_heads(bundle, models.picture), title=models.picture.name)
+    overlays(path, image_attention_of_heads(bundle, models.image), title=models.image.name)
 
 
 @dataclass(frozen=True)
@@ -207,6 +207,6 @@ FIGURES = {
     "pizza": _Figure(_sentence(PIZZA, "it", "pizza", "oven"), ("encoder",)),
     "agreement": _Figure(_agreement, ("translator",)),
     "words": _Figure(_words, ("words",)),
-    "caption": _Figure(_caption, ("captioner", "picture")),
-    "heads": _Figure(_heads, ("vision", "picture")),
+    "caption": _Figure(_caption, ("captioner", "image")),
+    "heads": _Figure(_heads, ("vision", "image")),
 }

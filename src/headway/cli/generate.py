@@ -182,14 +182,16 @@ def _as_dict(
         "prompt": prompt,
         "sample": sample,
         "text": output.text,
-        "tokens": bundle.tokenizer.pieces(output.tokens),
+        "tokens": bundle.tokenizer.token_strings(output.tokens),
         "log_probabilities": list(output.log_probabilities),
         "reason": output.reason,
         "seed": output.seed,
         "alternatives": [
             dict(
                 zip(
-                    bundle.tokenizer.pieces([t for t, _ in best]), [p for _, p in best], strict=True
+                    bundle.tokenizer.token_strings([t for t, _ in best]),
+                    [p for _, p in best],
+                    strict=True,
                 )
             )
             for best in output.alternatives

@@ -64,7 +64,7 @@ class HeadFlags:
     head: Annotated[
         int | None, number("Head, counted from 1. If unset, the mean over all heads.")
     ] = None
-    place: Annotated[
+    position: Annotated[
         int | None,
         number("Position of the token that the walk explains, from 1. If unset, the last one."),
     ] = None
@@ -177,7 +177,7 @@ def _document(
             map=map_name,
             layer=(shown.layer or 1) - 1,
             head=(shown.head or 1) - 1,
-            place=None if shown.place is None else shown.place - 1,
+            position=None if shown.position is None else shown.position - 1,
         )
     except UsageError as error:  # the frames are useful without a walk
         if shown != LAST:
@@ -238,7 +238,7 @@ def _named(frame: Frame, shown: HeadFlags) -> Maps:
         raise UsageError(f"--map {shown.maps}: the model has no such map", hint=f"one of: {names}")
     maps = chosen[-1]
     heads, positions, _ = maps.weights[0].shape
-    most = {"layer": len(maps.layers), "head": heads, "place": positions}
+    most = {"layer": len(maps.layers), "head": heads, "position": positions}
     for name, count in most.items():
         number = getattr(shown, name)
         if number is not None and not 1 <= number <= count:

@@ -61,7 +61,7 @@ def lecture(
         **{"torch": metadata.version("torch"), "result": result.as_dict()},
     }
     _write(path, report, result.markdown())
-    claim.picture(result, path.with_suffix(".svg"))
+    claim.plot(result, path.with_suffix(".svg"))
     if json:
         data_json(report)
     else:

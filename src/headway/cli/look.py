@@ -18,7 +18,7 @@ def look(
     output: Path = Path("attention.png"),
     layer: int | None = None,
     size: int | None = None,
-    share: float = 0.0,
+    outline: float = 0.0,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """Show the attention of [CLS] over an image, head by head: headway look RUN photo.jpg.
@@ -39,7 +39,7 @@ def look(
     size
         Length of the shorter side in pixels, for finer maps than in training; the whole image is
         used, without a crop. If unset, the preprocessing of training.
-    share
+    outline
         Fraction of the attention whose patches are outlined, such as 0.6; 0 draws no outline.
     """
     from headway.bundle import ImageEncoding
@@ -47,8 +47,8 @@ def look(
     from headway.inspection.image_overlays import overlays
 
     check_new_file(output)
-    if not 0 <= share < 1:
-        raise UsageError(f"--share {share:g}: must be at least 0 and below 1")
+    if not 0 <= outline < 1:
+        raise UsageError(f"--outline {outline:g}: must be at least 0 and below 1")
     if not image.is_file():
         raise UsageError("no such file", str(image), "check the path")
     bundle = machine.prepare().load(run)
@@ -60,5 +60,5 @@ def look(
     attention = image_attention_of_heads(bundle, image, layer=layer, size=size)
     depth = bundle.vit.config.num_layers
     title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {image.name}"
-    overlays(output, attention, title=title, outlined=share or None)
+    overlays(output, attention, title=title, outlined=outline or None)
     talk.print(f"drawn     {output}", markup=False)

@@ -85,7 +85,7 @@ class Screen:
             )
 
     def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
-        talk.print(f"tokenizer vocabulary size {event['pieces']:,} ({event['how']})")
+        talk.print(f"tokenizer vocabulary size {event['vocabulary_size']:,} ({event['how']})")
 
     def _on_vocabulary(self, event: Mapping[str, Any]) -> None:
         how = " (reused)" if event.get("reused") else f", minimum count {event['min_count']}"
@@ -114,7 +114,7 @@ class Screen:
         limit = f" or {event['time']}" if event["time"] else ""
         talk.print(
             f"plan      {event['steps']:,} steps{limit} · batches of {event['batches']} · "
-            f"{event['batches_an_epoch']:,} batches per epoch · seed {event['seed']}"
+            f"{event['batches_per_epoch']:,} batches per epoch · seed {event['seed']}"
         )
         talk.print(f"machine   {event['machine']}")
 

@@ -23,7 +23,7 @@ from headway.tasks.registry import task_of_config
 from headway.tasks.task import Comparing, Task
 from headway.training import read_metrics
 
-FORMAT = 2  # the version of comparison.json
+FORMAT = 3  # the version of comparison.json
 
 Trainer = Callable[[AnyRunConfig, Path], Outcome]
 

@@ -159,8 +159,8 @@ def mixup_weight(alpha: float, random: Random) -> float:
     The weight is at least 0.5: w and 1 - w are equally likely, so the larger one is used. Zhang et
     al. 2018, section 2.
     """
-    share = float(random.beta(alpha, alpha))
-    return max(share, 1 - share)
+    weight = float(random.beta(alpha, alpha))
+    return max(weight, 1 - weight)
 
 
 def to_grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:

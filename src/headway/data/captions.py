@@ -91,7 +91,7 @@ class TokenizedCaption:
     """A tokenized caption: the index of its image, and its ids from first to last special
     token."""
 
-    picture: int
+    image_index: int
     ids: tuple[int, ...]
 
 
@@ -131,7 +131,7 @@ def by_image(captions: Sequence[TokenizedCaption]) -> dict[int, list[tuple[int, 
     """Map the index of each image to the ids of its captions."""
     grouped: dict[int, list[tuple[int, ...]]] = {}
     for caption in captions:
-        grouped.setdefault(caption.picture, []).append(caption.ids)
+        grouped.setdefault(caption.image_index, []).append(caption.ids)
     return grouped
 
 
@@ -162,33 +162,31 @@ class CaptionBatches:
         captions: Sequence[TokenizedCaption],
         normalise: Normalise,
         augmentation: AugmentationConfig,
-        rows: int,
+        batch_size: int,
         seed: int,
     ) -> None:
         self.images, self.normalise = images, normalise
-        self.augmentation, self.rows, self.seed = Augmentation(augmentation), rows, seed
+        self.augmentation, self.batch_size, self.seed = Augmentation(augmentation), batch_size, seed
         self.captions = by_image(captions)
-        self.pictures = sorted(self.captions)
+        self.image_indices = sorted(self.captions)
 
     @property
-    def batches_an_epoch(self) -> int:
-        return -(-len(self.pictures) // self.rows)
+    def batches_per_epoch(self) -> int:
+        return -(-len(self.image_indices) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
 
         def make(chosen: list[int], number: int) -> CaptionBatch:
-            return self.batch([self.pictures[i] for i in chosen], number)
+            return self.batch([self.image_indices[i] for i in chosen], number)
 
-        return shuffled(len(self.pictures), self.rows, self.seed, make, epoch, position)
+        return shuffled(len(self.image_indices), self.batch_size, self.seed, make, epoch, position)
 
-    def batch(self, pictures: Sequence[int], epoch: int) -> CaptionBatch:
+    def batch(self, image_indices: Sequence[int], epoch: int) -> CaptionBatch:
         """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
-        images = torch.stack([self._seen(picture, epoch) for picture in pictures])
-        captions = [self.captions[picture] for picture in pictures]
-        return collate_captions(self.normalise(images * 255), captions, pictures)
+        images = torch.stack([self._seen(index, epoch) for index in image_indices])
+        captions = [self.captions[index] for index in image_indices]
+        return collate_captions(self.normalise(images * 255), captions, image_indices)
 
-    def _seen(self, picture: int, epoch: int) -> Float[Tensor, "C Y X"]:
-        return self.augmentation(
-            self.images.image(picture), view_generator(self.seed, epoch, picture)
-        )
+    def _seen(self, index: int, epoch: int) -> Float[Tensor, "C Y X"]:
+        return self.augmentation(self.images.image(index), view_generator(self.seed, epoch, index))

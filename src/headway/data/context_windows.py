@@ -52,11 +52,11 @@ class WordBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class ContextWindowSettings:
-    """How examples are made. rows: batch size, in centre words. window: maximum distance of a
-    context word. subsample: threshold t of subsampling (`keep_probability`)."""
+    """How examples are made. batch_size: number of centre words per batch. window: maximum distance
+    of a context word. subsample: threshold t of subsampling (`keep_probability`)."""
 
     kind: Kind
-    rows: int
+    batch_size: int
     window: int = 5
     subsample: float = 0.0
     seed: int = 0
@@ -95,14 +95,14 @@ class Windows:
         np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
         return ids, positions
 
-    def batches_an_epoch(self) -> int:
+    def batches_per_epoch(self) -> int:
         """Return the expected number of batches; subsampling makes epochs differ slightly."""
         visited = float((self.keep * self.counts).sum() / self.counts.sum()) * self.corpus.words
-        return max(1, round(visited / self.settings.rows))
+        return max(1, round(visited / self.settings.batch_size))
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        batch_size = self.settings.rows
+        batch_size = self.settings.batch_size
         while True:
             ids, positions = self.epoch(epoch)
             last = -(-len(positions) // batch_size)

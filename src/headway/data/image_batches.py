@@ -25,16 +25,16 @@ Normalise = Callable[[Tensor], Tensor]
 class ImageBatch:
     """A batch of labelled images.
 
-    images: normalised input of the model. targets: class of each image. others: class of the image
-    mixed in by mixup, and shares: mixing weight of the first image; without mixup, the target again
-    and 1. indices: indices of the images in the corpus.
+    images: normalised input of the model. targets: class of each image. mixed_targets: class of the
+    image mixed in by mixup, and mixing_weights: mixing weight of the first image; without mixup,
+    the target again and 1. indices: indices of the images in the corpus.
     """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
     images: Float[Tensor, "B C Y X"]
     targets: Int[Tensor, " B"]
-    others: Int[Tensor, " B"]
-    shares: Float[Tensor, " B"]
+    mixed_targets: Int[Tensor, " B"]
+    mixing_weights: Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> ImageBatch:
@@ -42,15 +42,15 @@ class ImageBatch:
         return ImageBatch(
             upload(self.images, device),
             upload(self.targets, device),
-            upload(self.others, device),
-            upload(self.shares, device),
+            upload(self.mixed_targets, device),
+            upload(self.mixing_weights, device),
             self.indices,
         )
 
 
 def shuffled(
     count: int,
-    rows: int,
+    batch_size: int,
     seed: int,
     make: Callable[[list[int], int], B],
     epoch: int,
@@ -60,12 +60,13 @@ def shuffled(
     `epoch`.
 
     Each epoch has each of `count` examples once, in an order that depends only on (seed, epoch).
-    rows: batch size. make: makes a batch from indices of examples and the number of the epoch.
+    batch_size: number of images per batch. make: makes a batch from indices of examples and the
+    number of the epoch.
     """
 
     def batches(number: int) -> list[list[int]]:
         order = np.random.default_rng([seed, _ORDER, number]).permutation(count).tolist()
-        return [order[start : start + rows] for start in range(0, count, rows)]
+        return [order[start : start + batch_size] for start in range(0, count, batch_size)]
 
     return endless(batches, make, epoch, position)
 
@@ -80,7 +81,8 @@ class ImageBatches:
     """An endless stream of batches that can start at any batch of any epoch.
 
     Each epoch has each image once, in an order that depends only on (seed, epoch). The augmentation
-    and mixup of an image depend only on (seed, epoch, its index). rows: batch size.
+    and mixup of an image depend only on (seed, epoch, its index). batch_size: number of images per
+    batch.
     """
 
     def __init__(
@@ -88,20 +90,20 @@ class ImageBatches:
         corpus: ImageCorpus,
         normalise: Normalise,
         augmentation: AugmentationConfig,
-        rows: int,
+        batch_size: int,
         seed: int,
     ) -> None:
         self.corpus, self.normalise = corpus, normalise
         self.config, self.augmentation = augmentation, Augmentation(augmentation)
-        self.rows, self.seed = rows, seed
+        self.batch_size, self.seed = batch_size, seed
 
     @property
-    def batches_an_epoch(self) -> int:
-        return -(-len(self.corpus) // self.rows)
+    def batches_per_epoch(self) -> int:
+        return -(-len(self.corpus) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return shuffled(len(self.corpus), self.rows, self.seed, self.batch, epoch, position)
+        return shuffled(len(self.corpus), self.batch_size, self.seed, self.batch, epoch, position)
 
     def batch(self, indices: Sequence[int], epoch: int) -> ImageBatch:
         """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
@@ -112,7 +114,7 @@ class ImageBatches:
             self.normalise(images * 255),
             torch.tensor([int(labels[index]) for index in indices]),
             torch.tensor([int(labels[other]) for _, other, _ in views]),
-            torch.tensor([share for _, _, share in views]),
+            torch.tensor([weight for _, _, weight in views]),
             tuple(indices),
         )
 

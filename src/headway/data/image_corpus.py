@@ -17,10 +17,11 @@ from headway.data.parallel_corpus import mapped_numbers, verify_corpus
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
+from headway.former_names import existing_file
 from headway.shapes import Float, Tensor
 
 FORMAT = 1
-DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "facts.json", "pixels.bin", "labels.bin"
+DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "description.json", "pixels.bin", "labels.bin"
 _LABEL = np.dtype("<i4")
 CHUNK = 256
 
@@ -52,7 +53,10 @@ class ImageCorpus:
     def open(cls, folder: Path) -> ImageCorpus:
         """Map the images in `folder`. Raises DataError if the files are damaged."""
         verify_corpus(folder)
-        path, hint = folder / DESCRIPTION_FILE, "delete this folder to prepare the data again"
+        path, hint = (
+            existing_file(folder, DESCRIPTION_FILE),
+            "delete this folder to prepare the data again",
+        )
         description = read_json(path)
         sizes = description.get("sizes") if isinstance(description, dict) else None
         if (

@@ -84,9 +84,9 @@ class ImageReader:
         normalised: Tensor = (pixels.float() / 255 - mean) / deviation
         return normalised
 
-    def batch(self, pictures: Sequence[Pixels]) -> Float[Tensor, "B C Y X"]:
+    def batch(self, images: Sequence[Pixels]) -> Float[Tensor, "B C Y X"]:
         """Return images of any sizes as one batch of normalised model input."""
-        stacked = np.stack([self.sized(pixels).transpose(2, 0, 1) for pixels in pictures])
+        stacked = np.stack([self.sized(pixels).transpose(2, 0, 1) for pixels in images])
         return self.normalised(torch.from_numpy(stacked))
 
     def of_size(self, height: int, width: int) -> ImageReader:

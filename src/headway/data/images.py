@@ -171,32 +171,32 @@ def _pixels(image: Image) -> Pixels:
     return pixels[..., None] if grey else pixels
 
 
-def to_pixels(picture: object, where: str) -> Pixels:
+def to_pixels(image: object, where: str) -> Pixels:
     """Return the pixels of an image in any accepted form.
 
-    picture: a path, the bytes of a file, a uint8 array (height x width, or height x width x 1 or 3
+    image: a path, the bytes of a file, a uint8 array (height x width, or height x width x 1 or 3
     channels), or a Pillow image. where: name of an input without a path, for errors. Raises
     UsageError for any other input, DataError as `decoded`.
     """
-    if isinstance(picture, str | Path):
-        return read_image(Path(picture))
-    if isinstance(picture, bytes):
-        return decoded(picture, where)
-    if isinstance(picture, np.ndarray):
-        pixels = picture[..., None] if picture.ndim == 2 else picture
+    if isinstance(image, str | Path):
+        return read_image(Path(image))
+    if isinstance(image, bytes):
+        return decoded(image, where)
+    if isinstance(image, np.ndarray):
+        pixels = image[..., None] if image.ndim == 2 else image
         if pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] in (1, 3):
             return np.ascontiguousarray(pixels)
-        shape = " x ".join(map(str, picture.shape))
+        shape = " x ".join(map(str, image.shape))
         raise UsageError(
             f"{where}: the array must be uint8 with shape height x width (x 1 or 3 channels), "
-            f"but is {picture.dtype} with shape {shape or '()'}",
+            f"but is {image.dtype} with shape {shape or '()'}",
             hint="convert the pixels to bytes from 0 to 255, with the channels last",
         )
     pillow = _pillow()
-    if isinstance(picture, pillow.Image):
+    if isinstance(image, pillow.Image):
         with _decoder_errors(where):
-            return _pixels(_upright(picture))
+            return _pixels(_upright(image))
     raise UsageError(
-        f"{where}: {type(picture).__name__} is not an image",
+        f"{where}: {type(image).__name__} is not an image",
         hint="give a path, the bytes of a file, a uint8 array or a Pillow image",
     )

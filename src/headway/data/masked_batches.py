@@ -65,14 +65,14 @@ class MaskedBatch:
 class SequenceSettings:
     """How sequences are made from corpora.
 
-    rows: batch size. length: maximum length of a sequence in tokens, with special tokens. pairs:
-    text pairs for next-sentence prediction, of which half do not follow each other; otherwise full
-    sentences. short: fraction of shorter pairs. smoothing: exponent of the fractions of the
-    corpora. mixed: number of initial epochs in which second texts that do not follow the first come
-    from any corpus.
+    batch_size: number of sequences per batch. length: maximum length of a sequence in tokens, with
+    special tokens. pairs: text pairs for next-sentence prediction, of which half do not follow each
+    other; otherwise full sentences. short: fraction of shorter pairs. smoothing: exponent of the
+    fractions of the corpora. mixed: number of initial epochs in which second texts that do not
+    follow the first come from any corpus.
     """
 
-    rows: int
+    batch_size: int
     length: int
     pairs: bool = True
     short: float = 0.1
@@ -174,16 +174,16 @@ class MaskedBatches:
         self.sources, self.device = sources, device
         self.settings, self.masking = sources[0].settings, sources[0].masking.config
         corpora = [source.corpus for source in sources]
-        self.shares = CorpusMixture.among(corpora, self.settings.smoothing).shares
+        self.fractions = CorpusMixture.among(corpora, self.settings.smoothing).probabilities
         """The fraction of the sequences that come from each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
-        self.quotas = np.maximum(1, np.round(self.shares * sum(sizes))).astype(np.int64)
-        self.batches_an_epoch = -(-int(self.quotas.sum()) // self.settings.rows)
+        self.quotas = np.maximum(1, np.round(self.fractions * sum(sizes))).astype(np.int64)
+        self.batches_per_epoch = -(-int(self.quotas.sum()) // self.settings.batch_size)
         self._epoch, self._pass = -1, _Pass()
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        batch_size = self.settings.rows
+        batch_size = self.settings.batch_size
 
         def batches(number: int) -> list[npt.NDArray[np.int64]]:
             order = self._of(number).order
@@ -241,16 +241,17 @@ class MaskedBatches:
 
 
 def evaluation_batches(
-    source: Source, rows: int, most: int, device: str = "cpu"
+    source: Source, batch_size: int, most: int, device: str = "cpu"
 ) -> Iterator[MaskedBatch]:
     """Yield batches for evaluation: the same sequences with the same masks at each call.
 
-    rows: batch size. most: maximum number of sequences, evenly spaced over the whole corpus.
+    batch_size: number of sequences per batch. most: maximum number of sequences, evenly spaced over
+    the whole corpus.
     """
     plan = source.plan(0)
     chosen = np.unique(np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int))
-    for start in range(0, len(chosen), rows):
-        indices = chosen[start : start + rows].tolist()
+    for start in range(0, len(chosen), batch_size):
+        indices = chosen[start : start + batch_size].tolist()
         examples = [source.row(plan, index, 0) for index in indices]
         elsewhere = plan[indices, ELSEWHERE].tolist()
         yield _collate(source, examples, elsewhere, indices).to(device)

@@ -18,8 +18,8 @@ Numbers = npt.NDArray[np.int64]
 class MaskingConfig:
     """Which tokens of a sequence the model must predict, and what replaces them in its input."""
 
-    share: float = setting(0.15, "fraction of the tokens to predict", gt=0, lt=1)
-    hidden: float = setting(
+    fraction: float = setting(0.15, "fraction of the tokens to predict", gt=0, lt=1)
+    masked: float = setting(
         0.8, "fraction of the tokens to predict that [MASK] replaces", ge=0, le=1
     )
     random: float = setting(
@@ -39,17 +39,17 @@ class MaskingConfig:
     )
 
     def __post_init__(self) -> None:
-        if self.hidden + self.random > 1:
+        if self.masked + self.random > 1:
             raise ValueError(
-                f"hidden={self.hidden} and random={self.random} must add up to at most 1"
+                f"masked={self.masked} and random={self.random} must add up to at most 1"
             )
 
 
 class Masking:
     """Chooses tokens to predict and masks them.
 
-    Of the n tokens of a sequence that are not special tokens, max(1, round(share n)) are chosen.
-    Each is replaced by [MASK] with probability `hidden`, by a random token of the vocabulary (not a
+    Of the n tokens of a sequence that are not special tokens, max(1, round(fraction n)) are chosen.
+    Each is replaced by [MASK] with probability `masked`, by a random token of the vocabulary (not a
     special token) with probability `random`, and otherwise kept. Devlin et al. 2019, section 3.1
     and appendix A.1; whole-word masking as in their later release.
     """
@@ -79,7 +79,7 @@ class Masking:
         positions = self._chosen(tokens, random)
         chances = random.random(len(positions))
         random_tokens = self.ordinary[random.integers(len(self.ordinary), size=len(positions))]
-        mask_below, random_from = self.config.hidden, 1 - self.config.random
+        mask_below, random_from = self.config.masked, 1 - self.config.random
         # chances in 0 .. 1: [MASK] at the lower end, random tokens at the upper end
         tokens[positions[chances < mask_below]] = self.mask
         is_random = chances >= random_from
@@ -88,7 +88,7 @@ class Masking:
 
     def count(self, tokens: int) -> int:
         """Return how many of `tokens` tokens are chosen."""
-        return max(1, round(self.config.share * tokens)) if tokens else 0
+        return max(1, round(self.config.fraction * tokens)) if tokens else 0
 
     def _chosen(self, tokens: Numbers, random: np.random.Generator) -> Numbers:
         candidates = np.flatnonzero(~self.is_special[tokens])

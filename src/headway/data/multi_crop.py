@@ -29,20 +29,22 @@ BLUR = (0.1, 2.0)  # range of the standard deviation of the blur, in pixels of a
 class ViewConfig:
     """Multi-crop settings of DINO. Caron et al. 2021, section 3.2 and appendix E."""
 
-    whole: int = setting(
+    global_crops: int = setting(
         2,
         "number of global crops; the teacher encodes these, the student all crops",
         ge=1,
         le=COPIES,
     )
-    local: int = setting(6, "number of local crops", ge=0, le=COPIES)
-    whole_share: float = setting(
+    local_crops: int = setting(6, "number of local crops", ge=0, le=COPIES)
+    global_min_area: float = setting(
         0.4, "minimum fraction of the image area in a global crop", gt=0, le=1
     )
-    local_share: float = setting(
+    local_max_area: float = setting(
         0.4, "maximum fraction of the image area in a local crop", gt=0, le=1
     )
-    least: float = setting(0.05, "minimum fraction of the image area in a local crop", gt=0, le=1)
+    local_min_area: float = setting(
+        0.05, "minimum fraction of the image area in a local crop", gt=0, le=1
+    )
     local_size: float = setting(
         0.5,
         "height and width of a local crop, as fractions of the model's image size; rounded to "
@@ -64,30 +66,36 @@ class ViewConfig:
     solarize: float = setting(0.2, "probability of solarisation of the second crop", ge=0, le=1)
 
     def __post_init__(self) -> None:
-        if self.whole + self.local < 2:
+        if self.global_crops + self.local_crops < 2:
             raise ValueError(
-                f"whole={self.whole} and local={self.local} must add up to at least 2 views"
+                f"global_crops={self.global_crops} and local_crops={self.local_crops} must add up "
+                "to at least 2 views"
             )
-        if self.least > self.local_share:
-            raise ValueError(f"least={self.least} must be at most local_share={self.local_share}")
+        if self.local_min_area > self.local_max_area:
+            raise ValueError(
+                f"local_min_area={self.local_min_area} must be at most "
+                f"local_max_area={self.local_max_area}"
+            )
 
 
 @dataclass(frozen=True)
 class ViewBatch:
     """Views (crops) of a batch of images.
 
-    views: one batch of images per view, the `whole` global crops first. indices: indices of the
-    images in the corpus.
+    views: one batch of images per view, the `num_global` global crops first. indices: indices of
+    the images in the corpus.
     """
 
     examples: ClassVar[str] = "images"  # what `indices` count, for messages
     views: tuple[Float[Tensor, "B C _ _"], ...]
-    whole: int
+    num_global: int
     indices: tuple[int, ...] = ()
 
     def to(self, device: str) -> ViewBatch:
         """Return the batch on another device."""
-        return ViewBatch(tuple(upload(v, device) for v in self.views), self.whole, self.indices)
+        return ViewBatch(
+            tuple(upload(v, device) for v in self.views), self.num_global, self.indices
+        )
 
 
 class ViewBatches:
@@ -103,42 +111,42 @@ class ViewBatches:
         normalise: Normalise,
         config: ViewConfig,
         patch: tuple[int, int],
-        rows: int,
+        batch_size: int,
         seed: int,
     ) -> None:
-        """Make a stream. rows: batch size. patch: height and width of a patch; the size of a local
-        crop is a multiple of it."""
+        """Make a stream. batch_size: number of images per batch. patch: height and width of a
+        patch; the size of a local crop is a multiple of it."""
         self.corpus, self.normalise, self.config = corpus, normalise, config
-        self.rows, self.seed = rows, seed
+        self.batch_size, self.seed = batch_size, seed
         y, x = corpus.sizes[1:]
         sides = zip((y, x), patch, strict=True)
         self.large = y, x
         self.small = tuple(max(1, round(side * config.local_size / p)) * p for side, p in sides)
 
     @property
-    def batches_an_epoch(self) -> int:
-        return -(-len(self.corpus) // self.rows)
+    def batches_per_epoch(self) -> int:
+        return -(-len(self.corpus) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ViewBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return shuffled(len(self.corpus), self.rows, self.seed, self.batch, epoch, position)
+        return shuffled(len(self.corpus), self.batch_size, self.seed, self.batch, epoch, position)
 
     def batch(self, indices: Sequence[int], epoch: int) -> ViewBatch:
         """Return the views of the images with these indices in epoch `epoch` as a batch."""
         views_by_image = [self._views(index, epoch) for index in indices]
         views = [torch.stack(views) for views in zip(*views_by_image, strict=True)]
         normal = tuple(self.normalise(view * 255) for view in views)
-        return ViewBatch(normal, self.config.whole, tuple(indices))
+        return ViewBatch(normal, self.config.global_crops, tuple(indices))
 
     def _views(self, index: int, epoch: int) -> list[Tensor]:
         random, image = view_generator(self.seed, epoch, index), self.corpus.image(index)
         config = self.config
-        large, small = (config.whole_share, 1.0), (config.least, config.local_share)
+        large, small = (config.global_min_area, 1.0), (config.local_min_area, config.local_max_area)
         views = []
-        for number in range(config.whole + config.local):
-            is_whole = number < config.whole
-            size = self.large if is_whole else (self.small[0], self.small[1])
-            view = random_resized_crop(image, large if is_whole else small, size, random)
+        for number in range(config.global_crops + config.local_crops):
+            is_global = number < config.global_crops
+            size = self.large if is_global else (self.small[0], self.small[1])
+            view = random_resized_crop(image, large if is_global else small, size, random)
             views.append(self._changed(view, number, random))
         return views
 

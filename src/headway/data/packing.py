@@ -53,8 +53,8 @@ class TextBatch:
 class _Source:
     """A corpus split into sequences, in a new random order in each pass.
 
-    A pass has `rows` sequences of `length` targets. It starts at a random token, so that the
-    boundaries of sequences differ between passes. Less than two sequences are left over at both
+    A pass has `num_sequences` sequences of `length` targets. It starts at a random token, so that
+    the boundaries of sequences differ between passes. Less than two sequences are left over at both
     ends.
     """
 
@@ -74,26 +74,26 @@ class _Source:
             )
 
     @property
-    def rows(self) -> int:
+    def num_sequences(self) -> int:
         return max(1, (len(self.corpus) - self.length) // self.length)
 
     def starts(self, draws: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the positions of the first tokens of sequences `draws`, counted over all
         passes."""
         starts = np.empty_like(draws)
-        for number in np.unique(draws // self.rows):
-            in_pass = draws // self.rows == number
-            spare = len(self.corpus) - 1 - self.rows * self.length
+        for number in np.unique(draws // self.num_sequences):
+            in_pass = draws // self.num_sequences == number
+            spare = len(self.corpus) - 1 - self.num_sequences * self.length
             shift = self._random(_SHIFT, int(number)).integers(min(spare, self.length - 1) + 1)
             order = self._order(int(number))
-            starts[in_pass] = shift + order[draws[in_pass] % self.rows] * self.length
+            starts[in_pass] = shift + order[draws[in_pass] % self.num_sequences] * self.length
         return starts
 
     def _order(self, number: int) -> npt.NDArray[np.int64]:
         if number not in self._orders:
             while len(self._orders) > 1:  # an epoch may end in the next pass
                 del self._orders[min(self._orders)]
-            self._orders[number] = self._random(_ROWS, number).permutation(self.rows)
+            self._orders[number] = self._random(_ROWS, number).permutation(self.num_sequences)
         return self._orders[number]
 
     def _random(self, purpose: int, number: int) -> np.random.Generator:
@@ -103,26 +103,26 @@ class _Source:
 class PackedBatches:
     """An endless stream of batches of corpora that can start at any batch of any epoch.
 
-    rows: batch size (the last batch of an epoch may be smaller). length: targets per sequence.
-    weights: relative number of sequences from each corpus; if unset, proportional to their lengths,
-    so that an epoch is one pass over all. A batch depends only on (seed, epoch, position). Memory
-    holds the indices of the sequences of an epoch.
+    batch_size: number of sequences per batch (the last batch of an epoch may be smaller). length:
+    targets per sequence. weights: relative number of sequences from each corpus; if unset,
+    proportional to their lengths, so that an epoch is one pass over all. A batch depends only on
+    (seed, epoch, position). Memory holds the indices of the sequences of an epoch.
     """
 
     def __init__(
         self,
         corpora: Sequence[TextCorpus],
-        rows: int,
+        batch_size: int,
         length: int,
         *,
         weights: Sequence[float] = (),
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        if not corpora or rows < 1 or length < 1:
+        if not corpora or batch_size < 1 or length < 1:
             raise ValueError(
-                "the number of corpora, rows and length must be at least 1, but there are "
-                f"{len(corpora)} corpora, {rows=}, {length=}"
+                "the number of corpora, batch_size and length must be at least 1, but there are "
+                f"{len(corpora)} corpora, {batch_size=}, {length=}"
             )
         if weights and len(weights) != len(corpora):
             raise UsageError(
@@ -137,9 +137,11 @@ class PackedBatches:
                 "to leave it out",
             )
         self.sources = [_Source(c, i, length, seed) for i, c in enumerate(corpora)]
-        self.rows, self.length, self.seed, self.device = rows, length, seed, device
-        total = sum(source.rows for source in self.sources)
-        fractions = np.array(weights or [source.rows for source in self.sources], dtype=np.float64)
+        self.batch_size, self.length, self.seed, self.device = batch_size, length, seed, device
+        total = sum(source.num_sequences for source in self.sources)
+        fractions = np.array(
+            weights or [source.num_sequences for source in self.sources], dtype=np.float64
+        )
         ends = np.round(np.cumsum(fractions / fractions.sum()) * total).astype(np.int64)
         self.quotas: npt.NDArray[np.int64] = np.diff(ends, prepend=0)
         """The number of sequences from each corpus in an epoch."""
@@ -147,13 +149,13 @@ class PackedBatches:
         self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
 
     @property
-    def batches_an_epoch(self) -> int:
-        return -(-int(self.quotas.sum()) // self.rows)
+    def batches_per_epoch(self) -> int:
+        return -(-int(self.quotas.sum()) // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
         return endless(
-            lambda _: range(self.batches_an_epoch),
+            lambda _: range(self.batches_per_epoch),
             lambda position_in_epoch, number: self._batch(number, position_in_epoch).to(
                 self.device
             ),
@@ -164,7 +166,7 @@ class PackedBatches:
     def _batch(self, epoch: int, position: int) -> TextBatch:
         if epoch != self._epoch:
             self._epoch, self._mixture = epoch, self._mixed(epoch)
-        chosen = self._mixture[position * self.rows : (position + 1) * self.rows]
+        chosen = self._mixture[position * self.batch_size : (position + 1) * self.batch_size]
         starts = np.empty(len(chosen), np.int64)
         for number, source in enumerate(self.sources):
             of_source = chosen[:, 0] == number
@@ -185,13 +187,13 @@ class PackedBatches:
 
 
 def in_order(
-    corpus: TextCorpus, rows: int, length: int, device: str = "cpu"
+    corpus: TextCorpus, batch_size: int, length: int, device: str = "cpu"
 ) -> Iterator[TextBatch]:
     """Yield batches for evaluation in which each token of a corpus but the first is a target
     once."""
     starts = range(0, len(corpus) - 1, length)
-    for first in range(0, len(starts), rows):
-        chosen = [(corpus, start) for start in starts[first : first + rows]]
+    for first in range(0, len(starts), batch_size):
+        chosen = [(corpus, start) for start in starts[first : first + batch_size]]
         yield _cut(chosen, length).to(device)
 
 
@@ -209,7 +211,7 @@ def _cut(segments: Sequence[tuple[TextCorpus, int]], length: int) -> TextBatch:
         tokens[index, :real], targets[index, :real] = ids[:-1], ids[1:]
         low, high = np.searchsorted(corpus.offsets, (start + 1, start + real + 1))
         borders = corpus.offsets[low:high] - start  # starts of documents, 1 ... real
-        if corpus.marks_ends:
+        if corpus.has_separate_ends:
             targets[index, borders - 1] = IGNORED
         inside = [int(b) for b in borders if b < real]
         ends = [*inside, real, length] if real < length else [*inside, length]

@@ -25,18 +25,18 @@ FAR = 4  # with a single document, the second text is a quarter of the corpus aw
 
 @dataclass(frozen=True)
 class CorpusMixture:
-    """Corpora from which second texts are sampled, and the probability of each (`shares`)."""
+    """Corpora from which second texts are sampled, and the probability of each."""
 
     corpora: Sequence[SentenceCorpus]
-    shares: npt.NDArray[np.float64]
+    probabilities: npt.NDArray[np.float64]
 
     @classmethod
     def among(cls, corpora: Sequence[SentenceCorpus], smoothing: float) -> CorpusMixture:
         """Sample corpus i with probability p_i^a / sum_j p_j^a, where p_i is its fraction of the
         tokens and a is `smoothing`."""
         tokens = np.array([corpus.tokens for corpus in corpora], np.float64)
-        shares = (tokens / tokens.sum()) ** smoothing
-        return cls(corpora, shares / shares.sum())
+        probabilities = (tokens / tokens.sum()) ** smoothing
+        return cls(corpora, probabilities / probabilities.sum())
 
 
 def full_sentence_plan(corpus: SentenceCorpus, room: int, key: list[int]) -> Plan:
@@ -120,7 +120,7 @@ def _drawn(
     """Sample the index of the corpus of a second text."""
     if anywhere is None:
         return SAME_CORPUS
-    corpus_number = int(random.choice(len(anywhere.shares), p=anywhere.shares))
+    corpus_number = int(random.choice(len(anywhere.probabilities), p=anywhere.probabilities))
     return SAME_CORPUS if anywhere.corpora[corpus_number] is corpus else corpus_number
 
 

@@ -21,6 +21,7 @@ from headway.data.parallel_corpus import mapped_numbers, verify_corpus
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
+from headway.former_names import with_current_names
 
 FORMAT = 1
 DESCRIPTION_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
@@ -53,15 +54,15 @@ class TextCorpus:
     """Encoded text, memory-mapped from disk. Made by `prepare_text` or `open`.
 
     ids: all tokens. offsets: start of each document, in tokens. num_bytes: size of the text in
-    UTF-8. marks_ends: whether <bos> and <eos> differ; then the token before a <bos> has no next
-    token to learn.
+    UTF-8. has_separate_ends: whether <bos> and <eos> differ; then the token before a <bos> has no
+    next token to learn.
     """
 
     def __init__(self, folder: Path, description: dict[str, Any]) -> None:
         """Map the files. description: a checked `text.json`; `open` reads and checks it."""
         self.folder = folder
         self.num_bytes: int = description["bytes"]
-        self.marks_ends: bool = description["marks_ends"]
+        self.has_separate_ends: bool = description["has_separate_ends"]
         dtype = _DTYPES[description["dtype"]]
         self.ids: npt.NDArray[Any] = mapped_numbers(folder / IDS_FILE, dtype, description["tokens"])
         self.offsets: npt.NDArray[np.int64] = mapped_numbers(
@@ -86,11 +87,13 @@ class TextCorpus:
         verify_corpus(folder)
         path, hint = folder / DESCRIPTION_FILE, "prepare the data again"
         description = read_json(path)
+        if isinstance(description, dict):
+            description = with_current_names(description, "has_separate_ends".__eq__)
         is_complete = (
             isinstance(description, dict)
             and description.get("format") == FORMAT
             and description.get("dtype") in _DTYPES
-            and isinstance(description.get("marks_ends"), bool)
+            and isinstance(description.get("has_separate_ends"), bool)
             and all(
                 type(description.get(name)) is int and description[name] > 0 for name in _COUNTS
             )
@@ -166,7 +169,7 @@ def prepare_text(
             "tokens": tokens,
             "bytes": num_bytes,
             "dtype": name,
-            "marks_ends": bool(ends),
+            "has_separate_ends": bool(ends),
             "tokenizer": tokenizer.fingerprint,
         }
         write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())

@@ -75,14 +75,16 @@ class Neighbours:
             neighbours.append(words[nearest_indices.numpy()])
         return cls(rows, np.concatenate(neighbours), np.array(continues, bool))
 
-    def replaced(self, ids: Sequence[int], share: float, random: np.random.Generator) -> list[int]:
+    def replaced(
+        self, ids: Sequence[int], probability: float, random: np.random.Generator
+    ) -> list[int]:
         """Return `ids` with each word of one token replaced by a neighbour with probability
-        `share`."""
+        `probability`."""
         replaced_ids = np.array(ids, np.int64)
         is_continued = np.append(self.continues[replaced_ids[1:]], False)
         chances, picks = random.random(len(replaced_ids)), random.random(len(replaced_ids))
         positions = np.flatnonzero(
-            (self.rows[replaced_ids] >= 0) & ~is_continued & (chances < share)
+            (self.rows[replaced_ids] >= 0) & ~is_continued & (chances < probability)
         )
         if len(positions):
             numbers = (picks[positions] * self.nearest.shape[1]).astype(np.int64)
@@ -96,15 +98,15 @@ class AugmentedTexts:
     """Texts, followed by `copies` copies of each, in which words are replaced.
 
     rows: ids of each text. types: segment ids, 1 for tokens of the second text of a pair; None if
-    there are no pairs. share: probability of replacing a word. A copy depends only on the seed and
-    its index, so it is the same in every epoch.
+    there are no pairs. probability: probability of replacing a word. A copy depends only on the
+    seed and its index, so it is the same in every epoch.
     """
 
     rows: Sequence[Sequence[int]]
     types: Sequence[Sequence[int]] | None = None
     neighbours: Neighbours | None = None
     copies: int = 0
-    share: float = 0.4
+    probability: float = 0.4
     seed: int = 0
     lengths: list[int] = field(init=False)
 
@@ -120,7 +122,7 @@ class AugmentedTexts:
         if index < len(self.rows) or self.neighbours is None:
             return original
         random = np.random.default_rng([self.seed, index])
-        return self.neighbours.replaced(original, self.share, random)
+        return self.neighbours.replaced(original, self.probability, random)
 
     def batch(self, indices: Sequence[int], pad: int) -> FramedTexts:
         """Return the texts and copies with these indices as a batch."""

@@ -22,8 +22,8 @@ from headway.shapes import Bool, Float, Int, Tensor
 class Candidate:
     """A continuation that was scored: `token` after the prefix `before`, for input `item`.
 
-    log_probability: of prefix and token together. ends: whether the token ends the output. kept:
-    whether the continuation stayed in the beam or ended; the others were dropped.
+    log_probability: of prefix and token together. ends: whether the token ends the output.
+    continued: whether the continuation stayed in the beam or ended; the others were dropped.
     """
 
     item: int
@@ -31,7 +31,7 @@ class Candidate:
     token: int
     log_probability: float
     ends: bool
-    kept: bool
+    continued: bool
 
 
 Observer = Callable[[Candidate], None]

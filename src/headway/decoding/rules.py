@@ -92,20 +92,20 @@ class TopP:
 
 @dataclass(frozen=True)
 class MinP:
-    """Min-p sampling: allows tokens at least `share` times as probable as the most probable one.
+    """Min-p sampling: allows tokens at least `fraction` times as probable as the most probable one.
     Nguyen et al. 2024."""
 
     depends_on_output: ClassVar[bool] = False
-    share: float
+    fraction: float
 
     def __post_init__(self) -> None:
-        _check("share", self.share, 0 <= self.share <= 1, "between 0 and 1")
+        _check("fraction", self.fraction, 0 <= self.fraction <= 1, "between 0 and 1")
 
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         probabilities = logits.softmax(-1)
-        least = self.share * probabilities.amax(-1, keepdim=True)
+        least = self.fraction * probabilities.amax(-1, keepdim=True)
         return logits.masked_fill(probabilities < least, -torch.inf)
 
 

@@ -29,12 +29,12 @@ class PseudoPerplexity:
     words: int
 
     @property
-    def a_token(self) -> float:
+    def per_token(self) -> float:
         """Pseudo-perplexity per token: exp(nats / tokens)."""
         return math.exp(self.nats / self.tokens)
 
     @property
-    def a_word(self) -> float:
+    def per_word(self) -> float:
         """Pseudo-perplexity per word: exp(nats / words). It can be compared between tokenizers."""
         return math.exp(self.nats / self.words)
 
@@ -57,7 +57,7 @@ def pseudo_perplexity(
     batch with the number of tokens processed so far. Raises UsageError for a model without a head
     for masked tokens, and if the texts have no tokens.
     """
-    if bundle.model.masked_words is None:
+    if bundle.model.masked_lm_head is None:
         raise UsageError(
             "pseudo-perplexity needs a masked language model, and this model has no head for "
             "masked tokens"

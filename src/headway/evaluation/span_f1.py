@@ -12,15 +12,15 @@ from headway.data.spans import spans_of
 class SpanScores:
     """Precision, recall and F1, from 0 to 1.
 
-    true, found, right: the numbers of true, predicted and correct spans.
+    true, predicted, correct: the numbers of true, predicted and correct spans.
     """
 
     precision: float
     recall: float
     f1: float
     true: int
-    found: int
-    right: int
+    predicted: int
+    correct: int
 
 
 def score_spans(predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> SpanScores:

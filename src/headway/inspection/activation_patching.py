@@ -63,7 +63,7 @@ def patch_stream(
             hint=f"its stacks of blocks are: {', '.join(stacks) or 'none'}",
         )
     side, stack = clean.axes[part][0], stacks[part]
-    tokens, corrupted_tokens = list(clean.pieces[side]), list(corrupted.pieces[side])
+    tokens, corrupted_tokens = list(clean.tokens[side]), list(corrupted.tokens[side])
     with record_hidden_states(stack) as stream:
         clean_metric = metric(clean.run())
     corrupted_metric = metric(corrupted.run())

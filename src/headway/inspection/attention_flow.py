@@ -38,7 +38,7 @@ def rolled(maps: Maps) -> Maps:
             hint="rollout needs self-attention with weights that sum to 1",
         )
     weights = [matrix[None] for matrix in rollout(maps.weights)]
-    return replace(maps, measure="rollout", weights=weights, kinds=(), vectors=())
+    return replace(maps, measure="rollout", weights=weights, patterns=(), vectors=())
 
 
 def value_weighted(
@@ -57,4 +57,6 @@ def weighted(maps: Maps) -> Maps:
     pairs = zip(maps.weights, maps.vectors, strict=True)
     products = [value_weighted(weights, vectors.norms) for weights, vectors in pairs]
     measure = "value-weighted"
-    return replace(maps, measure=measure, weights=products, normalised=False, kinds=(), vectors=())
+    return replace(
+        maps, measure=measure, weights=products, normalised=False, patterns=(), vectors=()
+    )

@@ -1,4 +1,4 @@
-"""A beam search as a tree: all candidates, those that were kept, and the output."""
+"""A beam search as a tree: all candidates, those that were continued, and the output."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headway.inspection.document import Leaf
 
 
 def beam_tree(
-    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
 ) -> list[Leaf]:
     """Return all candidates of the beam search for a translation or caption, parents first.
 
     Raises UsageError for models without beam search, and for fewer than two beams.
     """
-    bundle.check_input(given, language=language)
-    return search_tree(bundle, given, language=language, beam=beam)[0]
+    bundle.check_input(input, language=language)
+    return search_tree(bundle, input, language=language, beam=beam)[0]
 
 
 def search_tree(
-    bundle: Bundle, given: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
 ) -> tuple[list[Leaf], list[int]]:
     """Return the nodes of `beam_tree`, and the token ids of the output."""
     if beam < 2:
@@ -37,7 +37,7 @@ def search_tree(
             f"a {bundle.kind} does not use beam search here",
             hint="use a translation or captioning model",
         )
-    trace = bundle.trace_search(given, language=language, beam=beam)
+    trace = bundle.trace_search(input, language=language, beam=beam)
     (root,) = trace.names([trace.first])
     won = (*trace.best, *trace.end)
     leaves = candidate_tree(trace.candidates, root, won, lambda token: trace.names([token])[0])
@@ -55,12 +55,14 @@ def candidate_tree(
     root: name of the first token; won: the token ids of the output with the end token.
     """
     indices: dict[tuple[int, ...], int] = {(): 0}
-    leaves = [Leaf(parent=None, token=root, log_probability=0.0, kept=True, chosen=True)]
+    leaves = [Leaf(parent=None, token=root, log_probability=0.0, continued=True, chosen=True)]
     for candidate in candidates:
         path = (*candidate.before, candidate.token)
         if path in indices:  # a candidate of several groups
             index = indices[path]
-            leaves[index] = replace(leaves[index], kept=leaves[index].kept or candidate.kept)
+            leaves[index] = replace(
+                leaves[index], continued=leaves[index].continued or candidate.continued
+            )
             continue
         indices[path] = len(leaves)
         leaves.append(
@@ -68,7 +70,7 @@ def candidate_tree(
                 parent=indices[candidate.before],
                 token=name(candidate.token),
                 log_probability=candidate.log_probability,
-                kept=candidate.kept,
+                continued=candidate.continued,
                 chosen=tuple(won[: len(path)]) == path,
             )
         )

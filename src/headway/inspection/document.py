@@ -20,17 +20,18 @@ class Side:
     """The sequence of tokens along one axis of a map: the queries or the keys.
 
     words: positions of the tokens of each word, in order; if empty, tokens are not joined to words.
-    For image tokens, picture: the pixels of the input image; grid: rows and columns of patches;
-    reach: the number of pixel rows and columns that the patches cover; beside: the number of tokens
-    before the patches (class token, registers): tokens[beside:] are the patches, row by row.
+    For image tokens, image: the pixels of the input image; grid: rows and columns of patches;
+    reach: the number of pixel rows and columns that the patches cover; num_prefix_tokens: the
+    number of tokens before the patches (class token, registers): tokens[num_prefix_tokens:] are the
+    patches, row by row.
     """
 
     tokens: Sequence[str]
     words: Sequence[Sequence[int]] = ()
-    picture: Pixels | None = None
+    image: Pixels | None = None
     grid: tuple[int, int] | None = None
     reach: tuple[int, int] | None = None
-    beside: int = 0
+    num_prefix_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Maps:
     weights[layer][h, t, s]: weight with which query t of side `queries` attends to key s of side
     `keys`. name: "encoder", "decoder" or "cross". measure: "attention", or a measure computed from
     it: "value-weighted", "rollout". layers: names of the modules, in order. causal: whether query t
-    attends only to keys s <= t. normalised: whether rows sum to 1. kinds[layer][head]: score of
+    attends only to keys s <= t. normalised: whether rows sum to 1. patterns[layer][head]: score of
     each pattern, from 0 to 1 (`head_pattern_scores`). vectors[layer]: queries, keys, value norms.
     """
 
@@ -66,30 +67,30 @@ class Maps:
     measure: str = "attention"
     causal: bool = False
     normalised: bool = True
-    kinds: Sequence[Sequence[Mapping[str, float]]] = ()
+    patterns: Sequence[Sequence[Mapping[str, float]]] = ()
     vectors: Sequence[Vectors] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guess:
+class Prediction:
     """The predictions of a model at one position: tokens and their probabilities in descending
     order."""
 
-    place: int
+    position: int
     tokens: Sequence[str]
     probabilities: Sequence[float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lens:
-    """Logit lens: guesses[layer][position], the predictions from the vectors of each layer.
+    """Logit lens: predictions[layer][position], the predictions from the vectors of each layer.
 
     layers: "embedding", "1", ...; the last one is the output of the model. nostalgebraist 2020.
     """
 
     side: str
     layers: Sequence[str]
-    guesses: Sequence[Sequence[Guess]]
+    predictions: Sequence[Sequence[Prediction]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +98,14 @@ class Attribution:
     """Attribution of a prediction to input tokens.
 
     scores[s]: contribution of token s of `side`. measure: "gradient x input". of: name of the
-    predicted token or class. place: its position in the side `guesses_side` of the frame.
+    predicted token or class. position: its position in the side `predictions_side` of the frame.
     """
 
     measure: str
     side: str
     of: str
     scores: Sequence[float]
-    place: int | None = None
+    position: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +113,14 @@ class Leaf:
     """A node of the tree of a beam search.
 
     parent: index of the parent in the list, None for the first node. log_probability: of all tokens
-    from the first node to this one. kept: whether the hypothesis was continued or complete, not
-    pruned. chosen: whether the node is part of the output.
+    from the first node to this one. continued: whether the hypothesis was continued or complete,
+    not pruned. chosen: whether the node is part of the output.
     """
 
     parent: int | None
     token: str
     log_probability: float
-    kept: bool
+    continued: bool
     chosen: bool
 
 
@@ -137,8 +138,8 @@ class Frame:
     sides: Mapping[str, Side]
     maps: Sequence[Maps]
     answer: str = ""
-    guesses: Sequence[Guess] = ()
-    guesses_side: str = ""
+    predictions: Sequence[Prediction] = ()
+    predictions_side: str = ""
     lens: Lens | None = None
     attributions: Sequence[Attribution] = ()
     beam: Sequence[Leaf] = ()

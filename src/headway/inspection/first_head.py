@@ -38,7 +38,7 @@ def opening(frame: Frame) -> Opening | None:
     maps = [m for m in frame.maps if m.measure == "attention"]
     if not maps:
         return None
-    of_images = [m for m in maps if frame.sides[m.keys].picture is not None]
+    of_images = [m for m in maps if frame.sides[m.keys].image is not None]
     if of_images:
         return Opening(of_images[-1].name, len(of_images[-1].layers) - 1, MEAN)
     crossing = [m for m in maps if m.queries != m.keys]

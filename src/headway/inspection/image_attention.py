@@ -108,7 +108,7 @@ def image_attention_of_heads(
 
 
 def _looks(patches: ImagePatches, names: list[str], weights: Float[Tensor, "N S"]) -> Looks:
-    maps = weights[:, patches.beside :].reshape(-1, *patches.grid)
+    maps = weights[:, patches.num_prefix_tokens :].reshape(-1, *patches.grid)
     return Looks(names, maps, patches.pixels, patches.reach)
 
 

@@ -73,12 +73,12 @@ def overlays(
             figure.suptitle(drawable(title), x=0.01, ha="left")
 
 
-def held(weights: Float[Tensor, "r c"], share: float) -> Bool[Tensor, "r c"]:
-    """Return True for the fewest patches whose weights sum to at least the fraction `share`."""
+def held(weights: Float[Tensor, "r c"], fraction: float) -> Bool[Tensor, "r c"]:
+    """Return True for the fewest patches whose weights sum to at least the fraction `fraction`."""
     flat = weights.double().flatten()
     order = flat.argsort(descending=True, stable=True)
     before = flat[order].cumsum(0) - flat[order]
-    taken = before < share * flat.sum()
+    taken = before < fraction * flat.sum()
     inside = taken.new_zeros(len(flat))
     inside[order] = taken
     return inside.reshape(weights.shape)

@@ -44,5 +44,5 @@ def logit_lens(probe: Probe, top: int = 5) -> Lens:
     return Lens(
         side=probe.readout.side,
         layers=["embedding", *(str(i + 1) for i in range(len(by_layer) - 1))],
-        guesses=[most_probable_predictions(probe.readout, logits, top) for logits in by_layer],
+        predictions=[most_probable_predictions(probe.readout, logits, top) for logits in by_layer],
     )

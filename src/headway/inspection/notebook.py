@@ -12,7 +12,7 @@ from headway.inspection.watch import watch
 
 def show(
     bundle: Bundle,
-    given: Any,
+    input: Any,
     second: str | None = None,
     *,
     target: str | None = None,
@@ -22,9 +22,9 @@ def show(
     """Return the page of one input, as `headway inspect` writes it; the last value of a cell is
     shown.
 
-    given: the text or image. second, target, language: as for `watch`. height: in pixels. Raises
+    input: the text or image. second, target, language: as for `watch`. height: in pixels. Raises
     UsageError if the model cannot be inspected.
     """
-    frame = watch(bundle, given, second, target=target, language=language, vectors=True)
-    title = given[:80] if isinstance(given, str) else frame.label
+    frame = watch(bundle, input, second, target=target, language=language, vectors=True)
+    title = input[:80] if isinstance(input, str) else frame.label
     return Widget(encode(Document(title=title, frames=[frame])), height)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from headway.bundle import Readout
-from headway.inspection.document import Guess
+from headway.inspection.document import Prediction
 from headway.shapes import Tensor
 
 
-def most_probable_predictions(readout: Readout | None, output: Tensor, top: int) -> list[Guess]:
+def most_probable_predictions(
+    readout: Readout | None, output: Tensor, top: int
+) -> list[Prediction]:
     """Return the `top` most probable classes or tokens at each position, p = softmax(logits).
 
     output: what the model returned. The list is empty for a model that returns vectors or a single
@@ -20,7 +22,7 @@ def most_probable_predictions(readout: Readout | None, output: Tensor, top: int)
         return []
     best = logits.softmax(-1).topk(min(top, logits.shape[1]))
     return [
-        Guess(place=position, tokens=readout.names(ids), probabilities=probabilities)
+        Prediction(position=position, tokens=readout.names(ids), probabilities=probabilities)
         for position, ids, probabilities in zip(
             readout.positions, best.indices.tolist(), best.values.tolist(), strict=True
         )

@@ -26,7 +26,7 @@ class Trace:
     calls: dict[nn.Module, list[tuple[tuple[Any, ...], Tensor]]] = field(default_factory=dict)
     turned: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def given(self, module: nn.Module, call: int = 0) -> Any:
+    def input_of(self, module: nn.Module, call: int = 0) -> Any:
         """Return the first input."""
         return self.calls[module][call][0][0]
 
@@ -34,7 +34,7 @@ class Trace:
         """Return all inputs."""
         return self.calls[module][call][0]
 
-    def gave(self, module: nn.Module, call: int = 0) -> Tensor:
+    def output_of(self, module: nn.Module, call: int = 0) -> Tensor:
         """Return the output."""
         return self.calls[module][call][1]
 
@@ -125,5 +125,5 @@ def traced(model: nn.Module, run: Callable[[], Tensor]) -> tuple[Trace, Tensor]:
 def stream_of(trace: Trace, stack: Stack) -> list[Tensor]:
     """Return the residual stream: the input of the first block, and the output of each layer."""
     layers: Sequence[nn.Module] = list(stack.blocks)
-    outputs = [trace.gave(block, call_of(stack, i)) for i, block in enumerate(layers)]
-    return [trace.given(stack), *outputs]
+    outputs = [trace.output_of(block, call_of(stack, i)) for i, block in enumerate(layers)]
+    return [trace.input_of(stack), *outputs]

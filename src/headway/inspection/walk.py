@@ -30,7 +30,7 @@ from headway.transforms.fast import plain_class
 
 def walk(
     bundle: Bundle,
-    given: Any,
+    input: Any,
     second: str | None = None,
     *,
     target: str | None = None,
@@ -39,23 +39,23 @@ def walk(
     map: str | None = None,
     layer: int = 0,
     head: int = 0,
-    place: int | None = None,
+    position: int | None = None,
     tables: Tables = Tables(),  # noqa: B008, it is frozen
 ) -> list[Step]:
     """Return the steps of the computation at one position, through one head of one layer.
 
     All numbers were recorded while the model ran. Only scores and weights, which fast kernels do
-    not store, are computed again by `Kernel.weights` and `scores`. given: the text or image.
+    not store, are computed again by `Kernel.weights` and `scores`. input: the text or image.
     second, target, language, written: as for `Bundle.probe`. map: "encoder", "decoder" or "cross";
     if None, cross-attention if there is any, otherwise self-attention. layer, head: counted from 0.
-    place: position of the query; if None, the position of the prediction: a masked token, [CLS], or
-    in generated text the last token.
+    position: position of the query; if None, the position of the prediction: a masked token, [CLS],
+    or in generated text the last token.
 
     Raises UsageError for a map, layer, head or position that does not exist, and for a recurrent
     network.
     """
-    probe = bundle.probe(given, second, target=target, language=language, written=written)
-    return walk_through(probe, map=map, layer=layer, head=head, place=place, tables=tables)
+    probe = bundle.probe(input, second, target=target, language=language, written=written)
+    return walk_through(probe, map=map, layer=layer, head=head, position=position, tables=tables)
 
 
 def walk_through(
@@ -64,11 +64,11 @@ def walk_through(
     map: str | None = None,
     layer: int = 0,
     head: int = 0,
-    place: int | None = None,
+    position: int | None = None,
     tables: Tables = Tables(),  # noqa: B008, it is frozen
 ) -> list[Step]:
     """Return the steps of `walk` for an input that was probed before."""
-    path = _path(probe, map, layer, head, place, tables)
+    path = _path(probe, map, layer, head, position, tables)
     trace, output = traced(probe.reading.model, probe.reading.run)
     side = probe.reading.axes["decoder" if path.part == "cross" else path.part][0]
     steps = input_steps(probe, trace, side, path.position, tables)
@@ -97,7 +97,7 @@ class _Path:
         """The tokens of the residual stream."""
         reading = self.probe.reading
         side = reading.axes["decoder" if self.part == "cross" else self.part][0]
-        return Axis(reading.pieces[side], self.position)
+        return Axis(reading.tokens[side], self.position)
 
 
 def _path(
@@ -125,7 +125,7 @@ def _path(
             f"its heads are 0 to {attention.num_heads - 1}"
         )
     side = reading.axes[part][0]
-    count = len(reading.pieces[side])
+    count = len(reading.tokens[side])
     if position is None:
         position = _prediction_position(probe, side, count)
     if not 0 <= position < count:
@@ -173,14 +173,14 @@ def _block(path: _Path, trace: Trace) -> list[Step]:
                 residual=residual,
                 call=call,
                 head=path.head,
-                queries=Axis(reading.pieces[queries], path.position),
-                keys=Axis(reading.pieces[keys], path.position if keys == queries else 0),
+                queries=Axis(reading.tokens[queries], path.position),
+                keys=Axis(reading.tokens[keys], path.position if keys == queries else 0),
             )
             steps += attention_steps(trace, around_head, path.tables)
         elif name == "feedforward":
             steps += _feedforward(path, trace, block, call)
         else:
-            out = trace.gave(around, call)[0]
+            out = trace.output_of(around, call)[0]
             steps.append(
                 step(
                     "Other attention of this layer",
@@ -205,7 +205,7 @@ def _sublayers(block: Any, part: str) -> list[tuple[str, str, nn.Module]]:
 def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]:
     network, around = block.feedforward, block.around_feedforward
     before = norm_step(trace, around, call, path.rows, path.tables)
-    inner = trace.given(network.contract, call)[0, path.position]
+    inner = trace.input_of(network.contract, call)[0, path.position]
     steps = [
         step(
             "Feed-forward",
@@ -213,9 +213,9 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
             f"{int((inner.abs() > 1e-6).sum())} of its {inner.numel()} hidden units are not 0.",
             "FFN(x) = f(x W₁ + b₁) W₂ + b₂",
             plain_class(network).forward,
-            path.tables.table("input", trace.given(network, call)[0], path.rows, Axis()),
+            path.tables.table("input", trace.input_of(network, call)[0], path.rows, Axis()),
             path.tables.table("hidden", inner, Axis([path.rows.names[path.position]]), Axis()),
-            path.tables.table("output", trace.gave(network, call)[0], path.rows, Axis()),
+            path.tables.table("output", trace.output_of(network, call)[0], path.rows, Axis()),
         )
     ]
     after = residual_step(trace, around, call, path.rows, path.tables)
@@ -234,8 +234,8 @@ def _end(path: _Path, trace: Trace, output: Tensor) -> list[Step]:
                 "final norm follows.",
                 "x ← norm(x)",
                 type(norm).forward,
-                path.tables.table("x", trace.given(norm)[0], path.rows, Axis()),
-                path.tables.table("norm(x)", trace.gave(norm)[0], path.rows, Axis()),
+                path.tables.table("x", trace.input_of(norm)[0], path.rows, Axis()),
+                path.tables.table("norm(x)", trace.output_of(norm)[0], path.rows, Axis()),
             )
         )
     if path.part == "encoder" and "decoder" in stacks_of(model):
@@ -246,7 +246,7 @@ def _end(path: _Path, trace: Trace, output: Tensor) -> list[Step]:
                 "every step.",
                 "memory = encoder(x)",
                 type(path.stack).forward,
-                path.tables.table("memory", trace.gave(path.stack)[0], path.rows, Axis()),
+                path.tables.table("memory", trace.output_of(path.stack)[0], path.rows, Axis()),
             )
         )
     return steps + _predictions(path, output)

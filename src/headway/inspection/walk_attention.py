@@ -89,7 +89,7 @@ def _inside(trace: Trace, at: Around) -> _Inside:
         v=spread(v, heads)[0, at.head],
         mask=mask,
         bias=bias,
-        context=trace.gave(kernel, at.call)[0, at.head],
+        context=trace.output_of(kernel, at.call)[0, at.head],
         before=(before[0], before[1]),
     )
 
@@ -106,17 +106,17 @@ def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables
             "scale (pre-norm).",
             _equation_of(norm),
             type(norm).forward,
-            tables.table("x", trace.given(norm, call)[0], rows, Axis()),
-            tables.table("norm(x)", trace.gave(norm, call)[0], rows, Axis()),
+            tables.table("x", trace.input_of(norm, call)[0], rows, Axis()),
+            tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
         )
     ]
 
 
 def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
     """Return the step of the residual sum, and in a post-norm model the step of its norm."""
-    x, change = trace.given(residual, call)[0], trace.gave(residual.dropout, call)[0]
+    x, change = trace.input_of(residual, call)[0], trace.output_of(residual.dropout, call)[0]
     post = isinstance(residual, PostNorm)
-    total = trace.given(residual.norm, call)[0] if post else trace.gave(residual, call)[0]
+    total = trace.input_of(residual.norm, call)[0] if post else trace.output_of(residual, call)[0]
     gained = hasattr(residual, "gain")
     steps = [
         step(
@@ -140,7 +140,7 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
                 _equation_of(norm),
                 type(norm).forward,
                 tables.table("x", total, rows, Axis()),
-                tables.table("norm(x)", trace.gave(norm, call)[0], rows, Axis()),
+                tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
             )
         )
     return steps
@@ -298,7 +298,7 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
 
 def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     kernel, output = at.attention.kernel, at.attention.output
-    merged = trace.given(output, at.call)[0]
+    merged = trace.input_of(output, at.call)[0]
     width = inside.v.shape[-1]
     heads = Axis(
         [f"h{i // width}.{i % width}" for i in range(merged.shape[-1])],
@@ -320,6 +320,6 @@ def _sums(trace: Trace, at: Around, inside: _Inside, tables: Tables) -> list[Ste
             "out = [c¹ … cᴴ] W_O + b_O",
             MultiHeadAttention.forward,
             tables.table("heads", merged, at.queries, heads),
-            tables.table("out", trace.gave(output, at.call)[0], at.queries, Axis()),
+            tables.table("out", trace.output_of(output, at.call)[0], at.queries, Axis()),
         ),
     ]

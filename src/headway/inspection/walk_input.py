@@ -24,7 +24,7 @@ def input_steps(probe: Probe, trace: Trace, side: str, position: int, tables: Ta
     """Return the steps that compute the input of the first block of the stack of this side."""
     reading = probe.reading
     module = reading.model.get_submodule(reading.embeddings[side])
-    rows = Axis(reading.pieces[side], position)
+    rows = Axis(reading.tokens[side], position)
     if isinstance(module, ImageEmbedding):
         return _image(trace, module, rows, tables)
     steps = [_ids(probe, side, rows, tables)]
@@ -49,7 +49,7 @@ def _ids(probe: Probe, side: str, rows: Axis, tables: Tables) -> Step:
 
 def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list[Step]:
     positions: Any = module.positions
-    words, placed = trace.given(positions)[0], trace.gave(positions)[0]
+    words, placed = trace.input_of(positions)[0], trace.output_of(positions)[0]
     by = "" if module.scale == 1 else f", times {module.scale:.4g}"
     steps = [
         step(
@@ -65,7 +65,7 @@ def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list
     dims = Axis()
     arrays = [tables.table("x", placed, rows, dims)]
     if isinstance(positions, Added):
-        where = trace.gave(positions.table)[0]
+        where = trace.output_of(positions.table)[0]
         arrays.insert(0, tables.table("position", where, rows, dims))
     table = type(positions.table).forward
     concatenated = isinstance(positions, Concatenated)
@@ -91,17 +91,17 @@ def _segments(trace: Trace, module: SegmentEmbeddings, rows: Axis, tables: Table
             "the sum is normalised.",
             "x = norm(E[id] + P[t] + S[text])",
             SegmentEmbeddings.forward,
-            tables.table("sum", trace.given(norm)[0], rows, Axis()),
-            tables.table("x", trace.gave(module)[0], rows, Axis()),
+            tables.table("sum", trace.input_of(norm)[0], rows, Axis()),
+            tables.table("x", trace.output_of(module)[0], rows, Axis()),
         )
     ]
 
 
 def _image(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> list[Step]:
-    beside = module.beside
-    patches = Axis(rows.names[beside:], max(0, rows.keep - beside))
+    num_prefix_tokens = module.num_prefix_tokens
+    patches = Axis(rows.names[num_prefix_tokens:], max(0, rows.keep - num_prefix_tokens))
     positions: Any = module.positions
-    inputs = trace.given(module.patches.project)[0]
+    inputs = trace.input_of(module.patches.project)[0]
     return [
         step(
             "Patches",
@@ -116,15 +116,19 @@ def _image(trace: Trace, module: ImageEmbedding, rows: Axis, tables: Tables) -> 
             "A linear projection maps each patch to an embedding.",
             "x_p = patch_p W + b",
             type(module.patches).forward,
-            tables.table("x", trace.gave(module.patches)[0], patches, Axis()),
+            tables.table("x", trace.output_of(module.patches)[0], patches, Axis()),
         ),
         step(
             "Position",
             "A vector of the position (row and column) is added"
-            + (f", and {', '.join(rows.names[:beside])} are prepended." if beside else "."),
-            "x = [c + P[c], x₁ + P[1], …]" if beside else "x = x_p + P[p]",
+            + (
+                f", and {', '.join(rows.names[:num_prefix_tokens])} are prepended."
+                if num_prefix_tokens
+                else "."
+            ),
+            "x = [c + P[c], x₁ + P[1], …]" if num_prefix_tokens else "x = x_p + P[p]",
             type(positions).forward,
-            tables.table("x + P", trace.gave(positions)[0], patches, Axis()),
-            tables.table("x", trace.gave(module)[0], rows, Axis()),
+            tables.table("x + P", trace.output_of(positions)[0], patches, Axis()),
+            tables.table("x", trace.output_of(module)[0], rows, Axis()),
         ),
     ]

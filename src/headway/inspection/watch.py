@@ -38,7 +38,7 @@ MAX_ATTRIBUTED_POSITIONS = 32  # positions whose predictions are attributed
 
 def watch(
     bundle: Bundle,
-    given: Any,
+    input: Any,
     second: str | None = None,
     *,
     target: str | None = None,
@@ -52,7 +52,7 @@ def watch(
 ) -> Frame:
     """Return the attention maps, predictions and analyses of one input.
 
-    given: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
+    input: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
     prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether
     queries, keys and norms of values are stored. analyses: what is computed in addition, if the
     model allows it; "importance", not in the default, needs one more forward pass per head. top:
@@ -74,13 +74,13 @@ def watch(
         )
     searches = isinstance(bundle, BeamSearching) and target is None
     if "beam" not in analyses or not searches:
-        probe = bundle.probe(given, second, target=target, language=language, written=written)
+        probe = bundle.probe(input, second, target=target, language=language, written=written)
         return inspect_probe(
             probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
         )
-    bundle.check_input(given, second, language=language)
-    tree, best = search_tree(bundle, given, language=language)
-    probe = bundle.probe(given, second, target=best, language=language)
+    bundle.check_input(input, second, language=language)
+    tree, best = search_tree(bundle, input, language=language)
+    probe = bundle.probe(input, second, target=best, language=language)
     frame = inspect_probe(
         probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
     )
@@ -99,9 +99,9 @@ def inspect_probe(
     """Return what `watch` returns, for an input that was probed before."""
     captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
     maps = _maps(probe, captured)
-    guesses = most_probable_predictions(probe.readout, captured.output, top)
+    predictions = most_probable_predictions(probe.readout, captured.output, top)
     lens = None
-    if "lens" in analyses and guesses and unembedding_of(probe) is not None:
+    if "lens" in analyses and predictions and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
     important = "importance" in analyses and probe.readout is not None
     return Frame(
@@ -109,11 +109,11 @@ def inspect_probe(
         importance=importance_of(probe, captured.output) if important else {},
         label=label or probe.kind,
         model=model_properties(probe),
-        sides={name: _side(probe, name) for name in probe.reading.pieces},
+        sides={name: _side(probe, name) for name in probe.reading.tokens},
         maps=_with_derived(maps, analyses, vectors, layers_of(probe.reading.model)),
         answer=probe.answer,
-        guesses=guesses,
-        guesses_side=probe.readout.side if probe.readout is not None else "",
+        predictions=predictions,
+        predictions_side=probe.readout.side if probe.readout is not None else "",
         lens=lens,
         attributions=attributions_of(probe, captured.output)
         if "gradient x input" in analyses
@@ -185,10 +185,10 @@ def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
             weights=weights,
             causal=part == "decoder",
             normalised=normalised,
-            kinds=[
+            patterns=[
                 head_pattern_scores(
                     layer_weights,
-                    probe.reading.pieces[keys],
+                    probe.reading.tokens[keys],
                     own=queries == keys,
                     causal=part == "decoder",
                     window=_window(kernels[name]),
@@ -243,14 +243,14 @@ def _side(probe: Probe, name: str) -> Side:
     reading = probe.reading
     words, image = reading.words.get(name, ()), probe.images.get(name)
     if image is None:
-        return Side(tokens=reading.pieces[name], words=words)
+        return Side(tokens=reading.tokens[name], words=words)
     return Side(
-        tokens=reading.pieces[name],
+        tokens=reading.tokens[name],
         words=words,
-        picture=image.pixels,
+        image=image.pixels,
         grid=image.grid,
         reach=image.reach,
-        beside=image.beside,
+        num_prefix_tokens=image.num_prefix_tokens,
     )
 
 
@@ -271,7 +271,7 @@ def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
                 measure="gradient x input",
                 side=side,
                 of=name,
-                place=readout.positions[row],
+                position=readout.positions[row],
                 scores=values.tolist(),
             )
             for side, values in scores.items()

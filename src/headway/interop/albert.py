@@ -27,8 +27,8 @@ _NAMES = Names(
     pooler="pooler",
     root="predictions.",
     words={
-        "predictions.dense": "masked_words.transform",
-        "predictions.LayerNorm": "masked_words.norm",
+        "predictions.dense": "masked_lm_head.transform",
+        "predictions.LayerNorm": "masked_lm_head.norm",
     },
     bias="predictions.bias",
     copies={
@@ -69,7 +69,7 @@ def _to_hf_config(config: BertConfig) -> dict[str, Any]:
 
 
 def _lacks(config: BertConfig) -> list[str]:
-    reasons = needs(config, {"first_place": (0,), "shared_layers": (True,)})
+    reasons = needs(config, {"first_position": (0,), "shared_layers": (True,)})
     if config.embedding_width == config.model_dim:
         reasons.append(f"embedding_dim={config.embedding_dim} (must be different from model_dim)")
     if not config.token_types:

@@ -35,8 +35,8 @@ _NAMES = Names(
     pooler="pooler.dense",
     root="cls.predictions.",
     words={
-        "cls.predictions.transform.dense": "masked_words.transform",
-        "cls.predictions.transform.LayerNorm": "masked_words.norm",
+        "cls.predictions.transform.dense": "masked_lm_head.transform",
+        "cls.predictions.transform.LayerNorm": "masked_lm_head.norm",
     },
     bias="cls.predictions.bias",
     copies={
@@ -56,7 +56,7 @@ def _settings(hf_config: HFConfig) -> dict[str, Any]:
 def _lacks(config: BertConfig) -> list[str]:
     model_width = (None, config.model_dim)
     reasons = needs(
-        config, {"first_place": (0,), "embedding_dim": model_width, "shared_layers": (False,)}
+        config, {"first_position": (0,), "embedding_dim": model_width, "shared_layers": (False,)}
     )
     if not config.token_types:
         reasons.append("token_types=0 (must be 1 or more)")

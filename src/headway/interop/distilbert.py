@@ -27,7 +27,10 @@ _NAMES = Names(
     },
     pooler="",
     root="vocab_",
-    words={"vocab_transform": "masked_words.transform", "vocab_layer_norm": "masked_words.norm"},
+    words={
+        "vocab_transform": "masked_lm_head.transform",
+        "vocab_layer_norm": "masked_lm_head.norm",
+    },
     bias="vocab_projector.bias",
     copies={"vocab_projector.weight": EMBEDDING},
     pooled="pre_classifier",
@@ -75,7 +78,7 @@ def _lacks(config: BertConfig) -> list[str]:
         config,
         {
             "token_types": (0,),
-            "first_place": (0,),
+            "first_position": (0,),
             "norm_eps": (EPS,),
             "embedding_dim": (None, config.model_dim),
             "shared_layers": (False,),

@@ -18,8 +18,8 @@ from headway.interop.language_model_tokenizers import (
     NAMES_FILES,
     VOCABULARY_FILE,
     byte_level,
+    read_json_object,
     special_token_id,
-    told,
 )
 from headway.text import (
     EncoderTokenizer,
@@ -89,7 +89,7 @@ def _word_settings(folder: Path) -> dict[str, bool]:
     """Return BERT's settings of text normalisation in tokenizer_config.json, by the names of the
     tokenizers library."""
     path = folder / NAMES_FILES[0]
-    tokenizer_config = HFConfig(told(path), str(path))
+    tokenizer_config = HFConfig(read_json_object(path), str(path))
     names = {
         "do_lower_case": "lowercase",
         "strip_accents": "strip_accents",
@@ -137,7 +137,7 @@ def _byte_pairs(folder: Path) -> tokenizers.Tokenizer:
         (str(engine.id_to_token(end_id)), end_id),
         (str(engine.id_to_token(start_id)), start_id),
         trim_offsets=True,
-        add_prefix_space=told(folder / NAMES_FILES[0]).get("add_prefix_space") is True,
+        add_prefix_space=read_json_object(folder / NAMES_FILES[0]).get("add_prefix_space") is True,
     )
     name = str(engine.id_to_token(mask_id))
     engine.add_special_tokens([tokenizers.AddedToken(name, special=True, lstrip=True)])
@@ -191,8 +191,10 @@ def _framing(
             str(folder),
             "the supported templates are those of BERT and RoBERTa",
         )
-    class_name = told(folder / NAMES_FILES[0]).get("tokenizer_class")
-    kind = str(class_name or told(folder / "config.json").get("model_type") or model_type).lower()
+    class_name = read_json_object(folder / NAMES_FILES[0]).get("tokenizer_class")
+    kind = str(
+        class_name or read_json_object(folder / "config.json").get("model_type") or model_type
+    ).lower()
     return kinds["roberta" in kind]
 
 

@@ -141,7 +141,7 @@ def _pretrained(names: Names, settings: Settings) -> Iterator[Architecture]:
 
 
 def _has_heads(heads: tuple[bool, bool], config: BertConfig) -> bool:
-    return (config.masked_words, config.next_sentence) == heads
+    return (config.masked_lm_head, config.next_sentence) == heads
 
 
 def _pretrained_config(
@@ -160,7 +160,7 @@ def _pretrained_config(
     follows = follows or _any(keys, names.follows)
     pooler: PoolerName = "tanh" if follows or _any(keys, names.pooler) else "none"
     return BertConfig(
-        **settings(hf_config), pooler=pooler, masked_words=masked, next_sentence=follows
+        **settings(hf_config), pooler=pooler, masked_lm_head=masked, next_sentence=follows
     )
 
 
@@ -169,7 +169,7 @@ def _any(keys: Collection[str], root: str) -> bool:
 
 
 def _tied(names: Names, config: BertConfig) -> dict[str, str]:
-    return dict(names.copies) if config.masked_words else {}
+    return dict(names.copies) if config.masked_lm_head else {}
 
 
 def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
@@ -194,7 +194,9 @@ def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
 
 
 def _encoder(settings: Settings, hf_config: HFConfig, pooler: PoolerName) -> BertConfig:
-    return BertConfig(**settings(hf_config), pooler=pooler, masked_words=False, next_sentence=False)
+    return BertConfig(
+        **settings(hf_config), pooler=pooler, masked_lm_head=False, next_sentence=False
+    )
 
 
 def _classifier_config(
@@ -231,9 +233,9 @@ def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
     yield from _encoder_parts(names, config)
     if config.pooler != "none":
         yield from layers({names.pooler: "pooler.project"})
-    if config.masked_words:
+    if config.masked_lm_head:
         yield from layers(names.words)
-        yield Part(names.bias, ("masked_words.output.bias",))
+        yield Part(names.bias, ("masked_lm_head.output.bias",))
     if config.next_sentence:
         yield from layers({names.follows: "next_sentence"})
 
@@ -295,9 +297,9 @@ def _lacks(names: Names, lacks: Callable[[BertConfig], list[str]], config: Any) 
             reasons += needs(bert, {"pooler": (names.pooling,)})
     elif isinstance(config, BertConfig):
         reasons += needs(bert, {"pooler": ("none", "tanh") if names.pooler else ("none",)})
-        if (bert.masked_words, bert.next_sentence) not in names.classes.values():
+        if (bert.masked_lm_head, bert.next_sentence) not in names.classes.values():
             reasons.append(
-                f"no class with masked_words={bert.masked_words} and "
+                f"no class with masked_lm_head={bert.masked_lm_head} and "
                 f"next_sentence={bert.next_sentence}"
             )
     return reasons

@@ -141,7 +141,7 @@ def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
     hidden = model.encode(ids, keys, types)
     heads = {
         model.pool: model.pooler,
-        model.words: model.masked_words,
+        model.words: model.masked_lm_head,
         model.follows: model.next_sentence,
     }
     return [hidden, *(head(hidden) for head, layer in heads.items() if layer is not None)]
@@ -197,7 +197,7 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     """
     specials = {tokenizer.bos, tokenizer.eos}
     names = [
-        tokenizer.pieces([i])[0] if i in specials else tokenizer.decode([i])
+        tokenizer.token_strings([i])[0] if i in specials else tokenizer.decode([i])
         for i in range(tokenizer.size)
     ]
     for index, name in enumerate(names):

@@ -47,7 +47,7 @@ def _two_files(folder: Path) -> PretrainedTokenizer:
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
     vocabulary = engine.get_vocab()
     bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
-    if told(folder / NAMES_FILES[0]).get("add_bos_token") is True:
+    if read_json_object(folder / NAMES_FILES[0]).get("add_bos_token") is True:
         name = str(engine.id_to_token(bos))
         engine.post_processor = processors.TemplateProcessing(
             single=[name, "$A"], special_tokens=[(name, bos)]
@@ -61,8 +61,10 @@ def byte_level(folder: Path, maker: str, names: Collection[str]) -> tokenizers.T
     maker: name of the model family, for errors. names: its tokenizer classes and model types.
     Raises DataError for the files of other families.
     """
-    tokenizer_config = told(folder / NAMES_FILES[0])
-    kind = tokenizer_config.get("tokenizer_class") or told(folder / "config.json").get("model_type")
+    tokenizer_config = read_json_object(folder / NAMES_FILES[0])
+    kind = tokenizer_config.get("tokenizer_class") or read_json_object(folder / "config.json").get(
+        "model_type"
+    )
     if kind is not None and kind not in list(names):
         raise DataError(
             f"{VOCABULARY_FILE} and {MERGES_FILE} are of {str(kind)[:80]!r}, which may split text "
@@ -119,7 +121,7 @@ def merges_of(path: Path) -> list[tuple[str, str]]:
     return merges
 
 
-def told(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, Any]:
     """Read a JSON object; return an empty one if there is no file."""
     if not path.exists():
         return {}
@@ -148,7 +150,7 @@ def _ends(
 def special_token_id(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
     """Return the id of the special token of this name (`eos_token`); None if no file names it."""
     for file in NAMES_FILES:
-        value = told(folder / file).get(name)
+        value = read_json_object(folder / file).get(name)
         token = value.get("content") if isinstance(value, dict) else value
         if value is None:
             continue
@@ -164,7 +166,7 @@ def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
     if token_id is not None:
         return token_id
     for file in IDS_FILES:
-        ids = told(folder / file).get(f"{name}_id")
+        ids = read_json_object(folder / file).get(f"{name}_id")
         # several tokens may end a text: the first is the default
         for number in ids if isinstance(ids, list) else [ids]:
             if number is None:

@@ -19,7 +19,10 @@ _NAMES = Names(
     inside=INSIDE,
     pooler="pooler.dense",
     root="lm_head.",
-    words={"lm_head.dense": "masked_words.transform", "lm_head.layer_norm": "masked_words.norm"},
+    words={
+        "lm_head.dense": "masked_lm_head.transform",
+        "lm_head.layer_norm": "masked_lm_head.norm",
+    },
     bias="lm_head.bias",
     copies={"lm_head.decoder.weight": EMBEDDING, "lm_head.decoder.bias": "lm_head.bias"},
     pooled="classifier.dense",
@@ -37,14 +40,14 @@ def _settings(hf_config: HFConfig) -> dict[str, Any]:
     settings["max_length"] -= pad + 1
     # its masked-language-modelling head uses GELU, whatever hidden_act is
     hf_config.must_be("hidden_act", "gelu")
-    return {**settings, "activation": ACTIVATIONS["gelu"], "first_place": pad + 1}
+    return {**settings, "activation": ACTIVATIONS["gelu"], "first_position": pad + 1}
 
 
 def _to_hf_config(config: BertConfig) -> dict[str, Any]:
     return {
         **hf_encoder_config(config),
-        "max_position_embeddings": config.max_length + config.first_place,
-        "pad_token_id": config.first_place - 1,
+        "max_position_embeddings": config.max_length + config.first_position,
+        "pad_token_id": config.first_position - 1,
     }
 
 
@@ -52,7 +55,7 @@ def _lacks(config: BertConfig) -> list[str]:
     model_width = (None, config.model_dim)
     required = {"embedding_dim": model_width, "shared_layers": (False,), "activation": ("gelu",)}
     reasons = needs(config, required)
-    for name in ("first_place", "token_types"):
+    for name in ("first_position", "token_types"):
         if not getattr(config, name):
             reasons.append(f"{name}=0 (must be 1 or more)")
     return reasons

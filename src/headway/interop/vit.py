@@ -147,7 +147,7 @@ def _parts(names: Names, config: ViTConfig) -> Iterator[Part]:
     yield Part("embeddings.cls_token", ("embedding.class_token",), shape=(1, 1, width))
     yield Part(
         "embeddings.position_embeddings",
-        ("embedding.class_place", "embedding.positions.vectors"),
+        ("embedding.class_position", "embedding.positions.vectors"),
         shape=(1, 1 + rows * columns, width),
     )
     if config.mask_token:

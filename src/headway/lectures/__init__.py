@@ -1,6 +1,6 @@
 """Claims of the lectures as experiments: each is measured, plotted and judged by its numbers.
 
-A claim is a module with `TITLE`, `CLAIM`, `measure()` and `picture(result, path)` (`Claim`);
+A claim is a module with `TITLE`, `CLAIM`, `measure()` and `plot(result, path)` (`Claim`);
 `headway lecture NAME` runs it.
 """
 

@@ -31,7 +31,7 @@ class Claim(Protocol):
     """A claim of the lectures as an experiment; each is a module.
 
     `measure` needs no argument: its defaults are the settings of the published numbers.
-    `picture` draws the result of `measure` to an SVG file.
+    `plot` draws the result of `measure` to an SVG file.
     """
 
     TITLE: str
@@ -39,7 +39,7 @@ class Claim(Protocol):
 
     def measure(self) -> Result: ...
 
-    def picture(self, result: Any, path: Path) -> None: ...
+    def plot(self, result: Any, path: Path) -> None: ...
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

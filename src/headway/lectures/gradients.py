@@ -44,14 +44,14 @@ FAR = 100.0  # least ratio of the gradients with and without attention, for the 
 class Row:
     """One model at one sentence length.
 
-    gradient: the median norm of the gradient on the first source word. of_last: that norm divided
-    by the norm on the last source word.
+    gradient: the median norm of the gradient on the first source word. relative_to_last: that norm
+    divided by the norm on the last source word.
     """
 
     model: str
     length: int
     gradient: float
-    of_last: float
+    relative_to_last: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class GradientsResult:
     sentences: int
     seeds: int
 
-    def kept(self, model: str) -> float:
+    def growth_per_word(self, model: str) -> float:
         """The factor of the gradient per additional word: exp of the slope of its logarithm."""
         rows = [row for row in self.rows if row.model == model]
         xs = [float(row.length) for row in rows]
@@ -77,7 +77,7 @@ class GradientsResult:
         ratios = {
             cell: at[f"{cell}, attention"] / max(at[cell], 1e-300) for cell in ("GRU", "LSTM")
         }
-        factors = ", ".join(f"{self.kept(model):.3f} ({model})" for model in at)
+        factors = ", ".join(f"{self.growth_per_word(model):.3f} ({model})" for model in at)
         larger = " and ".join(f"{value:.2g} times ({cell})" for cell, value in ratios.items())
         return judged(
             min(ratios.values()) >= FAR,
@@ -129,8 +129,10 @@ def measure(
                     norms_at[length] += [(float(row[0]), float(row[-1])) for row in norms]
         for length in lengths:
             gradient = statistics.median(first for first, _ in norms_at[length])
-            of_last = statistics.median(first / last for first, last in norms_at[length])
-            rows.append(Row(model=name, length=length, gradient=gradient, of_last=of_last))
+            relative_to_last = statistics.median(first / last for first, last in norms_at[length])
+            rows.append(
+                Row(model=name, length=length, gradient=gradient, relative_to_last=relative_to_last)
+            )
     return GradientsResult(rows=tuple(rows), sentences=sentences, seeds=seeds)
 
 
@@ -156,7 +158,7 @@ def first_to_last(
     return norms
 
 
-def picture(result: GradientsResult, path: Path) -> None:
+def plot(result: GradientsResult, path: Path) -> None:
     """Plot the norm of the gradient over the sentence length; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 

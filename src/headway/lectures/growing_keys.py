@@ -132,7 +132,7 @@ def measure(
     )
 
 
-def picture(result: GrowingKeysResult, path: Path) -> None:
+def plot(result: GrowingKeysResult, path: Path) -> None:
     """Plot the time of loop and mask over T; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 

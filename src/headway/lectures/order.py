@@ -104,7 +104,7 @@ def measure(
     return OrderResult(rows=tuple(rows), sentences=sentences, length=length, seeds=seeds)
 
 
-def picture(result: OrderResult, path: Path) -> None:
+def plot(result: OrderResult, path: Path) -> None:
     """Plot the difference, on a logarithmic axis, over the depth."""
     from headway.inspection.plots import line_plot
 

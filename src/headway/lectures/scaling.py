@@ -66,7 +66,7 @@ class ScalingResult:
         """The values of a field of the rows of one kernel, as (d, value)."""
         return [(float(row.width), getattr(row, name)) for row in self.rows if row.kernel == kernel]
 
-    def left(self, kernel: str, name: str) -> float:
+    def relative_to_smallest(self, kernel: str, name: str) -> float:
         """The value of a field at the largest d, relative to the smallest d."""
         column = self.column(kernel, name)
         return column[-1][1] / column[0][1]
@@ -74,7 +74,10 @@ class ScalingResult:
     @property
     def verdict(self) -> str:
         """Holds if the gradient of the median query vanishes without the scale, and not with it."""
-        typical = {name: self.left(name, "typical_score_gradient") for name in (UNSCALED, SCALED)}
+        typical = {
+            name: self.relative_to_smallest(name, "typical_score_gradient")
+            for name in (UNSCALED, SCALED)
+        }
         holds = typical[UNSCALED] < FALLS and typical[SCALED] > STAYS
         plain, scaled = (
             next(row for row in reversed(self.rows) if row.kernel == name)
@@ -87,8 +90,8 @@ class ScalingResult:
             f"{typical[SCALED]:.2f} with it; at d = {plain.width}, {plain.saturated:.0%} of the "
             f"queries give more than {SATURATED} of their weight to one key without the scale and "
             f"{scaled.saturated:.0%} with it. The root mean square without the scale is multiplied "
-            f"by {self.left(UNSCALED, 'score_gradient'):.2g} for the scores and by "
-            f"{self.left(UNSCALED, 'query_gradient'):.2g} for q",
+            f"by {self.relative_to_smallest(UNSCALED, 'score_gradient'):.2g} for the scores and by "
+            f"{self.relative_to_smallest(UNSCALED, 'query_gradient'):.2g} for q",
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,7 +136,7 @@ def measure(
     return ScalingResult(rows=tuple(rows), keys=keys, queries=queries, seeds=seeds)
 
 
-def picture(result: ScalingResult, path: Path) -> None:
+def plot(result: ScalingResult, path: Path) -> None:
     """Plot the gradient on the scores over d; both axes are logarithmic."""
     from headway.inspection.plots import line_plot
 

@@ -62,7 +62,7 @@ def _bert(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Va
 _ROBERTA: dict[str, Value] = {
     "vocabulary": 50_265,
     "token_types": 1,
-    "first_place": 2,
+    "first_position": 2,
     "norm_eps": 1e-5,
     "pooler": "none",
     "next_sentence": False,
@@ -104,7 +104,7 @@ class BertConfig:
         "gelu", "activation function of the feed-forward layers"
     )
     positions: str = setting("learned", "position encoding", names=SCHEMES)
-    first_place: int = setting(
+    first_position: int = setting(
         0, "position of the first token in a learned position table (RoBERTa: 2)", ge=0, le=LENGTH
     )
     attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
@@ -121,7 +121,7 @@ class BertConfig:
         "tanh",
         "activation of the pooler, a layer that turns [CLS] into the text vector, or none",
     )
-    masked_words: bool = setting(True, "head of masked language modelling")
+    masked_lm_head: bool = setting(True, "head of masked language modelling")
     next_sentence: bool = setting(True, "head of next-sentence prediction")
     vocabulary: int = setting(8000, "vocabulary size", gt=0, le=VOCABULARY)
 
@@ -174,7 +174,7 @@ class BertConfig:
 class Bert(nn.Module):
     """Segment embeddings, an encoder, and the pooler and pre-training heads that `config` names.
 
-    masked_words: the head of masked language modelling; next_sentence: the head of next-sentence
+    masked_lm_head: the head of masked language modelling; next_sentence: the head of next-sentence
     prediction; pooler: makes one vector of a text. Each is None if the configuration has none.
     Devlin et al. 2019; Liu et al. 2019 (RoBERTa); Sanh et al. 2019; Lan et al. 2020 (ALBERT).
     """
@@ -187,10 +187,12 @@ class Bert(nn.Module):
         self.widen = nn.Identity() if narrow == width else nn.Linear(narrow, width)
         self.encoder = _encoder(config)
         self.pooler = None if config.pooler == "none" else Pooler(width, POOLERS[config.pooler])
-        self.masked_words: MaskedTokenHead | None = None
-        if config.masked_words:
+        self.masked_lm_head: MaskedTokenHead | None = None
+        if config.masked_lm_head:
             activation, norm = ACTIVATIONS[config.activation], LayerNorm(narrow, config.norm_eps)
-            self.masked_words = MaskedTokenHead(width, narrow, config.vocabulary, activation, norm)
+            self.masked_lm_head = MaskedTokenHead(
+                width, narrow, config.vocabulary, activation, norm
+            )
         self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
         self.tie_weights()
         if not self.tokens.weight.is_meta:
@@ -203,8 +205,8 @@ class Bert(nn.Module):
 
     def tie_weights(self) -> None:
         """Make the shared matrix one parameter; call it again after replacing parameters."""
-        if self.masked_words is not None:
-            self.masked_words.output.weight = self.tokens.weight
+        if self.masked_lm_head is not None:
+            self.masked_lm_head.output.weight = self.tokens.weight
 
     def init_weights(self) -> None:
         """Initialise with N(0, 0.02^2) and zero biases, as the released code of BERT."""
@@ -246,9 +248,9 @@ class Bert(nn.Module):
 
         Raises ValueError for a model without the head of masked language modelling.
         """
-        if self.masked_words is None:
-            raise ValueError("this model has no head of masked language modelling (masked_words)")
-        logits: Tensor = self.masked_words(hidden)
+        if self.masked_lm_head is None:
+            raise ValueError("this model has no head of masked language modelling (masked_lm_head)")
+        logits: Tensor = self.masked_lm_head(hidden)
         return logits
 
     def follows(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
@@ -274,14 +276,14 @@ class Bert(nn.Module):
 def _embedding(config: BertConfig) -> SegmentEmbeddings:
     width = config.embedding_width
     positions = kernels_and_positions.input_positions(
-        config.positions, width, 0, config.max_length + config.first_place
+        config.positions, width, 0, config.max_length + config.first_position
     )
     return SegmentEmbeddings(
         Embeddings(nn.Embedding(config.vocabulary, width), positions, scale=1.0),
         nn.Embedding(config.token_types, width) if config.token_types else None,
         LayerNorm(width, config.norm_eps),
         config.dropout,
-        config.first_place,
+        config.first_position,
     )
 
 

@@ -205,8 +205,8 @@ def remove_heads(bert: Bert, pooler: PoolerName) -> Bert:
     added with this activation and weights N(0, 0.02^2).
     """
     weight = bert.tokens.weight
-    bert.config = replace(bert.config, masked_words=False, next_sentence=False, pooler=pooler)
-    bert.masked_words = bert.next_sentence = None
+    bert.config = replace(bert.config, masked_lm_head=False, next_sentence=False, pooler=pooler)
+    bert.masked_lm_head = bert.next_sentence = None
     if pooler == "none":
         bert.pooler = None
     elif bert.pooler is None:

@@ -50,8 +50,8 @@ def start_from(model: Bert, start: Bert, new: Sequence[Sequence[int]], first: in
             )
         parameter[:rows].copy_(value)
     tables = [model.tokens.weight]
-    if model.masked_words is not None and start.masked_words is not None:
-        tables.append(model.masked_words.output.bias)
+    if model.masked_lm_head is not None and start.masked_lm_head is not None:
+        tables.append(model.masked_lm_head.output.bias)
     for number, tokens in enumerate(new):
         for table in tables:
             table[first + number] = table[list(tokens)].mean(0)

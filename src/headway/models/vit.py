@@ -203,7 +203,7 @@ class ViT(nn.Module):
 
     def patch_vectors(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B P D"]:
         """Return the vectors of the patches only."""
-        return hidden[:, self.embedding.beside :]
+        return hidden[:, self.embedding.num_prefix_tokens :]
 
     def class_vector(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
         """Return the vector of [CLS]. ValueError for a model without class token."""

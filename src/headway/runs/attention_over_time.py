@@ -11,6 +11,7 @@ import torch
 from headway.bundle import Bundle
 from headway.errors import DataError, UsageError
 from headway.files import parse_json
+from headway.former_names import current_header
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json
 from headway.inspection.watch import watch
@@ -61,7 +62,7 @@ def read_attention_snapshots(run: Path) -> tuple[list[Any], dict[str, bytes]]:
         parts = {name: bytes(data.numpy()) for name, data in read_tensors(path).items()}
         try:
             header = parse_json(parts.pop(HEADER), str(path))
-            frames += header["frames"]
+            frames += current_header(header["frames"])
         except (KeyError, TypeError) as error:
             raise DataError(
                 "the file does not contain saved attention of a run", str(path), "remove it"

@@ -26,10 +26,11 @@ def less_memory(config: Any) -> str:
     settings = flat(config)
     advice = []
     accumulate = settings.get("training.accumulate", 1)
-    for key in ("training.tokens", "training.rows"):
+    for key in ("training.tokens", "training.batch_size"):
         size = settings.get(key)
         if isinstance(size, int) and size > 1:
-            advice.append(f"--{key} {size // 2} --training.accumulate {2 * accumulate}")
+            flag = f"--{key}".replace("_", "-")
+            advice.append(f"{flag} {size // 2} --training.accumulate {2 * accumulate}")
     if settings.get("training.recompute") is False:
         advice.append("--training.recompute true")
     return "; ".join([*advice, "a smaller model"])

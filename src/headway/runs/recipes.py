@@ -8,7 +8,8 @@ from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
-from headway.settings import differences, flat, override
+from headway.former_names import with_current_names
+from headway.settings import differences, fields_of, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.task import Derived
@@ -101,7 +102,8 @@ def saved(folder: Path) -> AnyRunConfig:
     if isinstance(metric := values.get("evaluation.metric"), str):
         # an earlier version negated metrics for which lower values are better
         values["evaluation.metric"] = metric.removeprefix("negative_")
-    return override(defaults, values, str(path))
+    current = with_current_names(values, fields_of(defaults).__contains__)
+    return override(defaults, current, str(path))
 
 
 def _upgraded(values: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
 from headway.tasks.held_out_scores import scores_of
-from headway.tasks.job import Compared, Emit, Job, Watchable
+from headway.tasks.job import Emit, HasBaseline, Job, Watchable
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
@@ -137,7 +137,7 @@ def _emit_baseline(job: Job, go_on: EvaluationLimit, emit: Emit) -> None:
 
     A dry run has no note if the evaluation needs more batches than it allows.
     """
-    if not isinstance(job, Compared):
+    if not isinstance(job, HasBaseline):
         return
     try:
         text = job.baseline(go_on.from_here())

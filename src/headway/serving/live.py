@@ -11,7 +11,7 @@ from headway.inspection.ablation import Head, without_heads
 from headway.inspection.document import Document, Frame
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch
-from headway.serving.question import Question
+from headway.serving.inspection_request import InspectionRequest
 
 SENTENCE = "The monkey ate the banana because it was hungry."
 """The first input of the page, for a model of texts."""
@@ -28,8 +28,8 @@ class BundleViewer:
         """The first document, for a text or the path of an image from the command line."""
         if self.takes_images:
             self._image = path
-            return self.look(Question())
-        return self.look(Question(text=path))
+            return self.look(InspectionRequest())
+        return self.look(InspectionRequest(text=path))
 
     @property
     def takes_images(self) -> bool:
@@ -38,16 +38,16 @@ class BundleViewer:
     def first(self) -> Document:
         """The first document: that of `SENTENCE`, or a note if the model needs another input."""
         try:
-            return self.look(Question(text=SENTENCE))
+            return self.look(InspectionRequest(text=SENTENCE))
         except UsageError:
             note = "Drop an image." if self.takes_images else "Type the input of this model."
             return Document(title=self.name, frames=[], notes=[note])
 
-    def look(self, request: Question) -> Document:
+    def look(self, request: InspectionRequest) -> Document:
         frame = self._frame(request, self.name)
         return Document(title=self.name, frames=[frame])
 
-    def without(self, request: Question) -> Document:
+    def without(self, request: InspectionRequest) -> Document:
         """Frames with all heads and without some of them.
 
         Both are of the same tokens: the output of all heads is the target without them, so that
@@ -58,7 +58,7 @@ class BundleViewer:
             fewer = self._frame(request, "without " + ", ".join(map(_title_of, request.heads)))
         return Document(title=self.name, frames=[whole, fewer])
 
-    def walk(self, request: Question) -> Document:
+    def walk(self, request: InspectionRequest) -> Document:
         steps = walk(
             self.bundle,
             **self._arguments(request),
@@ -66,15 +66,15 @@ class BundleViewer:
             map=request.maps,
             layer=request.layer,
             head=request.head,
-            place=request.place,
+            position=request.position,
         )
         return Document(title=self.name, frames=[], walk=steps)
 
-    def _frame(self, request: Question, label: str) -> Frame:
+    def _frame(self, request: InspectionRequest, label: str) -> Frame:
         frame = watch(self.bundle, **self._arguments(request), vectors=True, label=label)
         return replace(frame, model={**frame.model, "input": request.text or ""})
 
-    def _arguments(self, request: Question) -> dict[str, Any]:
+    def _arguments(self, request: InspectionRequest) -> dict[str, Any]:
         """The arguments of `watch` and `walk`.
 
         A page sends an image once; later requests without an image are about the last one.
@@ -83,11 +83,11 @@ class BundleViewer:
         if not self.takes_images:
             if not request.text:
                 raise UsageError("the text is missing", hint="type a text")
-            return {"given": request.text, "second": request.second or None, "target": target}
-        self._image = request.picture or self._image
+            return {"input": request.text, "second": request.second or None, "target": target}
+        self._image = request.image or self._image
         if self._image is None:
             raise UsageError("the image is missing", hint="drop an image")
-        return {"given": self._image, "target": target}
+        return {"input": self._image, "target": target}
 
 
 def _title_of(head: Head) -> str:

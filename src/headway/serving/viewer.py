@@ -24,7 +24,7 @@ from headway.errors import HeadwayError
 from headway.files import parse_json
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json, served_page
-from headway.serving.question import Question, parse
+from headway.serving.inspection_request import InspectionRequest, parse
 
 KEPT = 6
 """Number of documents whose blocks are kept, enough for a few open pages."""
@@ -34,13 +34,13 @@ KEPT = 6
 class Viewer(Protocol):
     """A model behind the page. HeadwayError if it cannot process a request."""
 
-    def look(self, request: Question) -> Document: ...
+    def look(self, request: InspectionRequest) -> Document: ...
 
-    def without(self, request: Question) -> Document:
+    def without(self, request: InspectionRequest) -> Document:
         """Frames with all heads, and with the heads of the request switched off."""
         ...
 
-    def walk(self, request: Question) -> Document:
+    def walk(self, request: InspectionRequest) -> Document:
         """The computation of one head at one position, step by step."""
         ...
 
@@ -89,7 +89,7 @@ def viewer_app(viewer: Viewer, first: Document) -> Starlette:
             return _error(404, "this document is no longer available; send the request again")
         return Response(data, media_type="application/octet-stream")
 
-    def answer(verb: Callable[[Question], Document], question: Question) -> bytes:
+    def answer(verb: Callable[[InspectionRequest], Document], question: InspectionRequest) -> bytes:
         with turn:
             return documents.add(verb(question))
 

@@ -46,8 +46,10 @@ class EncoderJob(ABC):
     ) -> None:
         self.start, self.machine = start, machine
         training = config.training
-        self.rows = LengthBatches(list(lengths), self.batch, training.rows, training.seed)
-        steps = planned_steps(training, self.rows.batches_an_epoch, least, passes)
+        self.train_batches = LengthBatches(
+            list(lengths), self.batch, training.batch_size, training.seed
+        )
+        steps = planned_steps(training, self.train_batches.batches_per_epoch, least, passes)
         self.config = override(config, {**steps, **(decided or {})}, f"the {self.unit}")
 
     @property
@@ -76,7 +78,7 @@ class EncoderJob(ABC):
 
     def stream(self, epoch: int, position: int) -> Stream:
         """Yield batches from this epoch and position on, endlessly."""
-        return self.rows.stream(epoch, position)
+        return self.train_batches.stream(epoch, position)
 
     @property
     def described(self) -> str:
@@ -88,7 +90,7 @@ class EncoderJob(ABC):
         training = self.config.training
         return {
             "model": self.described,
-            "batches": f"{training.rows * training.accumulate:,} {self.unit}",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate:,} {self.unit}",
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": self.targets,
         }

@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
-from headway.tasks.job import Accompanied, Job
+from headway.tasks.job import HasUnsavedParts, Job
 from headway.tasks.task import Task
 
 
@@ -23,7 +23,7 @@ def scores_of(
 
     Samples are sent to emit("sample", ...). Returns the scores.
     """
-    bundle = job.evaluated(model) if isinstance(job, Accompanied) else job.bundle(model)
+    bundle = job.evaluated(model) if isinstance(job, HasUnsavedParts) else job.bundle(model)
     with machine.precision():
         scores = task.evaluate(bundle, job.held_out, job.evaluation, progress)
     for sample in scores.samples:

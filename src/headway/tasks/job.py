@@ -57,7 +57,7 @@ class Job(Protocol):
     def plan(self) -> dict[str, Any]:
         """Summarise the job for the terminal.
 
-        Returns descriptions of model and batches, unit of the targets, and batches_an_epoch.
+        Returns descriptions of model and batches, unit of the targets, and batches_per_epoch.
         """
         ...
 
@@ -65,7 +65,7 @@ class Job(Protocol):
 class Example(NamedTuple):
     """One held-out example of a job, as the arguments of `watch`."""
 
-    given: Any
+    input: Any
     second: str | None = None
     target: str | None = None
     language: str | None = None
@@ -79,7 +79,7 @@ class Watchable(Protocol):
 
 
 @runtime_checkable
-class Compared(Protocol):
+class HasBaseline(Protocol):
     """A `Job` whose model is compared with its pre-trained model or its teacher."""
 
     def baseline(self, progress: Callable[..., None]) -> str | None:
@@ -91,7 +91,7 @@ class Compared(Protocol):
 
 
 @runtime_checkable
-class Accompanied(Protocol):
+class HasUnsavedParts(Protocol):
     """A `Job` whose evaluation needs parts of the model that are not saved."""
 
     def evaluated(self, model: Any) -> Any:

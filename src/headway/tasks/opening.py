@@ -17,9 +17,10 @@ from headway.bundle.files import (
 )
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
+from headway.former_names import with_current_names
 from headway.models import shapes_only
 from headway.models.registry import MODELS
-from headway.settings import flatten, override
+from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
 from headway.transforms.fast import prepare_for_inference
@@ -240,7 +241,8 @@ def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
         raise DataError(f"unknown family {metadata.get('family')!r}; known: {known}", str(path))
     try:
         config = MODELS[metadata["family"]].config()
-        return spec, override(config, flatten(metadata["model"]), str(path))
+        settings = with_current_names(flatten(metadata["model"]), fields_of(config).__contains__)
+        return spec, override(config, settings, str(path))
     except UsageError as error:
         packages = ", ".join(map(str, metadata.get(PACKAGES) or []))
         hint = f"it was saved with the package {packages}: install that" if packages else error.hint

@@ -111,10 +111,10 @@ class FineTuningConfig(BlocksLoopConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsConfig(FineTuningConfig):
+class BatchSizeConfig(FineTuningConfig):
     """Fine-tuning with a fixed batch size."""
 
-    rows: int = setting(16, "batch size, in examples", gt=0, le=BATCH)
+    batch_size: int = setting(16, "batch size, in examples", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)

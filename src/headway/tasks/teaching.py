@@ -29,7 +29,7 @@ class TwoStageConfig(DistillationConfig):
     first gradient of the attention term is 17 times as large as that of the outputs.
     """
 
-    inside_first: float = setting(
+    first_stage: float = setting(
         0.5,
         "fraction of the steps, the first ones, whose loss compares hidden layers only; the "
         "remaining steps compare outputs only. 0: both in every step",
@@ -49,7 +49,7 @@ class StudentTrainingConfig(LoopConfig):
         ge=0,
         lt=1,
     )
-    rows: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
     teacher: str | None = setting(None, "teacher model: a run or a model (short: --teacher)")
     task: str | None = setting(None, "task of the teacher; if unset, the teacher decides it")
     student: str | None = setting(
@@ -69,11 +69,11 @@ class TextStudentTrainingConfig(StudentTrainingConfig):
 
 
 @runtime_checkable
-class Rows(Protocol):
+class BatchStream(Protocol):
     """The batches that a student is trained on."""
 
     @property
-    def batches_an_epoch(self) -> int: ...
+    def batches_per_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream: ...
 
@@ -90,7 +90,7 @@ class StudentData:
     the teacher, by dotted key.
     """
 
-    rows: Rows
+    train_batches: BatchStream
     views: Callable[[Any], Sequence[View]]
     bundle: Callable[[Any], Bundle]
     unit: str
@@ -122,7 +122,7 @@ class Students:
 
 
 @runtime_checkable
-class Teaching(Protocol):
+class TeacherTask(Protocol):
     """A `Task` whose models can have students."""
 
     students: Students

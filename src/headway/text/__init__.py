@@ -1,7 +1,8 @@
 """Tokenizers convert between text and token ids: byte-level BPE, WordPiece, characters, Hugging
 Face tokenizers and vocabularies of whole words."""
 
-from headway.text.characters import Characters
+from headway.text.characters import CharacterTokenizer
+from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.loading import load_tokenizer
 from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
@@ -13,11 +14,10 @@ from headway.text.tokenizer_pair import TokenizerPair
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
 from headway.text.vocabulary_extension import extended, new_words
 from headway.text.word_positions import positions_of_words
-from headway.text.wordpiece import EncoderTokenizer, SpecialTokens
 
 __all__ = [
     "BORDER",
-    "Characters",
+    "CharacterTokenizer",
     "EncoderTokenizer",
     "MissingEncoderTokenizer",
     "MissingTokenizer",

@@ -166,7 +166,7 @@ class BytePairs:
         """Return the bytes of the tokens `ids`; special tokens have none."""
         return b"".join(self._bytes[i] for i in checked_ids(ids, self.size))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display.
 
         A token at the start of a word begins with a space. An incomplete character in a token is

@@ -18,7 +18,7 @@ FILE = "tokenizer.json"
 FILE_LIMIT = 64 * 2**20
 
 
-class Characters:
+class CharacterTokenizer:
     """A `TextTokenizer` whose tokens are the characters of a training text, by code point.
 
     Id 0 is </s>, which ends a text and starts the next one. Text that looks like </s> is never
@@ -38,7 +38,7 @@ class Characters:
         self.size = len(characters) + 1
 
     @classmethod
-    def train(cls, texts: Iterable[str]) -> Characters:
+    def train(cls, texts: Iterable[str]) -> CharacterTokenizer:
         """Collect the alphabet of `texts`. Raises DataError if they are empty or have a lone
         surrogate."""
         alphabet: set[str] = set()
@@ -75,7 +75,7 @@ class Characters:
         known = checked_ids(ids, self.size)
         return "".join(self.characters[i - 1] for i in known if i != self.eos)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         known = checked_ids(ids, self.size)
         return [EOS if i == self.eos else self.characters[i - 1] for i in known]
 
@@ -92,7 +92,7 @@ class Characters:
         write_file(folder / FILE, self._json())
 
     @classmethod
-    def load(cls, path: Path) -> Characters:
+    def load(cls, path: Path) -> CharacterTokenizer:
         """Read a file that `save` wrote. Raises DataError for another file."""
         content: Any = read_json(path, FILE_LIMIT)
         is_format = isinstance(content, dict) and content.get("format") == FORMAT

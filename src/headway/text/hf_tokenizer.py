@@ -106,7 +106,7 @@ class PretrainedTokenizer:
         known = checked_ids(ids, self.size)
         return str(self._engine.decode(known, skip_special_tokens=True))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         return [
             str(self._engine.decode([i], skip_special_tokens=False))
             for i in checked_ids(ids, self.size)

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway.errors import DataError
 from headway.files import read_json
 from headway.text import characters, hf_tokenizer
-from headway.text.characters import Characters
+from headway.text.characters import CharacterTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.text_bpe import FILE, TextBPE
 from headway.text.tokenizer import TextTokenizer
@@ -26,7 +26,7 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
     content = read_json(path, hf_tokenizer.FILE_LIMIT)
     kind = content.get("format") if isinstance(content, dict) else None
     if kind == characters.FORMAT:
-        return Characters.load(path)
+        return CharacterTokenizer.load(path)
     if kind == hf_tokenizer.FORMAT:
         return PretrainedTokenizer.load(path)
     return TextBPE.load(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from headway.errors import DataError, UsageError
-from headway.text.wordpiece import EncoderTokenizer
+from headway.text.encoder_tokenizer import EncoderTokenizer
 
 
 def _refuse(missing: DataError) -> NoReturn:
@@ -46,7 +46,7 @@ class MissingTokenizer:
         """Raise UsageError."""
         _refuse(self.missing)
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Raise UsageError."""
         _refuse(self.missing)
 

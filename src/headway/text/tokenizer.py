@@ -50,7 +50,7 @@ class TextTokenizer(Protocol):
         """
         ...
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display."""
         ...
 

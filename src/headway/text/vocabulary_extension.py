@@ -11,8 +11,8 @@ import tokenizers
 
 from headway.errors import UsageError
 from headway.text.bpe import checked
+from headway.text.encoder_tokenizer import CONTINUES, EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
-from headway.text.wordpiece import CONTINUES, EncoderTokenizer
 
 
 def new_words(tokenizer: EncoderTokenizer, texts: Iterable[str], most: int) -> list[str]:
@@ -59,6 +59,6 @@ def _engine(tokenizer: EncoderTokenizer) -> tokenizers.Tokenizer:
         kind = content["model"].get("type")
         raise UsageError(
             f"only a WordPiece tokenizer can be extended by new words, but this one is {kind}",
-            hint="remove --data.new-pieces",
+            hint="remove --data.new-tokens",
         )
     return tokenizers.Tokenizer.from_str(json.dumps(content))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headway.text.encoder_tokenizer import EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.sentence_bpe import Tokenizer
 from headway.text.tokenizer import TextTokenizer
-from headway.text.wordpiece import EncoderTokenizer
 
 
 def positions_of_words(
@@ -28,7 +28,7 @@ def positions_of_words(
         if isinstance(tokenizer, PretrainedTokenizer):
             begins = tokenizer.begins_word(ids)
         else:
-            begins = [token[:1].isspace() for token in tokenizer.pieces(ids)]
+            begins = [token[:1].isspace() for token in tokenizer.token_strings(ids)]
     groups: list[list[int]] = []
     for position, i in enumerate(ids):
         is_separate = i in special or (position > 0 and ids[position - 1] in special)

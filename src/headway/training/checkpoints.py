@@ -13,6 +13,7 @@ import torch
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder, newest_verified, remove_unfinished_files
+from headway.former_names import with_current_names
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 from headway.training.state import COUNTERS, StepReport, TrainingState
@@ -37,9 +38,13 @@ def load_state(run: TrainingState, folder: Path) -> None:
     Raises DataError if the checkpoint belongs to another model or optimizer.
     """
     where = str(folder / "state.safetensors")
-    tensors = read_tensors(folder / "state.safetensors")
     state = read_json(folder / "state.json")
     expected = _tensors(run)
+    moments = tuple(f"optimizer.{name}." for name, _ in run.model.named_parameters())
+    tensors = with_current_names(
+        read_tensors(folder / "state.safetensors"),
+        lambda name: name in expected or name.startswith(moments),
+    )
     optional = ("optimizer.", "buffer.")  # an earlier version did not save buffers
     missing = [name for name in expected if name not in tensors and not name.startswith(optional)]
     unknown = [
@@ -69,8 +74,10 @@ def load_state(run: TrainingState, folder: Path) -> None:
         _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
     for name, parameter in run.model.named_parameters():
         prefix = f"optimizer.{name}."
-        moments = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-        moved = {k: v if k == "step" else v.to(parameter.device) for k, v in moments.items()}
+        saved_moments = {
+            k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
+        }
+        moved = {k: v if k == "step" else v.to(parameter.device) for k, v in saved_moments.items()}
         if moved:
             run.optimizer.state[parameter] = moved
     for group, saved in zip(run.optimizer.param_groups, state["groups"], strict=True):

@@ -62,7 +62,7 @@ def test_the_header_is_plain_json_with_the_documented_keys():
     assert set(frame["sides"]["sentence"]) == set(keys.split())
     keys = (
         "name measure queries keys layers heads shape causal normalised blocks coding thumbnails"
-        " thumbnail entropy kinds importance metric vectors"
+        " thumbnail entropy patterns importance metric vectors"
     )
     assert set(frame["maps"][0]) == set(keys.split())
     assert frame["maps"][0]["importance"] and frame["maps"][1]["importance"] is None

@@ -9,7 +9,7 @@ from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import HOSTILE
 
 
-@pytest.mark.parametrize("view", ["text", "grid", "matrix", "lines", "guesses"])
+@pytest.mark.parametrize("view", ["text", "grid", "matrix", "lines", "predictions"])
 def test_hostile_tokens_are_shown_as_text(opened, view):
     page = opened("hostile", f"view={view}")
     page.wait_for_timeout(200)

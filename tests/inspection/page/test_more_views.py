@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from headway.inspection.document import Document, Frame, Guess
+from headway.inspection.document import Document, Frame, Prediction
 from headway.inspection.page import Widget, encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
@@ -15,7 +15,7 @@ def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
     expect(page.locator(".body h3")).to_contain_text("At position 7")
     first = page.locator(".bars li").first
     expect(first).to_contain_text("ships")
-    expect(first).to_contain_text(f"{frame.guesses[0].probabilities[0] * 100:.0f}")
+    expect(first).to_contain_text(f"{frame.predictions[0].probabilities[0] * 100:.0f}")
 
 
 def test_the_lens_shows_the_alternatives_of_a_cell(opened):
@@ -154,8 +154,8 @@ def test_a_report_needs_no_frame_and_predictions_need_no_map(opened, tmp_path):
     page = opened(tmp_path / "a.html")
     expect(page.locator("h2#view-title")).to_have_text("Training")
     expect(page.locator("figure canvas")).to_have_count(2)
-    prediction = Guess(place=0, tokens=["moon"], probabilities=[0.5])
-    frame = Frame(label="x", model={}, sides={}, maps=[], guesses=[prediction])
+    prediction = Prediction(position=0, tokens=["moon"], probabilities=[0.5])
+    frame = Frame(label="x", model={}, sides={}, maps=[], predictions=[prediction])
     write_page(tmp_path / "b.html", encode(Document(title="words", frames=[frame])))
     page = opened(tmp_path / "b.html", "view=matrix")
     expect(page.locator("h2#view-title")).to_have_text("Predictions")

@@ -159,11 +159,11 @@ def test_a_walk_of_the_pinned_token_can_be_requested(page, served):
     expect(page.locator(".step h3")).to_have_text("1. Embedding")
     verb, body = served.requests[-1]
     assert verb == "walk"
-    assert {name: body[name] for name in ("map", "layer", "head", "place")} == {
+    assert {name: body[name] for name in ("map", "layer", "head", "position")} == {
         "map": "encoder",
         "layer": 1,
         "head": 3,
-        "place": 5,
+        "position": 5,
     }
 
 
@@ -177,7 +177,7 @@ def test_a_drawing_is_sent_as_the_image(page, served):
     page.get_by_role("button", name="Use the drawing").click()
     expect(page.locator("h1")).to_contain_text("about")
     _, body = served.requests[-1]
-    kind, data = body["picture"].split(",")
+    kind, data = body["image"].split(",")
     assert kind == "data:image/png;base64"
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"))
     assert pixels.shape == (168, 168)

@@ -62,7 +62,7 @@ def test_a_view_opens_from_its_address_and_shows_something(opened, view):
     expect(page.locator(".lead")).not_to_be_empty()
     expect(page.locator(".caution")).to_contain_text("attention is not an explanation")
     body = page.locator(".body")
-    if view in {"text", "guesses", "lens", "what-if", "walk"}:
+    if view in {"text", "predictions", "lens", "what-if", "walk"}:
         expect(
             body.locator(".token, .bars li, .lens button, .heads td, .numbers td").first
         ).to_be_visible()
@@ -295,7 +295,7 @@ def test_a_small_map_is_drawn_upright_at_its_cell_of_the_grid(opened, tmp_path):
 def test_the_brightest_patch_is_the_one_with_the_weight(opened, tmp_path):
     """The weight is on row 2, column 5 of a grid of 4 x 6, after two tokens that are no patches."""
     black = np.zeros((60, 90, 3), np.uint8)
-    side = Side(tokens=["x"] * 26, picture=black, grid=(4, 6), beside=2)
+    side = Side(tokens=["x"] * 26, image=black, grid=(4, 6), num_prefix_tokens=2)
     weights = torch.nn.functional.one_hot(torch.tensor(2 + 6 + 4), 26).float().repeat(1, 26, 1)
     maps = [Maps(name="m", queries="p", keys="p", layers=["1"], weights=[weights])]
     frame = Frame(label="", model={}, sides={"p": side}, maps=maps)

@@ -120,7 +120,7 @@ def _only(frame: Frame, layers: Sequence[int]) -> Frame:
     return replace(frame, maps=reduced, importance=importance)
 
 
-_BY_LAYER = ("layers", "weights", "kinds", "vectors")
+_BY_LAYER = ("layers", "weights", "patterns", "vectors")
 
 
 def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
         "sides": {name: _side(side) for name, side in frame.sides.items()},
         "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
         "opening": None if (first := opening(frame)) is None else asdict(first),
-        "guesses": [_plain(asdict(prediction)) for prediction in frame.guesses],
-        "guesses_side": frame.guesses_side,
+        "predictions": [_plain(asdict(prediction)) for prediction in frame.predictions],
+        "predictions_side": frame.predictions_side,
         "lens": lens and _plain(asdict(lens)),
         "attributions": [_plain(asdict(attribution)) for attribution in frame.attributions],
         "beam": [_plain(asdict(leaf)) for leaf in frame.beam],
@@ -170,7 +170,7 @@ def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, A
         "thumbnails": blocks.add(np.stack(small)),
         "thumbnail": list(small[0].shape[1:]),
         "entropy": _entropy(maps) if maps.normalised else None,
-        "kinds": [[_plain(dict(head)) for head in layer] for layer in maps.kinds],
+        "patterns": [[_plain(dict(head)) for head in layer] for layer in maps.patterns],
         "importance": _plain([list(layer) for layer in importance]) if importance else None,
         "metric": frame.metric,
         "vectors": [_vectors(vectors, blocks) for vectors in maps.vectors] or None,
@@ -196,20 +196,21 @@ def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    if side.grid is not None and len(side.tokens) - side.beside != side.grid[0] * side.grid[1]:
+    count, prefix, grid = len(side.tokens), side.num_prefix_tokens, side.grid
+    if grid is not None and count - prefix != grid[0] * grid[1]:
         raise ValueError(
-            f"{len(side.tokens)} tokens, {side.beside} of them before the patches, do not fit "
-            f"a grid of {side.grid[0]} x {side.grid[1]} patches"
+            f"{count} tokens, {prefix} of them before the patches, do not fit a grid of "
+            f"{grid[0]} x {grid[1]} patches"
         )
-    image = side.picture
+    image = side.image
     return {
         "tokens": list(side.tokens),
         "words": [list(word) for word in side.words],
-        "picture": None if image is None else data_url(image),
+        "image": None if image is None else data_url(image),
         "size": None if image is None else list(image.shape[:2]),
         "grid": None if side.grid is None else list(side.grid),
         "reach": None if side.reach is None else list(side.reach),
-        "beside": side.beside,
+        "num_prefix_tokens": side.num_prefix_tokens,
     }
 
 

@@ -99,7 +99,7 @@ class CaptionerBundle(StoredBundle):
 
     def caption(
         self,
-        pictures: Sequence[AnyImage],
+        images: Sequence[AnyImage],
         *,
         language: str | None = None,
         beam: int = 4,
@@ -109,9 +109,7 @@ class CaptionerBundle(StoredBundle):
 
         language: one of `languages`; None: the first. beam: the beam width; 1 is greedy.
         """
-        captions = self.search(
-            pictures, language=language, beam=beam, length_penalty=length_penalty
-        )
+        captions = self.search(images, language=language, beam=beam, length_penalty=length_penalty)
         return [best[0].text for best in captions]
 
     def predict(
@@ -172,7 +170,7 @@ class CaptionerBundle(StoredBundle):
 
     def search(
         self,
-        pictures: Sequence[AnyImage],
+        images: Sequence[AnyImage],
         *,
         language: str | None = None,
         beam: int = 4,
@@ -184,8 +182,8 @@ class CaptionerBundle(StoredBundle):
         The captions of an image do not depend on the other images.
         """
         captions: list[list[Caption]] = []
-        for images in batches_of(self.reader.images, pictures, self.device):
-            captions += self.search_tensors(images, language, (beam, num_best, length_penalty))
+        for batch in batches_of(self.reader.images, images, self.device):
+            captions += self.search_tensors(batch, language, (beam, num_best, length_penalty))
         return captions
 
     def search_tensors(
@@ -221,7 +219,7 @@ class CaptionerBundle(StoredBundle):
 
     @torch.inference_mode()
     def sample(
-        self, pictures: Sequence[AnyImage], *, language: str | None = None, **settings: Any
+        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any
     ) -> list[list[Caption]]:
         """Sample captions of every image.
 
@@ -231,14 +229,14 @@ class CaptionerBundle(StoredBundle):
         """
         config = override(GenerationConfig(max_tokens=self.longest), settings, "sampling")
         first, captions = self.reader.first(language), []
-        for images in batches_of(self.reader.images, pictures, self.device):
-            rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(images))]
+        for batch in batches_of(self.reader.images, images, self.device):
+            rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(batch))]
             most = min(config.max_tokens, self.longest)
             eos = self.reader.tokenizer.eos
             sampling = Sampling(eos=eos, max_tokens=most, rules=rules)
-            seeds = [[config.seed + i for i in range(config.samples)] for _ in images]
-            rows = open_rows(self.model, [[first]] * len(images), seeds, sampling)
-            state = self.model.start(images).reorder([row.item for row in rows])
+            seeds = [[config.seed + i for i in range(config.samples)] for _ in batch]
+            rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
+            state = self.model.start(batch).reorder([row.item for row in rows])
             for _ in sample_steps(self.model, rows, sampling, state):
                 pass
             sampled = [self._sampled(row) for row in rows]
@@ -262,7 +260,7 @@ class CaptionerBundle(StoredBundle):
 
     def reading(
         self,
-        picture: AnyImage,
+        image: AnyImage,
         text: str | Sequence[int] | None = None,
         *,
         language: str | None = None,
@@ -273,7 +271,7 @@ class CaptionerBundle(StoredBundle):
         are named [CLS], [R1], ... (register tokens) and "row,column" (patches). The input of the
         decoder is its target shifted by one token. Raises UsageError if the caption is too long.
         """
-        images = image_of(self.reader.images, picture, self.device)
+        images = image_of(self.reader.images, image, self.device)
         if text is None:
             tokens = list(self.search_tensors(images, language)[0][0].tokens)
         else:
@@ -290,24 +288,25 @@ class CaptionerBundle(StoredBundle):
             "target": [*tokens, self.reader.tokenizer.eos],
         }
         decoder_input = torch.tensor([ids["read"]], device=self.device)
-        patches = {"picture": names_of(self.model.vit, images.shape[2], images.shape[3])}
+        patches = {"image": names_of(self.model.vit, images.shape[2], images.shape[3])}
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(images, decoder_input),
-            pieces=patches | {side: self.reader.pieces(tokens) for side, tokens in ids.items()},
+            tokens=patches
+            | {side: self.reader.token_strings(tokens) for side, tokens in ids.items()},
             axes={
-                "encoder": ("picture", "picture"),
+                "encoder": ("image", "image"),
                 "decoder": ("read", "read"),
-                "cross": ("target", "picture"),
+                "cross": ("target", "image"),
             },
-            embeddings={"picture": "vit.embedding", "read": "embedding"},
+            embeddings={"image": "vit.embedding", "read": "embedding"},
             ids=ids,
             words={side: self.reader.words(tokens) for side, tokens in ids.items()},
         )
 
     def attention(
         self,
-        picture: AnyImage,
+        image: AnyImage,
         text: str | None = None,
         *,
         language: str | None = None,
@@ -320,7 +319,7 @@ class CaptionerBundle(StoredBundle):
         that predicts target token t; the keys of cross-attention are the image tokens. layers,
         heads: the layers and heads to return; if empty, all.
         """
-        return attention_of(self.reading(picture, text, language=language), layers, heads)
+        return attention_of(self.reading(image, text, language=language), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input, request.target, language=request.language)
@@ -330,10 +329,10 @@ class CaptionerBundle(StoredBundle):
             reading=reading,
             answer=reader.decode(ids),
             readout=next_token_readout(
-                self.model, "target", range(len(ids)), reader.size, reader.pieces
+                self.model, "target", range(len(ids)), reader.size, reader.token_strings
             ),
             tokenizers={"read": reader.tokenizer, "target": reader.tokenizer},
-            images={"picture": image_patches(self.model.vit, reader.images, request.input)},
+            images={"image": image_patches(self.model.vit, reader.images, request.input)},
         )
 
     def trace_search(
@@ -348,5 +347,5 @@ class CaptionerBundle(StoredBundle):
             first=self.reader.first(language),
             best=best.tokens,
             end=(self.reader.tokenizer.eos,) if best.finished else (),
-            names=self.reader.pieces,
+            names=self.reader.token_strings,
         )

@@ -78,7 +78,7 @@ class CaptionTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a captioner."""
 
     steps: int = setting(3000, "number of updates", gt=0)
-    rows: int = setting(
+    batch_size: int = setting(
         32, "batch size, in images; an image brings all its captions", gt=0, le=BATCH
     )
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
@@ -102,7 +102,7 @@ class CaptionEvaluationConfig(ObservationConfig):
     )
     beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    pictures: int = setting(
+    images: int = setting(
         500,
         "number of held-out images that are captioned at each evaluation, in every language",
         gt=1,

@@ -168,7 +168,7 @@ def _tokenizer(
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "captions"})
         texts = (f" {text}" for row in train.captions for group in row.values() for text in group)
         tokenizer, how = TextBPE.train(texts, data.vocabulary), "byte-level BPE"
-    emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
     return tokenizer
 
 

@@ -201,7 +201,7 @@ def _scores(
     rows = [_details(language, examples, options.worst) for language in languages]
     if len(examples.columns) == 1:
         details |= {name: value for name, value in rows[0].items() if name not in means}
-        del details["nats"], details["pictures"]
+        del details["nats"], details["images"]
     else:
         details["languages"] = rows
     captioned = {i for language in languages for i in language.chosen}
@@ -210,7 +210,7 @@ def _scores(
             *(Metric(name, value) for name, value in means.items()),
             Metric("nats", overall, higher_is_better=False),
         ),
-        {"pictures": len(captioned)},
+        {"images": len(captioned)},
         [
             sample
             for language in languages
@@ -226,17 +226,17 @@ def _details(language: _Language, examples: CaptionExamples, worst: int) -> dict
         "language": language.name,
         **language.metrics,
         **language.signatures,
-        "pictures": len(language.chosen),
+        "images": len(language.chosen),
     }
     if not worst:
         return row
     order = sorted(range(len(language.chosen)), key=lambda i: language.ciders[i])[:worst]
     row["worst"] = [
         {
-            "picture": examples.images.where(language.chosen[i]),
+            "image": examples.images.where(language.chosen[i]),
             "cider": language.ciders[i],
-            "said": language.outputs[i],
-            "should": list(examples.captions[language.chosen[i]][language.name]),
+            "output": language.outputs[i],
+            "references": list(examples.captions[language.chosen[i]][language.name]),
         }
         for i in order
     ]

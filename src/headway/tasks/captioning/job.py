@@ -43,7 +43,7 @@ class CaptionJob:
     ) -> None:
         self.config = _fitted(config, prepared, starts)
         self.prepared, self.starts, self.machine = prepared, starts, machine
-        self.rows, self.longer = self._batches(prepared.train)
+        self.train_batches, self.longer = self._batches(prepared.train)
         self._batches(prepared.valid)  # raises now if all its captions are too long
         self.objective = CaptionObjective(config.training.smoothing)
         self.held_out = prepared_examples(prepared.valid, config.data.text)
@@ -51,7 +51,7 @@ class CaptionJob:
         self.evaluation = CaptionEvaluation(
             beam=settings.beam,
             length_penalty=settings.length_penalty,
-            images=settings.pictures,
+            images=settings.images,
             samples=settings.samples,
         )
 
@@ -69,7 +69,7 @@ class CaptionJob:
             captions,
             reader.images.normalised,
             config.augmentation,
-            config.training.rows,
+            config.training.batch_size,
             config.training.seed,
         )
         return batches, longer
@@ -90,7 +90,7 @@ class CaptionJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.rows.stream(epoch, position), self.machine.device)
+        return moved(self.train_batches.stream(epoch, position), self.machine.device)
 
     def example(self) -> Example | None:
         corpus, language = self.prepared.valid, self.config.data.text[0]
@@ -113,9 +113,9 @@ class CaptionJob:
             f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
             f"d={model.vit.model_dim}+{model.gpt.model_dim}"
             + (f", languages {languages}" if languages else ""),
-            "batches": f"{training.rows * training.accumulate:,} images"
+            "batches": f"{training.batch_size * training.accumulate:,} images"
             + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",
         }
 

@@ -69,11 +69,11 @@ class CaptionReader:
         """Decode ids to a caption."""
         return self.tokenizer.decode(i for i in ids if i < self.tokenizer.size).strip()
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return a readable text for each token."""
         size = self.tokenizer.size
         return [
-            self.tokenizer.pieces([i])[0] if i < size else f"<{self.languages[i - size]}>"
+            self.tokenizer.token_strings([i])[0] if i < size else f"<{self.languages[i - size]}>"
             for i in ids
         ]
 

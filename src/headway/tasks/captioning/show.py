@@ -66,13 +66,13 @@ TITLES = {"cider": "CIDEr-D", "bleu": "BLEU", "chrf": "chrF"}
 
 
 def _language_lines(row: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
-    images = f"{row['pictures']:,} images ({values['split']})"
+    images = f"{row['images']:,} images ({values['split']})"
     yield f"{row['language']}: {images}, beam {values['beam']}"
     yield f"CIDEr-D {row['cider']:.2f}"
     yield f"BLEU {row['bleu']:.2f}   {row['bleu_signature']}"
     yield f"chrF {row['chrf']:.2f}   {row['chrf_signature']}"
     yield f"nats {row['nats']:.3f}   per token of the reference captions"
     for failure in row.get("worst", ()):
-        yield f"{failure['cider']:.2f}  {failure['picture']}"
-        yield f"      output      {failure['said']}"
-        yield f"      references  {' | '.join(failure['should'])}"
+        yield f"{failure['cider']:.2f}  {failure['image']}"
+        yield f"      output      {failure['output']}"
+        yield f"      references  {' | '.join(failure['references'])}"

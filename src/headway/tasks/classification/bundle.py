@@ -221,7 +221,7 @@ class ClassifierBundle(StoredBundle):
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(batch.tokens, batch.keys, batch.types),
-            pieces={"text": self.reader.tokenizer.pieces(ids)},
+            tokens={"text": self.reader.tokenizer.token_strings(ids)},
             axes={"decoder": ("text", "text")},
             embeddings={"text": "gpt.embedding"},
             ids={"text": ids},

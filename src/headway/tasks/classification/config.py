@@ -8,10 +8,10 @@ from typing import Literal
 from headway.data.formats import Columns
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
+    BatchSizeConfig,
     CheckpointConfig,
     LoRAConfig,
     ObservationConfig,
-    RowsConfig,
     RunSettings,
     StartedModelConfig,
     unset_settings,
@@ -96,10 +96,10 @@ class ClassifyScheduleConfig(ScheduleConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyTrainingConfig(RowsConfig):
+class ClassifyTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a classifier."""
 
-    rows: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
     balance: bool = setting(
         False, "weight the loss by inverse class frequency, so that every class counts the same"
     )

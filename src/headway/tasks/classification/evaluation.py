@@ -62,6 +62,6 @@ def _of_classes(
     correct = sum(a == b for a, b in zip(predicted, classes, strict=True))
     return Scores(
         (*metrics, Metric("loss", loss, higher_is_better=False)),
-        {"right": correct, unit: len(texts)},
+        {"correct": correct, unit: len(texts)},
         confusion=Confusion(bundle.labels, confusion(predicted, classes, len(bundle.labels))),
     )

@@ -103,13 +103,13 @@ class ClassifyJob:
         self.pad = prepared.reader.pad
         training = config.training
         train = prepared.train
-        self.rows = LengthBatches(
+        self.train_batches = LengthBatches(
             train.lengths,
             lambda chosen: train.batch(chosen, self.pad).to(machine.device),
-            training.rows,
+            training.batch_size,
             training.seed,
         )
-        self.config = _fitted(config, self.kind, self.rows.batches_an_epoch)
+        self.config = _fitted(config, self.kind, self.train_batches.batches_per_epoch)
         auxiliary = training.auxiliary if self.kind.writes else 0.0
         self.objective: ClassificationObjective | RegressionObjective
         if prepared.reader.numbers is not None:
@@ -132,7 +132,7 @@ class ClassifyJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return self.rows.stream(epoch, position)
+        return self.train_batches.stream(epoch, position)
 
     def bundle(self, model: Any) -> ClassifierBundle:
         return ClassifierBundle(without_adapters(model, self.config.lora), self.prepared.reader)
@@ -143,8 +143,8 @@ class ClassifyJob:
         unit = "pairs" if reader.pairs else "texts"
         return {
             "model": f"{describe_shape(self.start)}, {head}",
-            "batches": f"{training.rows * training.accumulate:,} {unit}",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate:,} {unit}",
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": unit,
         }
 

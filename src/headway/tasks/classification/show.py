@@ -20,6 +20,6 @@ def prediction_line(prediction: ClassifiedText, options: ClassOptions) -> Styled
 def score_line(scores: Scores) -> str:
     """Format the metrics, and the number of texts or pairs that are classified correctly."""
     unit, count = list(scores.counts.items())[-1]
-    if "right" not in scores.counts:
+    if "correct" not in scores.counts:
         return f"{metrics_line(scores)}   {count:,} {unit}"
-    return f"{metrics_line(scores)}   {scores.counts['right']:,} of {count:,} {unit} correct"
+    return f"{metrics_line(scores)}   {scores.counts['correct']:,} of {count:,} {unit} correct"

@@ -61,12 +61,12 @@ def _prepare(
     config: Any, teacher: ClassifierBundle, folder: Path, machine: Machine, emit: Emit
 ) -> StudentData:
     """Encode the texts with the reader of the teacher."""
-    data, rows, seed = config.data, config.training.rows, config.training.seed
+    data, rows, seed = config.data, config.training.batch_size, config.training.seed
     extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
     prepared = prepare_for_reader(data, teacher.reader, extra, folder, emit)
     texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
     return StudentData(
-        rows=LengthBatches(
+        train_batches=LengthBatches(
             texts.lengths,
             lambda chosen: texts.batch(chosen, pad).to(machine.device),
             rows,
@@ -107,7 +107,7 @@ def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) 
         types=types,
         neighbours=Neighbours.of(embeddings, whole, tokenizer.continues(), used),
         copies=data.augment,
-        share=data.replaced,
+        probability=data.replaced,
         seed=config.training.seed,
     )
 

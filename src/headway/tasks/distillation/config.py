@@ -13,7 +13,7 @@ from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
 from headway.tasks.sections import ObservationConfig, RunSettings
 from headway.tasks.task import Task
-from headway.tasks.teaching import Students, StudentTrainingConfig, Teaching, TwoStageConfig
+from headway.tasks.teaching import Students, StudentTrainingConfig, TeacherTask, TwoStageConfig
 from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
 
 FORMER_RECIPES = {
@@ -123,9 +123,9 @@ def students_of(name: str) -> Students:
     Raises UsageError if its models cannot be teachers.
     """
     teaching = task(name) if name in tasks() else None
-    if isinstance(teaching, Teaching):
+    if isinstance(teaching, TeacherTask):
         return teaching.students
-    names = [name for name in tasks() if isinstance(task(name), Teaching)]
+    names = [name for name in tasks() if isinstance(task(name), TeacherTask)]
     raise UsageError(
         f"training.task={name}: must be one of {', '.join(names)}",
         hint="leave training.task unset: the teacher decides it",
@@ -135,10 +135,10 @@ def students_of(name: str) -> Students:
 def task_of_teacher(teacher: str | Path) -> Task:
     """Return the task of the model in that folder. Raises UsageError if it cannot be a teacher."""
     teaching = task_of_family(family_of(teacher))
-    if teaching is not None and isinstance(teaching, Teaching):
+    if teaching is not None and isinstance(teaching, TeacherTask):
         return teaching
     kind = "model" if teaching is None else TASKS[teaching.name].kind
-    kinds = [TASKS[name].kind for name in tasks() if isinstance(task(name), Teaching)]
+    kinds = [TASKS[name].kind for name in tasks() if isinstance(task(name), TeacherTask)]
     raise UsageError(
         f"{teacher} holds {with_article(kind)}, which cannot be a teacher",
         hint=f"--teacher RUN, a run of a {', '.join(kinds[:-1])} or {kinds[-1]}",

@@ -77,9 +77,9 @@ class DistilJob:
 
     def stream(self, epoch: int, position: int) -> Stream:
         """Yield batches with the weights of the loss terms, which depend on the batch's number."""
-        an_epoch, first = self.course.rows.batches_an_epoch, self.first
+        an_epoch, first = self.course.train_batches.batches_per_epoch, self.first
         number = epoch * an_epoch + position
-        for after_epoch, after_position, batch in self.course.rows.stream(epoch, position):
+        for after_epoch, after_position, batch in self.course.train_batches.stream(epoch, position):
             yield (
                 after_epoch,
                 after_position,
@@ -91,14 +91,14 @@ class DistilJob:
     def first(self) -> int:
         """The number of batches, the first ones, whose loss compares hidden layers only."""
         training, weights = self.config.training, self.config.distillation
-        fraction = weights.inside_first if isinstance(weights, TwoStageConfig) else 0.0
+        fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
         return round(fraction * training.steps) * training.accumulate
 
     def _compared(self, inside: bool) -> DistillationConfig:
         weights = self.config.distillation
         if not isinstance(weights, TwoStageConfig):
             return DistillationConfig(**asdict(weights), prediction=0.0)
-        if not weights.inside_first:
+        if not weights.first_stage:
             return weights
         if inside:
             return replace(weights, prediction=0.0)
@@ -127,8 +127,8 @@ class DistilJob:
         return {
             "model": f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
             f"{parameter_count(self.teacher) / 1e6:.1f} M parameters",
-            "batches": f"{training.rows * training.accumulate:,} {self.course.unit}",
-            "batches_an_epoch": self.course.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate:,} {self.course.unit}",
+            "batches_per_epoch": self.course.train_batches.batches_per_epoch,
             "unit": self.course.unit,
         }
 
@@ -228,13 +228,13 @@ def check(config: DistilRunConfig) -> None:
         )
     if (
         isinstance(weights, TwoStageConfig)
-        and weights.inside_first
+        and weights.first_stage
         and not (weights.compares_hidden_layers and prediction)
     ):
         raise UsageError(
-            f"distillation.inside_first={weights.inside_first:g} needs weights above 0 for hidden "
+            f"distillation.first_stage={weights.first_stage:g} needs weights above 0 for hidden "
             "layers and for outputs, and those of one stage are 0",
-            hint="--distillation.inside-first 0",
+            hint="--distillation.first-stage 0",
         )
     if config.machine.compile:
         raise UsageError(

@@ -141,11 +141,11 @@ class ImageClassifierBundle(StoredBundle):
         """The image encoder."""
         return self.model.vit
 
-    def classify(self, pictures: Sequence[AnyImage]) -> list[Classified]:
+    def classify(self, images: Sequence[AnyImage]) -> list[Classified]:
         """Classify images, in order. The result of an image does not depend on the other images."""
         classified = []
-        for images in batches_of(self.reader, pictures, self.device):
-            probabilities = self.logits(images).softmax(-1).tolist()
+        for batch in batches_of(self.reader, images, self.device):
+            probabilities = self.logits(batch).softmax(-1).tolist()
             classified += [Classified.ranked(self.labels, row) for row in probabilities]
         return classified
 
@@ -175,24 +175,24 @@ class ImageClassifierBundle(StoredBundle):
 
     def embed(
         self,
-        pictures: Sequence[AnyImage],
+        images: Sequence[AnyImage],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,
     ) -> Float[Tensor, "N D"]:
         """Compute the encoder's vectors of images, as `ImageEncoderBundle.embed`."""
-        return vectors_of(self.vit, self.reader, pictures, pooling, normalise)
+        return vectors_of(self.vit, self.reader, images, pooling, normalise)
 
-    def reading(self, picture: AnyImage) -> ForwardPass:
+    def reading(self, image: AnyImage) -> ForwardPass:
         """Prepare a forward pass over one image, for inspection; it returns the logits."""
-        images = image_of(self.reader, picture, self.device)
+        images = image_of(self.reader, image, self.device)
         return image_pass(self.model, self.vit, images, lambda: self.model(images), "vit.")
 
     def attention(
-        self, picture: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
+        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
         """Return the attention weights of one image, as `ImageEncoderBundle.attention`."""
-        return attention_of(self.reading(picture), layers, heads)
+        return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input)
@@ -203,12 +203,12 @@ class ImageClassifierBundle(StoredBundle):
             reading=reading,
             answer=classified.label,
             readout=Readout(
-                side="picture",
+                side="image",
                 positions=[0],
                 logits=lambda output: output,
                 names=class_names(self.labels),
                 equation=f"z = {vector[self.config.pooling]} W_c + b_c",
                 function=ViTClassifier.classify,
             ),
-            images={"picture": image_patches(self.vit, self.reader, request.input)},
+            images={"image": image_patches(self.vit, self.reader, request.input)},
         )

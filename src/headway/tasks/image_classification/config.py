@@ -67,7 +67,7 @@ class VisionTrainingConfig(FineTuningConfig):
     """Settings of the training loop of an image classifier."""
 
     average: float = averaging(0.998)
-    rows: int = setting(64, "batch size, in images", gt=0, le=BATCH)
+    batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
         None,

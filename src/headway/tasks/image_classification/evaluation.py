@@ -48,8 +48,8 @@ def evaluate(
     return Scores(
         metrics_of(logits, torch.tensor(true)),
         {
-            "right": sum(a == b for a, b in zip(predicted, true, strict=True)),
-            "pictures": len(images),
+            "correct": sum(a == b for a, b in zip(predicted, true, strict=True)),
+            "images": len(images),
         },
         confusion=Confusion(bundle.labels, confusion(predicted, true, len(bundle.labels))),
     )

@@ -44,14 +44,14 @@ class VisionJob:
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
         self.held_out, self.evaluation = PreparedExamples(prepared.valid), NO_OPTIONS
-        self.rows = ImageBatches(
+        self.train_batches = ImageBatches(
             prepared.train,
             prepared.reader.normalised,
             config.augmentation,
-            config.training.rows,
+            config.training.batch_size,
             config.training.seed,
         )
-        self.config = _fitted(config, prepared, start, self.rows.batches_an_epoch)
+        self.config = _fitted(config, prepared, start, self.train_batches.batches_per_epoch)
         self.objective = ImageObjective(config.training.smoothing)
 
     def build(self) -> nn.Module:
@@ -74,7 +74,7 @@ class VisionJob:
         return patchify(images, *shape.patch).flatten(0, 1)
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.rows.stream(epoch, position), self.machine.device)
+        return moved(self.train_batches.stream(epoch, position), self.machine.device)
 
     def example(self) -> Example:
         return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
@@ -88,8 +88,8 @@ class VisionJob:
         model, training = self.config.model, self.config.training
         return {
             "model": f"{model.described}, {len(self.prepared.labels)} classes",
-            "batches": f"{training.rows * training.accumulate:,} images",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate:,} images",
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",
         }
 

@@ -21,5 +21,5 @@ def prediction_line(prediction: ClassifiedImage, options: ImageClassOptions) -> 
 
 def score_line(scores: Scores) -> str:
     """Format the metrics, and the number of images that are classified correctly."""
-    correct, images = scores.counts["right"], scores.counts["pictures"]
+    correct, images = scores.counts["correct"], scores.counts["images"]
     return f"{metrics_line(scores)}   {correct:,} of {images:,} images correct"

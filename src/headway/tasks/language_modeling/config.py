@@ -44,7 +44,7 @@ class LanguageTrainingConfig(BlocksLoopConfig):
 
     steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(16, "batch size, in sequences", gt=0, le=BATCH)
+    batch_size: int = setting(16, "batch size, in sequences", gt=0, le=BATCH)
     length: int = setting(256, "sequence length in tokens", gt=0, le=LENGTH)
     start: str | None = setting(
         None,
@@ -139,7 +139,7 @@ def gpt_tiny() -> LanguageRunConfig:
         model=GPTConfig(**GPTConfig.sizes["modern-char"]),  # type: ignore[arg-type]
         optimizer=OptimizerConfig(lr=4e-3, beta2=0.95, eps=1e-8, weight_decay=0.1),
         schedule=ScheduleConfig(kind="warmup-stable-decay", warmup=50, final=0.0),
-        training=LanguageTrainingConfig(steps=800, rows=8, length=128),
+        training=LanguageTrainingConfig(steps=800, batch_size=8, length=128),
         evaluation=LanguageEvaluationConfig(every=200),
         checkpoint=CheckpointConfig(every=200),
     )
@@ -163,7 +163,7 @@ def gpt_shakespeare() -> LanguageRunConfig:
         model=GPTConfig(**GPTConfig.sizes["char"]),  # type: ignore[arg-type]
         optimizer=OptimizerConfig(lr=2e-3, beta2=0.99, eps=1e-8, weight_decay=0.1),
         schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.1),
-        training=LanguageTrainingConfig(steps=2000, rows=12, length=64),
+        training=LanguageTrainingConfig(steps=2000, batch_size=12, length=64),
         evaluation=LanguageEvaluationConfig(every=500),
         checkpoint=CheckpointConfig(every=500),
     )

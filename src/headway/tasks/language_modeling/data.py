@@ -14,7 +14,7 @@ from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
-from headway.text import Characters, TextBPE, TextTokenizer, load_tokenizer
+from headway.text import CharacterTokenizer, TextBPE, TextTokenizer, load_tokenizer
 from headway.text.text_bpe import FILE
 
 TRAINED = ("bpe", "characters")
@@ -108,11 +108,11 @@ def _tokenizer(
             tokenizer = TextBPE.train(texts, data.vocabulary)
         else:
             parts = read_documents((*data.train, *data.valid), data.split, data.key)
-            tokenizer = Characters.train(part.text for part in parts)
+            tokenizer = CharacterTokenizer.train(part.text for part in parts)
         how = data.tokenizer
     else:
         tokenizer, how = load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
     if not (folder / FILE).exists():
         tokenizer.save(folder)
-    emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
     return tokenizer

@@ -39,12 +39,12 @@ AS_THE_RUN = LanguageScoring()
 class Windows:
     """How a text is split into windows, and how many of its tokens are scored.
 
-    length: the number of targets of a window. rows: the batch size, in windows. tokens: the number
-    of tokens that are scored, rounded up to whole batches; None: all.
+    length: the number of targets of a window. batch_size: the batch size, in windows. tokens: the
+    number of tokens that are scored, rounded up to whole batches; None: all.
     """
 
     length: int
-    rows: int
+    batch_size: int
     tokens: int | None = None
 
 
@@ -67,9 +67,11 @@ def windows_of(bundle: TextBundle, config: Any | None) -> Windows:
     """
     if config is not None and isinstance(config.evaluation, LanguageEvaluationConfig):
         training = config.training
-        return Windows(length=training.length, rows=training.rows, tokens=config.evaluation.tokens)
+        return Windows(
+            length=training.length, batch_size=training.batch_size, tokens=config.evaluation.tokens
+        )
     length = min(bundle.config.max_length, LONGEST_WINDOW)
-    return Windows(length=length, rows=max(1, BATCH_TOKENS // length))
+    return Windows(length=length, batch_size=max(1, BATCH_TOKENS // length))
 
 
 def held_out_text(bundle: TextBundle, run: Path, config: Any) -> ScoredText:
@@ -120,10 +122,10 @@ def evaluate(
     objective, count = TextObjective(), 0
     limit = None
     if windows.tokens is not None:
-        limit = -(-windows.tokens // (windows.rows * windows.length))
+        limit = -(-windows.tokens // (windows.batch_size * windows.length))
 
     def batches() -> Iterator[TextBatch]:
-        all_batches = in_order(corpus, windows.rows, windows.length, str(bundle.device))
+        all_batches = in_order(corpus, windows.batch_size, windows.length, str(bundle.device))
         for batch in islice(all_batches, limit):
             progress(count)
             yield batch
@@ -135,7 +137,7 @@ def evaluate(
         return batch_loss.nats.item(), batch_loss.count
 
     nats = mean_nats(loss, batches())
-    not_predicted = len(corpus.offsets) if corpus.marks_ends else 1
+    not_predicted = len(corpus.offsets) if corpus.has_separate_ends else 1
     bits = bits_per_byte(nats * (len(corpus) - not_predicted), corpus.num_bytes)
     metrics = {"nats": nats, "bits_per_byte": bits, "perplexity": perplexity(nats)}
     return Scores(

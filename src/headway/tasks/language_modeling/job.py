@@ -42,12 +42,14 @@ class LanguageJob:
         training, data = self.config.training, self.config.data
         settings = self.config.evaluation
         self.evaluation = LanguageScoring(sample=settings.sample, prompt=settings.prompt)
-        windows = Windows(length=training.length, rows=training.rows, tokens=settings.tokens)
+        windows = Windows(
+            length=training.length, batch_size=training.batch_size, tokens=settings.tokens
+        )
         self.held_out = ScoredText(corpus=prepared.valid, windows=windows)
         self.objective = TextObjective()
-        self.rows = PackedBatches(
+        self.train_batches = PackedBatches(
             prepared.train,
-            training.rows,
+            training.batch_size,
             training.length,
             weights=data.weights,
             seed=training.seed,
@@ -63,7 +65,7 @@ class LanguageJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return self.rows.stream(epoch, position)
+        return self.train_batches.stream(epoch, position)
 
     def example(self) -> Example:
         first = self.prepared.valid.ids[:WATCHED].tolist()
@@ -74,12 +76,12 @@ class LanguageJob:
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
-        tokens = training.rows * training.length * training.accumulate
+        tokens = training.batch_size * training.length * training.accumulate
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
             f"vocabulary size {model.vocabulary:,}",
             "batches": f"{tokens:,} tokens",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",
         }
 
@@ -104,7 +106,7 @@ def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emi
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
     _check_prompt(job)
-    tokens = config.training.steps * config.training.rows * config.training.length
+    tokens = config.training.steps * config.training.batch_size * config.training.length
     epochs = tokens * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
     if epochs > 20:
         text = f"{math.floor(epochs)} epochs: the model will overfit the text; "

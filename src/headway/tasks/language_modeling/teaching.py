@@ -47,7 +47,7 @@ def _as_language_modeling(config: Any) -> LanguageRunConfig:
         recipe=config.recipe,
         data=LanguageDataConfig(**asdict(config.data)),
         training=LanguageTrainingConfig(
-            rows=training.rows,
+            batch_size=training.batch_size,
             length=training.length,
             seed=training.seed,
             start=training.teacher,
@@ -68,7 +68,7 @@ def _prepare(
     check_max_length(teacher, str(config.training.teacher), config.training.length)
     job = LanguageJob(as_run, prepare_language(as_run, teacher, folder, emit), teacher, machine)
     return StudentData(
-        rows=job.rows,
+        train_batches=job.train_batches,
         views=_documents,
         held_out=job.held_out,
         evaluation=job.evaluation,
@@ -96,7 +96,7 @@ def _documents(batch: TextBatch) -> list[View]:
             View(
                 logits=logits,
                 keys=keys,
-                asked=is_target[group.tokens] & keys,
+                target_mask=is_target[group.tokens] & keys,
                 weights=sizes.float(),
                 count=group.num_tokens,
             )

@@ -33,12 +33,12 @@ from headway.tasks.masked_language_modeling.data import (
 )
 from headway.tasks.masked_language_modeling.evaluation import USUAL, evaluate
 from headway.tasks.masked_language_modeling.foreign import from_hugging_face, to_hugging_face
-from headway.tasks.masked_language_modeling.job import prepare
-from headway.tasks.masked_language_modeling.rows import (
+from headway.tasks.masked_language_modeling.held_out import (
     HeldOutText,
     held_out_folders,
     held_out_sources,
 )
+from headway.tasks.masked_language_modeling.job import prepare
 from headway.tasks.masked_language_modeling.show import prediction_lines, score_lines
 from headway.tasks.masked_language_modeling.teaching import STUDENTS
 from headway.tasks.task import BundleSpec, Styled
@@ -100,7 +100,7 @@ class MaskedLanguageModeling:
             warnings.warn(text, HeadwayWarning, stacklevel=2)
         return HeldOutText(
             sources={} if missing else held_out_sources(bundle, config, run),
-            batch_size=config.training.rows,
+            batch_size=config.training.batch_size,
             read_sentences=partial(held_out_sentences, config.data),
         )
 

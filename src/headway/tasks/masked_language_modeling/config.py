@@ -42,7 +42,7 @@ class EncoderDataConfig(TextDataConfig):
         8000, "vocabulary size of the trained tokenizer", ge=100, le=VOCABULARY
     )
     lower: bool = setting(True, "the trained tokenizer lowercases text and strips accents")
-    new_pieces: int = setting(
+    new_tokens: int = setting(
         0,
         "number of frequent words of the text that are added to the vocabulary of a pre-trained "
         "model",
@@ -57,7 +57,7 @@ class EncoderTrainingConfig(BlocksLoopConfig):
 
     steps: int = setting(6000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(32, "batch size, in sequences", gt=0, le=BATCH)
+    batch_size: int = setting(32, "batch size, in sequences", gt=0, le=BATCH)
     length: int = setting(
         128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
     )
@@ -83,7 +83,7 @@ class EncoderEvaluationConfig(ObservationConfig):
     """Settings of the evaluation during training."""
 
     metric: Literal["mlm_nats"] = setting("mlm_nats", "metric that selects the best model")
-    rows: int = setting(
+    sequences: int = setting(
         400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
     )
     sample: int = setting(
@@ -104,7 +104,9 @@ class EncoderEvaluationConfig(ObservationConfig):
 class EncoderScoring:
     """Options of the evaluation of a text encoder."""
 
-    rows: int = setting(2000, "maximum number of held-out sequences of each text", gt=0, le=BATCH)
+    sequences: int = setting(
+        2000, "maximum number of held-out sequences of each text", gt=0, le=BATCH
+    )
     sentences: int = setting(
         300,
         "maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none",
@@ -176,14 +178,14 @@ def bert() -> EncoderRunConfig:
 def bert_domain() -> EncoderRunConfig:
     """Domain-adaptive pre-training of an encoder on the text of a domain: --from MODEL.
 
-    --data.new-pieces 1000 adds words of that text to the vocabulary. Pseudo-perplexity and tokens
+    --data.new-tokens 1000 adds words of that text to the vocabulary. Pseudo-perplexity and tokens
     per word are printed before and after. Gururangan et al. 2020.
     """
     return EncoderRunConfig(
         recipe="bert-domain",
         optimizer=OptimizerConfig(lr=1e-4, eps=1e-8, weight_decay=0.01),
         schedule=ScheduleConfig(kind="linear", warmup=50),
-        training=EncoderTrainingConfig(steps=1000, rows=16),
+        training=EncoderTrainingConfig(steps=1000, batch_size=16),
         evaluation=EncoderEvaluationConfig(every=200),
         checkpoint=CheckpointConfig(every=200),
     )
@@ -200,7 +202,7 @@ def bert_tiny() -> EncoderRunConfig:
         model=_encoder_model(4, 128, 4, dropout=0.0),
         optimizer=_ENCODER_OPTIMIZER,
         schedule=ScheduleConfig(kind="linear", warmup=100),
-        training=EncoderTrainingConfig(steps=2000, rows=16, length=64),
+        training=EncoderTrainingConfig(steps=2000, batch_size=16, length=64),
         evaluation=EncoderEvaluationConfig(every=500),
     )
 

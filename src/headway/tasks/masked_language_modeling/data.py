@@ -53,16 +53,16 @@ def check_encoder(config: EncoderRunConfig) -> None:
             "pre-trained model",
             hint="leave out --data.tokenizer",
         )
-    if start is None and data.new_pieces:
+    if start is None and data.new_tokens:
         raise UsageError(
-            f"data.new_pieces={data.new_pieces} extends the vocabulary of a pre-trained model, and "
+            f"data.new_tokens={data.new_tokens} extends the vocabulary of a pre-trained model, and "
             "none is named",
             hint="--from MODEL; or --data.vocabulary for the size of a new vocabulary",
         )
-    if not config.model.masked_words:
+    if not config.model.masked_lm_head:
         raise UsageError(
-            "model.masked_words=false: masked language modelling needs the head for masked words",
-            hint="--model.masked-words true",
+            "model.masked_lm_head=false: masked language modelling needs the head for masked words",
+            hint="--model.masked-lm-head true",
         )
 
 
@@ -106,7 +106,7 @@ def prepare_encoder(
     new: list[list[int]] = []
     if start is not None:
         original = start.tokenizer
-        words = tokenizer.pieces(range(original.size, tokenizer.size))
+        words = tokenizer.token_strings(range(original.size, tokenizer.size))
         new = original.encode_batch(words)
     return PreparedSentences(tokenizer, train, valid, new)
 
@@ -143,9 +143,9 @@ def _tokenizer(
         tokenizer, how = EncoderTokenizer.load(folder), "reused"
     elif start is not None:
         tokenizer, how = start.tokenizer, "of the pre-trained model"
-        if data.new_pieces:
+        if data.new_tokens:
             texts = (part.text for half in halves for part in half.train())
-            words = new_words(tokenizer, texts, data.new_pieces)
+            words = new_words(tokenizer, texts, data.new_tokens)
             tokenizer, how = extended(tokenizer, words), f"{how}, and {len(words):,} new tokens"
             _report_fertility(start.tokenizer, tokenizer, config, halves, emit)
     elif data.tokenizer is not None:
@@ -158,7 +158,7 @@ def _tokenizer(
         how = "WordPiece"
     if not (folder / FILE).exists():
         tokenizer.save(folder)
-    emit({"kind": "tokenizer", "pieces": tokenizer.size, "how": how})
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
     return tokenizer
 
 

@@ -18,7 +18,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import EncoderScoring
-from headway.tasks.masked_language_modeling.rows import HeldOutText
+from headway.tasks.masked_language_modeling.held_out import HeldOutText
 from headway.text import EncoderTokenizer
 from headway.training import judge
 
@@ -64,21 +64,23 @@ def evaluate(
     mlm_nats is the mean cross-entropy per masked word; below_unigram is its difference from the
     entropy of the masked words, a bound that no unigram model can beat. nsp_loss and nsp_accuracy
     are those of next-sentence prediction. The details have the same numbers for each text under
-    "held_out_rows", and the parts of the pseudo-perplexity.
+    "held_out_sequences", and the parts of the pseudo-perplexity.
 
     progress: called before each batch with the number of examples processed so far. Raises
     DataError if there is no text, and UsageError for a model without a head for masked words.
     """
-    if bundle.model.masked_words is None:
+    if bundle.model.masked_lm_head is None:
         raise UsageError(
             "the model has no head for masked words, so it cannot be evaluated",
             hint="headway train bert-domain TEXT --from MODEL trains one",
         )
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
-    details: dict[str, Any] = {"held_out_rows": {}}
+    details: dict[str, Any] = {"held_out_sequences": {}}
     if text.sources:
-        metrics, details["held_out_rows"] = _of_rows(bundle, text, options.rows, progress)
+        metrics, details["held_out_sequences"] = _of_sequences(
+            bundle, text, options.sequences, progress
+        )
     if options.sentences:
         sentences = evenly(text.sentences, options.sentences)
         perplexity = pseudo_perplexity(bundle, sentences, progress)
@@ -106,22 +108,22 @@ def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
 def perplexity_details(perplexity: PseudoPerplexity) -> dict[str, float]:
     """Return the pseudo-perplexity per token and per word, and the tokens per word, by name."""
     return {
-        "a_token": perplexity.a_token,
-        "a_word": perplexity.a_word,
+        "per_token": perplexity.per_token,
+        "per_word": perplexity.per_word,
         "fertility": perplexity.fertility,
     }
 
 
 def _of_sentences(perplexity: PseudoPerplexity) -> list[Metric]:
     numbers = {
-        "pseudo_perplexity_per_token": perplexity.a_token,
-        "pseudo_perplexity_per_word": perplexity.a_word,
+        "pseudo_perplexity_per_token": perplexity.per_token,
+        "pseudo_perplexity_per_word": perplexity.per_word,
     }
     return [Metric(name, value, higher_is_better=False) for name, value in numbers.items()]
 
 
 @torch.inference_mode()
-def _of_rows(
+def _of_sequences(
     bundle: EncoderBundle, text: HeldOutText, most: int, progress: Callable[[int], None]
 ) -> tuple[list[Metric], dict[str, dict[str, float]]]:
     """Evaluate at most `most` sequences of each text; return totals and scores of each text."""
@@ -180,9 +182,9 @@ def _samples(bundle: EncoderBundle, corpus: SentenceCorpus, top: int) -> list[di
     hidden = bundle.model.encode(tokens, None)
     logits = bundle.model.words(hidden[:, position + 1]).float()
     best = logits.softmax(-1)[0, : tokenizer.size].topk(min(top, tokenizer.size))
-    words = tokenizer.pieces(best.indices.tolist())
+    words = tokenizer.token_strings(best.indices.tolist())
     predictions = zip(words, best.values.tolist(), strict=True)
-    (mask, true) = tokenizer.pieces([tokenizer.special_tokens.mask, ids[position]])
+    (mask, true) = tokenizer.token_strings([tokenizer.special_tokens.mask, ids[position]])
     before, after = tokenizer.decode(ids[:position]), tokenizer.decode(ids[position + 1 :])
     output = ", ".join(f"{word} {probability:.2f}" for word, probability in predictions)
     return [
@@ -205,7 +207,7 @@ def _choose_word(
     for number in fitting[len(fitting) // 2 :].tolist():
         ids = corpus.sentence(number)
         following = [*ids[1:], -1]
-        tokens = tokenizer.pieces(ids)
+        tokens = tokenizer.token_strings(ids)
         positions = [
             position
             for position, (i, after) in enumerate(zip(ids, following, strict=True))

@@ -37,7 +37,7 @@ from headway.tasks.masked_language_modeling.data import (
     prepare_encoder,
 )
 from headway.tasks.masked_language_modeling.evaluation import entropy, evenly
-from headway.tasks.masked_language_modeling.rows import (
+from headway.tasks.masked_language_modeling.held_out import (
     HELD_OUT,
     HeldOutText,
     held_out_folders,
@@ -61,22 +61,22 @@ class PretrainingJob:
         self.prepared, self.start, self.machine = prepared, start, machine
         tokenizer = prepared.tokenizer
         train = sources_of(self.config, prepared.train, tokenizer, 0)
-        self.rows = MaskedBatches(train, machine.device)
+        self.train_batches = MaskedBatches(train, machine.device)
         sources = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
         names = held_out_folders(self.config, Path())
         self.held_out = HeldOutText(
             sources=dict(zip(names, sources, strict=True)),
-            batch_size=config.training.rows,
+            batch_size=config.training.batch_size,
             read_sentences=partial(held_out_sentences, config.data),
         )
         evaluation = config.evaluation
         self.evaluation = EncoderScoring(
-            rows=-(-evaluation.rows // len(sources)),
+            sequences=-(-evaluation.sequences // len(sources)),
             sentences=0 if start is None else evaluation.sentences,
             sample=evaluation.sample,
         )
         self.objective = MaskedLanguageModelingObjective(
-            predictions_per_sequence(self.rows.sources[0])
+            predictions_per_sequence(self.train_batches.sources[0])
         )
 
     def build(self) -> nn.Module:
@@ -87,13 +87,15 @@ class PretrainingJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return self.rows.stream(epoch, position)
+        return self.train_batches.stream(epoch, position)
 
     def held_out_batches(self) -> Iterator[MaskedBatch]:
         """Yield the held-out batches; every call yields the same sequences and masked words."""
         text, device = self.held_out, self.machine.device
         for source in text.sources.values():
-            yield from evaluation_batches(source, text.batch_size, self.evaluation.rows, device)
+            yield from evaluation_batches(
+                source, text.batch_size, self.evaluation.sequences, device
+            )
 
     @cached_property
     def unigram(self) -> tuple[float, float]:
@@ -114,7 +116,7 @@ class PretrainingJob:
                 "a longer text, or --data.valid FILE",
             )
         counts = np.ones(size)
-        for source in self.rows.sources:
+        for source in self.train_batches.sources:
             counts += source.corpus.counts(size)
         counts[list(self.prepared.tokenizer.special_ids)] = 0
         occurs = masked > 0
@@ -134,15 +136,15 @@ class PretrainingJob:
         """Compute the pseudo-perplexity of the pre-trained model; return it as a note."""
         if self.start is None:
             return None
-        if self.start.model.masked_words is None:
+        if self.start.model.masked_lm_head is None:
             return "the pre-trained model has no head for masked words: a new one is initialised"
         self.start.model.to(self.machine.device)
         sentences = evenly(self.held_out.sentences, self.evaluation.sentences)
         with self.machine.precision():
             before = pseudo_perplexity(self.start, sentences, progress)
         return (
-            f"before: pseudo-perplexity {before.a_word:,.1f} per word "
-            f"({math.log(before.a_word):.3f} nats), {before.fertility:.3f} tokens per word"
+            f"before: pseudo-perplexity {before.per_word:,.1f} per word "
+            f"({math.log(before.per_word):.3f} nats), {before.fertility:.3f} tokens per word"
         )
 
     def example(self) -> Example | None:
@@ -160,9 +162,9 @@ class PretrainingJob:
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
             f"vocabulary size {model.vocabulary:,}",
-            "batches": f"{training.rows * training.accumulate} {kind} of up to {training.length} "
-            "tokens",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate} {kind} of up to "
+            f"{training.length} tokens",
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "words",
         }
 
@@ -175,7 +177,7 @@ def _fitted(
     if start is not None:
         shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
         shape["model.dropout"] = config.model.dropout
-        shape["model.masked_words"] = True
+        shape["model.masked_lm_head"] = True
         shape["model.vocabulary"] = max(start.config.vocabulary, vocabulary)
         return override(config, shape, "the pre-trained model")
     length = max(config.model.max_length, config.training.length)
@@ -200,7 +202,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
         f"cross-entropy of {cross_entropy:.3f} nats by the frequencies of the training text"
     )
     if job.config.model.next_sentence:
-        for source in job.rows.sources:
+        for source in job.train_batches.sources:
             if len(source.corpus.documents) == 2:
                 note(
                     f"{source.corpus.text.folder.name} is one document: the random second texts of "
@@ -208,7 +210,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
                     "documents"
                 )
     if len(prepared.train) > 1:
-        weights = ", ".join(f"{share:.1%}" for share in job.rows.shares)
+        weights = ", ".join(f"{fraction:.1%}" for fraction in job.train_batches.fractions)
         note(
             f"sampling weights of the texts: {weights} (--data.smoothing {config.data.smoothing:g})"
         )

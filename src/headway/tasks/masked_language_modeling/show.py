@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from headway.bundle import FilledText, Guess
+from headway.bundle import FilledText, WordPrediction
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 
@@ -15,12 +15,12 @@ BAR = 30
 def prediction_lines(prediction: FilledText) -> list[Styled]:
     """Format the text; then for each [MASK] one line per word with its probability and a bar."""
     lines: list[Styled] = [[(prediction.text, "")]]
-    for words in prediction.guesses:
+    for words in prediction.predictions:
         lines += [*_bars(words), []]
     return lines
 
 
-def _bars(words: Sequence[Guess]) -> list[Styled]:
+def _bars(words: Sequence[WordPrediction]) -> list[Styled]:
     width = max(len(prediction.word) for prediction in words)
     return [
         [
@@ -37,11 +37,12 @@ def score_lines(scores: Scores) -> list[str]:
     lines = []
     if perplexity := scores.details.get("pseudo_perplexity"):
         lines.append(
-            f"pseudo-perplexity {perplexity['a_token']:.2f} per token, "
-            f"{perplexity['a_word']:.2f} per word   {perplexity['fertility']:.3f} tokens per word, "
+            f"pseudo-perplexity {perplexity['per_token']:.2f} per token, "
+            f"{perplexity['per_word']:.2f} per word   "
+            f"{perplexity['fertility']:.3f} tokens per word, "
             f"{scores.counts['sentences']:,} sentences"
         )
-    for text, numbers in scores.details["held_out_rows"].items():
+    for text, numbers in scores.details["held_out_sequences"].items():
         lines.append(f"{text}: {_of_text(numbers)}")
     return lines
 

@@ -48,7 +48,7 @@ class StudentEvaluationConfig(ObservationConfig):
         "difference",
         "metric that selects the best student: the weighted difference from the teacher",
     )
-    rows: int = setting(
+    sequences: int = setting(
         400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
     )
 
@@ -59,14 +59,14 @@ def _as_pre_training(config: Any) -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe=config.recipe,
         data=EncoderDataConfig(**asdict(config.data)),
-        masking=MaskingConfig(hidden=0.0, random=0.0),  # no word is masked
+        masking=MaskingConfig(masked=0.0, random=0.0),  # no word is masked
         training=EncoderTrainingConfig(
-            rows=training.rows,
+            batch_size=training.batch_size,
             length=training.length,
             seed=training.seed,
             start=training.teacher,
         ),
-        evaluation=EncoderEvaluationConfig(rows=config.evaluation.rows),
+        evaluation=EncoderEvaluationConfig(sequences=config.evaluation.sequences),
     )
 
 
@@ -92,7 +92,7 @@ def _prepare(
         return [replace(view_of(texts), logits=hidden)]
 
     return StudentData(
-        rows=job.rows,
+        train_batches=job.train_batches,
         views=views,
         compared=job.held_out_batches,
         bundle=lambda model: EncoderBundle(remove_heads(model, "none"), teacher.tokenizer),

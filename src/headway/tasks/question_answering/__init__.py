@@ -16,10 +16,10 @@ from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.question_answering.bundle import (
-    Answered,
-    AnswererBundle,
+    AnsweredQuestion,
     AnswerInput,
     AnswerOptions,
+    QuestionAnsweringBundle,
 )
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerScoring, answer
 from headway.tasks.question_answering.data import answered_questions, check_answers
@@ -40,7 +40,7 @@ class QuestionAnswering:
     recipes: Mapping[str, Callable[[], Any]] = {"answer": answer}
     bundles: Mapping[str, BundleSpec] = {
         "bert-answerer": BundleSpec(
-            bundle=AnswererBundle,
+            bundle=QuestionAnsweringBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,
         )
@@ -59,7 +59,7 @@ class QuestionAnswering:
 
     def read(
         self,
-        bundle: AnswererBundle,
+        bundle: QuestionAnsweringBundle,
         paths: Sequence[Path],
         config: Any | None,
         options: AnswerScoring,
@@ -74,7 +74,7 @@ class QuestionAnswering:
         return answered
 
     def held_out(
-        self, bundle: AnswererBundle, run: Path, config: Any, options: AnswerScoring
+        self, bundle: QuestionAnsweringBundle, run: Path, config: Any, options: AnswerScoring
     ) -> list[Question]:
         questions = answered_questions(config.data)[1]
         _warn(bundle, questions)
@@ -82,7 +82,7 @@ class QuestionAnswering:
 
     def evaluate(
         self,
-        bundle: AnswererBundle,
+        bundle: QuestionAnsweringBundle,
         examples: Sequence[Question],
         options: AnswerScoring = ALL_QUESTIONS,
         progress: Callable[[int], None] = lambda done: None,
@@ -90,7 +90,7 @@ class QuestionAnswering:
         return evaluate(bundle, examples, options, progress)
 
     def show_prediction(
-        self, bundle: AnswererBundle, prediction: Answered, options: AnswerOptions
+        self, bundle: QuestionAnsweringBundle, prediction: AnsweredQuestion, options: AnswerOptions
     ) -> list[Styled]:
         return [prediction_line(prediction)]
 
@@ -98,7 +98,7 @@ class QuestionAnswering:
         return [score_line(scores)]
 
 
-def _warn(bundle: AnswererBundle, questions: Sequence[Question]) -> None:
+def _warn(bundle: QuestionAnsweringBundle, questions: Sequence[Question]) -> None:
     """Warn of questions that are longer than the model's maximum length."""
     lengths = bundle.reader.lengths([question.question for question in questions])
     warn_of_truncation(lengths, bundle.reader.max_question_length, "question")

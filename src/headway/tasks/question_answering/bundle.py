@@ -90,7 +90,7 @@ class PredictedAnswer:
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredQuestion:
     """A question with its most probable answers, best first."""
 
     question: str
@@ -226,7 +226,7 @@ def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
     return [(score, first, last) for (first, last), score in ranked[:top]]
 
 
-class AnswererBundle(BundleWithReader):
+class QuestionAnsweringBundle(BundleWithReader):
     """A `BertQuestionAnswering` with its reader."""
 
     kind: ClassVar[str] = "question-answering model"
@@ -251,14 +251,13 @@ class AnswererBundle(BundleWithReader):
         options: AnswerOptions = ONE_ANSWER,
         *,
         first: int = 1,
-    ) -> list[Answered]:
+    ) -> list[AnsweredQuestion]:
         """Answer the inputs as `answer` does. first: the number of the first input, in errors."""
         self._check_room([item.question for item in inputs], first)
         pairs = [(item.question, item.context) for item in inputs]
         answers = self.answer_all(pairs, options.top, first=first)
-        return [
-            Answered(item.question, tuple(best)) for item, best in zip(inputs, answers, strict=True)
-        ]
+        answered = zip(inputs, answers, strict=True)
+        return [AnsweredQuestion(item.question, tuple(best)) for item, best in answered]
 
     @property
     def input_limit(self) -> int:
@@ -343,7 +342,7 @@ class AnswererBundle(BundleWithReader):
                 hint="give the context as the second text",
             )
         reading = self.reading(question, context)
-        tokens = reading.pieces["text"]
+        tokens = reading.tokens["text"]
         with torch.inference_mode():
             positions = reading.run()[0].argmax(0).tolist()  # start and end
         answers = self.answer(question, context)

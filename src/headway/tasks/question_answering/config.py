@@ -7,9 +7,9 @@ from typing import Literal
 
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
+    BatchSizeConfig,
     CheckpointConfig,
     ObservationConfig,
-    RowsConfig,
     RunSettings,
     StartedModelConfig,
 )
@@ -45,10 +45,10 @@ class AnswerDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerTrainingConfig(RowsConfig):
+class AnswerTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a question-answering model."""
 
-    rows: int = setting(16, "batch size, in windows", gt=0, le=BATCH)
+    batch_size: int = setting(16, "batch size, in windows", gt=0, le=BATCH)
 
 
 @dataclass(frozen=True, kw_only=True)

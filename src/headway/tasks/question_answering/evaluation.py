@@ -8,7 +8,7 @@ from headway.data.formats.questions import Question
 from headway.errors import DataError
 from headway.evaluation import score_answers
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import AnswerScoring
 from headway.tasks.splits import evenly_spaced
 
@@ -16,7 +16,7 @@ ALL_QUESTIONS = AnswerScoring()
 
 
 def evaluate(
-    bundle: AnswererBundle,
+    bundle: QuestionAnsweringBundle,
     questions: Sequence[Question],
     options: AnswerScoring = ALL_QUESTIONS,
     progress: Callable[[int], None] = lambda done: None,

@@ -14,7 +14,7 @@ from headway.models import Bert, BertQuestionAnswering
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import load_encoder
 from headway.tasks.job import Emit, Job
-from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import AnswerRunConfig, AnswerScoring
 from headway.tasks.question_answering.data import PreparedQuestions, prepare_answers
 from headway.tasks.question_answering.objective import AnsweringObjective
@@ -45,8 +45,8 @@ class AnswerJob(EncoderJob):
     def with_head(self, bert: Bert) -> BertQuestionAnswering:
         return BertQuestionAnswering(bert)
 
-    def bundle(self, model: Any) -> AnswererBundle:
-        return AnswererBundle(model, self.prepared.reader)
+    def bundle(self, model: Any) -> QuestionAnsweringBundle:
+        return QuestionAnsweringBundle(model, self.prepared.reader)
 
 
 def prepare(config: AnswerRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headway.evaluation.scores import Scores
-from headway.tasks.question_answering.bundle import Answered
+from headway.tasks.question_answering.bundle import AnsweredQuestion
 from headway.tasks.task import Styled
 
 
-def prediction_line(prediction: Answered) -> Styled:
+def prediction_line(prediction: AnsweredQuestion) -> Styled:
     """Format the answers with their probabilities, separated by tabs."""
     parts: Styled = []
     for answer in prediction.answers:

@@ -9,7 +9,7 @@ from typing import Any
 from headway.bundle import EncoderBundle
 from headway.machine import Machine
 from headway.tasks.job import Emit
-from headway.tasks.question_answering.bundle import AnswererBundle
+from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import (
     AnswerDataConfig,
     AnswerEvaluationConfig,
@@ -30,7 +30,7 @@ def _as_answering(config: Any) -> AnswerRunConfig:
         recipe=config.recipe,
         data=config.data,
         training=AnswerTrainingConfig(
-            rows=training.rows, seed=training.seed, start=training.teacher
+            batch_size=training.batch_size, seed=training.seed, start=training.teacher
         ),
         evaluation=config.evaluation,
     )
@@ -41,7 +41,7 @@ def _check(config: Any) -> None:
 
 
 def _prepare(
-    config: Any, teacher: AnswererBundle, folder: Path, machine: Machine, emit: Emit
+    config: Any, teacher: QuestionAnsweringBundle, folder: Path, machine: Machine, emit: Emit
 ) -> StudentData:
     """Encode the questions with the reader of the teacher."""
     reader = teacher.reader
@@ -54,11 +54,11 @@ def _prepare(
         return [replace(view_of(batch.texts), over_positions=True)]
 
     return StudentData(
-        rows=job.rows,
+        train_batches=job.train_batches,
         views=views,
         held_out=job.held_out,
         evaluation=job.evaluation,
-        bundle=lambda model: AnswererBundle(model, reader),
+        bundle=lambda model: QuestionAnsweringBundle(model, reader),
         unit="windows",
         decided={"data.window": reader.window, "data.stride": reader.stride},
     )

@@ -51,7 +51,7 @@ class DinoTrainingConfig(BlocksLoopConfig):
         ge=0,
         lt=1,
     )
-    rows: int = setting(64, "batch size, in images", gt=0, le=BATCH)
+    batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     start: str | None = setting(
         None,
         "image encoder whose pre-training is continued: a run or a model (short: --from); if "
@@ -68,7 +68,7 @@ class DinoEvaluationConfig(ObservationConfig):
         "metric that selects the best teacher: k-nearest-neighbour accuracy, accuracy of a linear "
         "classifier, or the spread of the vectors; without classes always spread",
     )
-    pictures: int = setting(
+    images: int = setting(
         4000, "maximum number of training images among which neighbours are searched", gt=0
     )
     neighbours: int = setting(

@@ -72,7 +72,7 @@ def evaluate(
     chosen = evenly_spaced(len(known), options.known_limit)
     vectors = _vectors(bundle, images, range(len(images)), progress)
     metrics = [Metric("spread", spread(vectors))]
-    counts = {"known": len(chosen), "pictures": len(images)}
+    counts = {"known": len(chosen), "images": len(images)}
     if len(numbers) > 1:
         known_vectors = _vectors(bundle, known, chosen, lambda done: progress(len(images) + done))
         labels = _numbers(known, chosen, numbers)

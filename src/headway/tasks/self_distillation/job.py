@@ -42,19 +42,19 @@ class DinoJob:
         self.config: DinoRunConfig = override(config, decided, "the images")
         self.prepared, self.start, self.machine = prepared, start, machine
         model, training = self.config.model, self.config.training
-        self.rows = ViewBatches(
+        self.train_batches = ViewBatches(
             prepared.train,
             prepared.reader.normalised,
             config.views,
             model.patch,
-            training.rows,
+            training.batch_size,
             training.seed,
         )
         self.held_out = NeighbourExamples(
             PreparedExamples(prepared.valid), PreparedExamples(prepared.train)
         )
         self.evaluation = NeighbourOptions(
-            known_limit=config.evaluation.pictures, neighbours=config.evaluation.neighbours
+            known_limit=config.evaluation.images, neighbours=config.evaluation.neighbours
         )
         self.objective = SelfDistillationObjective(config.teacher, training.steps)
 
@@ -73,7 +73,7 @@ class DinoJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.rows.stream(epoch, position), self.machine.device)
+        return moved(self.train_batches.stream(epoch, position), self.machine.device)
 
     def example(self) -> Example:
         return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
@@ -84,12 +84,12 @@ class DinoJob:
 
     def plan(self) -> dict[str, Any]:
         model, training, views = self.config.model, self.config.training, self.config.views
-        small = self.rows.small
+        small = self.train_batches.small
         return {
             "model": f"{model.described}, and a teacher",
-            "batches": f"{training.rows * training.accumulate:,} images, each in {views.whole} "
-            f"large views and {views.local} of {small[0]} x {small[1]}",
-            "batches_an_epoch": self.rows.batches_an_epoch,
+            "batches": f"{training.batch_size * training.accumulate:,} images, each in "
+            f"{views.global_crops} large views and {views.local_crops} of {small[0]} x {small[1]}",
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",
         }
 

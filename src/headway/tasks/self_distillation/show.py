@@ -8,5 +8,5 @@ from headway.tasks.task import metrics_line
 
 def score_line(scores: Scores) -> str:
     """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
-    images, known = scores.counts["pictures"], scores.counts["known"]
+    images, known = scores.counts["images"], scores.counts["known"]
     return f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"

@@ -7,9 +7,9 @@ from typing import Literal
 
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
+    BatchSizeConfig,
     CheckpointConfig,
     ObservationConfig,
-    RowsConfig,
     RunSettings,
     StartedModelConfig,
     unset_settings,
@@ -44,10 +44,10 @@ class EmbedDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedTrainingConfig(RowsConfig):
+class EmbedTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a sentence encoder."""
 
-    rows: int = setting(
+    batch_size: int = setting(
         32,
         "batch size, in pairs; the other pairs of a batch are in-batch negatives",
         gt=1,

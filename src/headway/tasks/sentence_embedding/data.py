@@ -117,7 +117,7 @@ def prepare_pairs(
 def _describe_loss(train: list[SimilarTexts], config: EmbedRunConfig) -> str:
     scores = [pair.score for pair in train if pair.score is not None]
     if not scores:
-        return f"contrastive loss with {config.training.rows - 1} in-batch negatives per pair"
+        return f"contrastive loss with {config.training.batch_size - 1} in-batch negatives per pair"
     low, high = min(scores), max(scores)
     return f"cosines are fitted to {config.data.score!r}: {low:g} becomes 0, {high:g} becomes 1"
 

@@ -10,7 +10,7 @@ from headway.data.formats.tags import TaggedSentence, read_tagged
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
-from headway.tasks.tagging.bundle import Tagged, TaggerBundle
+from headway.tasks.tagging.bundle import TaggedText, TaggerBundle
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
@@ -65,7 +65,7 @@ class Tagging(TaskDefaults):
         return evaluate(bundle, examples, progress)
 
     def show_prediction(
-        self, bundle: TaggerBundle, prediction: Tagged, options: NoOptions
+        self, bundle: TaggerBundle, prediction: TaggedText, options: NoOptions
     ) -> list[Styled]:
         return [prediction_line(bundle.tags, prediction)]
 

@@ -64,7 +64,7 @@ class PredictedSpan:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedText:
     """A tagged text.
 
     text: the text; if the input was a list of words, these are joined by spaces. spans: empty if
@@ -195,7 +195,7 @@ class TaggerBundle(BundleWithReader):
     def tags(self) -> tuple[str, ...]:
         return self.reader.tags
 
-    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[Tagged]:
+    def tag(self, texts: Sequence[str | Sequence[str]]) -> list[TaggedText]:
         """Tag the words of texts, and find the spans that the tags form.
 
         A text is a string, or a list of its words. A long text is split into several sequences. The
@@ -221,7 +221,7 @@ class TaggerBundle(BundleWithReader):
 
     def predict(
         self, inputs: Sequence[TextInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
-    ) -> list[Tagged]:
+    ) -> list[TaggedText]:
         """Tag the inputs as `tag` does."""
         return self.tag([item.text for item in inputs])
 
@@ -292,20 +292,20 @@ class TaggerBundle(BundleWithReader):
 
     def _tagged(
         self, text: str, word_spans: Sequence[tuple[int, int]], best: Sequence[tuple[int, float]]
-    ) -> Tagged:
+    ) -> TaggedText:
         words = tuple(
             PredictedWord(text[start:end], start, end, self.tags[tag], probability)
             for (start, end), (tag, probability) in zip(word_spans, best, strict=True)
         )
         if not are_span_tags(self.tags):
-            return Tagged(text, words, ())
+            return TaggedText(text, words, ())
         spans = []
         for span in spans_of([word.tag for word in words]):
             span_words = words[span.start : span.end]
             start, end = span_words[0].start, span_words[-1].end
             probability = math.prod(word.probability for word in span_words)
             spans.append(PredictedSpan(span.label, text[start:end], start, end, probability))
-        return Tagged(text, words, tuple(spans))
+        return TaggedText(text, words, tuple(spans))
 
 
 def _joined(words: Sequence[str]) -> list[tuple[int, int]]:

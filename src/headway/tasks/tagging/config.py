@@ -7,9 +7,9 @@ from typing import Literal
 
 from headway.settings import LENGTH, section, setting
 from headway.tasks.sections import (
+    BatchSizeConfig,
     CheckpointConfig,
     ObservationConfig,
-    RowsConfig,
     RunSettings,
     StartedModelConfig,
 )
@@ -52,7 +52,7 @@ class TaggerModelConfig(StartedModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagTrainingConfig(RowsConfig):
+class TagTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a tagger."""
 
     balance: bool = setting(

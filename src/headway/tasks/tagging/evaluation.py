@@ -48,5 +48,10 @@ def evaluate(
         spans = score_spans(predictions, targets)
         names = ("f1", "precision", "recall")
         metrics = [*(Metric(name, getattr(spans, name)) for name in names), *metrics]
-        counts = {"true": spans.true, "found": spans.found, "right": spans.right, **counts}
+        counts = {
+            "true": spans.true,
+            "predicted": spans.predicted,
+            "correct": spans.correct,
+            **counts,
+        }
     return Scores(tuple(metrics), counts)

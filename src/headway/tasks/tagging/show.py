@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from headway.data.spans import are_span_tags
 from headway.evaluation.scores import Scores
-from headway.tasks.tagging.bundle import Tagged
+from headway.tasks.tagging.bundle import TaggedText
 from headway.tasks.task import Styled
 
 
-def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
+def prediction_line(tags: Collection[str], prediction: TaggedText) -> Styled:
     """Format the text with [label words] for each span; word/tag if the tags have no spans."""
     if are_span_tags(tags):
         return _bracketed(prediction)
@@ -20,7 +20,7 @@ def prediction_line(tags: Collection[str], prediction: Tagged) -> Styled:
     return parts[:-1]
 
 
-def _bracketed(prediction: Tagged) -> Styled:
+def _bracketed(prediction: TaggedText) -> Styled:
     parts, last = [], 0
     for span in prediction.spans:
         parts.append((prediction.text[last : span.start], ""))
@@ -36,8 +36,8 @@ def score_lines(scores: Scores) -> list[str]:
     if "f1" in scores:
         lines.append(
             f"F1 {scores['f1']:.3f}   precision {scores['precision']:.3f}, "
-            f"recall {scores['recall']:.3f}; {counts['right']:,} correct of {counts['found']:,} "
-            f"predicted and {counts['true']:,} true spans"
+            f"recall {scores['recall']:.3f}; {counts['correct']:,} correct of "
+            f"{counts['predicted']:,} predicted and {counts['true']:,} true spans"
         )
     correct = round(scores["accuracy"] * counts["words"])
     accuracy = f"accuracy {scores['accuracy']:.3f}   {correct:,} of {counts['words']:,} words"

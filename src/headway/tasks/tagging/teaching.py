@@ -29,7 +29,9 @@ def _as_tagging(config: Any) -> TagRunConfig:
     return TagRunConfig(
         recipe=config.recipe,
         data=config.data,
-        training=TagTrainingConfig(rows=training.rows, seed=training.seed, start=training.teacher),
+        training=TagTrainingConfig(
+            batch_size=training.batch_size, seed=training.seed, start=training.teacher
+        ),
         evaluation=config.evaluation,
     )
 
@@ -48,10 +50,10 @@ def _prepare(
     job = TagJob(_as_tagging(config), prepared, encoder, machine)
 
     def views(batch: WordBatch) -> list[View]:
-        return [replace(view_of(batch.texts), asked=batch.words)]
+        return [replace(view_of(batch.texts), target_mask=batch.words)]
 
     return StudentData(
-        rows=job.rows,
+        train_batches=job.train_batches,
         views=views,
         held_out=job.held_out,
         evaluation=job.evaluation,

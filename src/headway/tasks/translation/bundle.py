@@ -313,7 +313,7 @@ class TranslatorBundle(StoredBundle):
         return ForwardPass(
             model=self.model,
             run=lambda: self.model(tokens, read, keys),
-            pieces={name: side.pieces(ids[name]) for name, side in sides.items()},
+            tokens={name: side.token_strings(ids[name]) for name, side in sides.items()},
             axes={
                 "encoder": ("source", "source"),
                 "decoder": ("read", "read"),
@@ -347,7 +347,7 @@ class TranslatorBundle(StoredBundle):
             reading=reading,
             answer=target.decode(ids),
             readout=next_token_readout(
-                self.model, "target", range(len(ids)), target.size, target.pieces
+                self.model, "target", range(len(ids)), target.size, target.token_strings
             ),
             tokenizers={"source": source, "read": target, "target": target},
         )
@@ -367,7 +367,7 @@ class TranslatorBundle(StoredBundle):
             first=target.bos,
             best=best.tokens,
             end=(target.eos,) if best.finished else (),
-            names=target.pieces,
+            names=target.token_strings,
         )
 
 

@@ -124,7 +124,7 @@ def _tokenizers(
 ) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         tokenizers = TokenizerPair.load(folder)
-        emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "how": "reused"})
+        emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": "reused"})
         return tokenizers
     emit({"kind": "preparing", "what": "tokenizer", "done": 0})
     train_pairs, _ = _readers(splits)
@@ -132,7 +132,13 @@ def _tokenizers(
         lambda: ((p.source, p.target) for p in train_pairs()), config.vocabulary, config.joint
     )
     tokenizers.save(folder)
-    emit({"kind": "tokenizer", "pieces": tokenizers.target.size, "how": _KINDS[tokenizers.joint]})
+    emit(
+        {
+            "kind": "tokenizer",
+            "vocabulary_size": tokenizers.target.size,
+            "how": _KINDS[tokenizers.joint],
+        }
+    )
     return tokenizers
 
 

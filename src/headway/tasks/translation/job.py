@@ -81,7 +81,7 @@ class TranslationJob:
         return {
             "model": _shape(self.config),
             "batches": f"{tokens:,} tokens, {padding:.1%} padding",
-            "batches_an_epoch": len(first),
+            "batches_per_epoch": len(first),
             "unit": "tok",
         }
 

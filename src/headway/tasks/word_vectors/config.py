@@ -45,7 +45,7 @@ class WordsTrainingConfig(LoopConfig):
 
     steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    rows: int = setting(4096, "batch size, in centre words", gt=0, le=BATCH)
+    batch_size: int = setting(4096, "batch size, in centre words", gt=0, le=BATCH)
     window: int = setting(
         5,
         "maximum context window: words on each side; the width is sampled between 1 and this",

@@ -55,7 +55,7 @@ def window_settings(
     """Return how the examples of a run are made of words and their context."""
     return ContextWindowSettings(
         kind=model.kind,
-        rows=training.rows,
+        batch_size=training.batch_size,
         window=training.window,
         subsample=training.subsample,
         seed=seed,

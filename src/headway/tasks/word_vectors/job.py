@@ -51,8 +51,8 @@ class WordsJob:
         model, training = self.config.model, self.config.training
         return {
             "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
-            "batches": f"{training.rows * training.accumulate:,} words",
-            "batches_an_epoch": self.windows.batches_an_epoch(),
+            "batches": f"{training.batch_size * training.accumulate:,} words",
+            "batches_per_epoch": self.windows.batches_per_epoch(),
             "unit": "pairs",
         }
 

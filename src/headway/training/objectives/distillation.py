@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.blocks.hidden_states import Inside, layer_map, record_blocks, stack_of
+from headway.blocks.hidden_states import BlockRecord, layer_map, record_blocks, stack_of
 from headway.settings import setting
 from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
@@ -56,15 +56,15 @@ class DistillationConfig(LayersConfig):
 class View:
     """A batch of inputs for student and teacher, and which of their outputs are compared.
 
-    logits(model): the logits per text (B C) or per token (B T C). keys: True = real token. asked:
-    the positions whose outputs are compared; if None, all real tokens. over_positions: the softmax
-    is over the positions of a text instead of over C. weights: weight of each sequence; if None, 1.
-    count: the total number of targets.
+    logits(model): the logits per text (B C) or per token (B T C). keys: True = real token.
+    target_mask: the positions whose outputs are compared; if None, all real tokens. over_positions:
+    the softmax is over the positions of a text instead of over C. weights: weight of each sequence;
+    if None, 1. count: the total number of targets.
     """
 
     logits: Callable[[Any], Float[Tensor, "B ..."]]
     keys: Bool[Tensor, "B T"]
-    asked: Bool[Tensor, "B T"] | None = None
+    target_mask: Bool[Tensor, "B T"] | None = None
     over_positions: bool = False
     weights: Float[Tensor, " B"] | None = None
     count: int
@@ -160,10 +160,12 @@ class DistillationObjective:
         return (losses if view.weights is None else losses * view.weights).sum()
 
 
-def _watched(model: nn.Module, config: DistillationConfig) -> AbstractContextManager[Inside]:
+def _watched(model: nn.Module, config: DistillationConfig) -> AbstractContextManager[BlockRecord]:
     """Record hidden states and attention scores, only if they are compared: it costs time."""
     return (
-        record_blocks(stack_of(model)) if config.compares_hidden_layers else nullcontext(Inside())
+        record_blocks(stack_of(model))
+        if config.compares_hidden_layers
+        else nullcontext(BlockRecord())
     )
 
 
@@ -184,24 +186,32 @@ def _prediction(
         return nats
     if view.over_positions:
         return nats.mean(1)
-    return _mean_over(nats, view.keys if view.asked is None else view.asked)
+    return _mean_over(nats, view.keys if view.target_mask is None else view.target_mask)
 
 
 def _embedding(
-    model: DistillationStudent, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
+    model: DistillationStudent,
+    student: BlockRecord,
+    teacher: BlockRecord,
+    keys: Bool[Tensor, "B T"],
 ) -> Float[Tensor, " B"]:
     return _distance(model.project_embedding(student.hidden[0]), teacher.hidden[0], keys)
 
 
 def _hidden(
-    model: DistillationStudent, student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]
+    model: DistillationStudent,
+    student: BlockRecord,
+    teacher: BlockRecord,
+    keys: Bool[Tensor, "B T"],
 ) -> Float[Tensor, " B"]:
     mapped = _mapped(student.hidden[1:], teacher.hidden[1:])
     distances = [_distance(model.project_hidden(a), b, keys) for a, b in mapped]
     return torch.stack(distances).sum(0)
 
 
-def _attention(student: Inside, teacher: Inside, keys: Bool[Tensor, "B T"]) -> Float[Tensor, " B"]:
+def _attention(
+    student: BlockRecord, teacher: BlockRecord, keys: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
     """Return the attention loss per text.
 
     It is the sum over layers of the mean over heads and pairs of real tokens that may attend.

@@ -25,7 +25,7 @@ class ImageObjective:
     def __call__(self, model: ViTClassifier, batch: ImageBatch) -> Loss:
         logs = F.log_softmax(model(batch.images).float(), dim=-1)  # B C
         first = logs.gather(1, batch.targets[:, None])[:, 0]
-        second = logs.gather(1, batch.others[:, None])[:, 0]
-        nats = -(batch.shares * first + (1 - batch.shares) * second)
+        second = logs.gather(1, batch.mixed_targets[:, None])[:, 0]
+        nats = -(batch.mixing_weights * first + (1 - batch.mixing_weights) * second)
         total = (1 - self.smoothing) * nats - self.smoothing * logs.mean(1)
         return Loss(total.sum(), nats.detach().sum(), len(batch.targets))

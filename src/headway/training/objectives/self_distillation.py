@@ -61,7 +61,7 @@ class SelfDistillationObjective:
         self.config, self.steps = config, steps
 
     def __call__(self, model: SelfDistilled, batch: ViewBatch) -> Loss:
-        teacher = model.teach(batch.views[: batch.whole])
+        teacher = model.teacher_probabilities(batch.views[: batch.num_global])
         student = [(s / self.config.temperature).log_softmax(-1) for s in model(batch.views)]
         terms = [
             -(teacher[g] * student[v]).sum()
@@ -78,7 +78,7 @@ class SelfDistillationObjective:
         momentum = 1 - (1 - config.momentum) * (1 + math.cos(math.pi * min(progress, 1.0))) / 2
         model = run.model
         assert isinstance(model, SelfDistilled)
-        model.follow(momentum, config.centre_momentum)
+        model.update_teacher(momentum, config.centre_momentum)
         fraction = min(1.0, progress / config.warm) if config.warm else 1.0
         model.temperature.fill_(
             config.teacher_start + fraction * (config.teacher_end - config.teacher_start)

@@ -16,7 +16,7 @@ export function liveBar(app) {
     const body = {text: first.value};
     if (second.value) body.second = second.value;
     if (target.value) body.target = target.value;
-    if (local.image) body.picture = local.image;
+    if (local.image) body.image = local.image;
     return body;
   };
   const run = async () => {

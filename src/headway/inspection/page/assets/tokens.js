@@ -42,8 +42,8 @@ export function quoted(side, position, most = 24) {
 // Returns the name of a token; that of a patch is its row and column.
 export function nameOf(side, position) {
   const token = side.tokens[position];
-  if (side.grid && position >= side.beside) {
-    const at = position - side.beside;
+  if (side.grid && position >= side.num_prefix_tokens) {
+    const at = position - side.num_prefix_tokens;
     return `row ${Math.floor(at / side.grid[1]) + 1}, col ${(at % side.grid[1]) + 1}`;
   }
   return shown(token ?? "");

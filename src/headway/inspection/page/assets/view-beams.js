@@ -36,7 +36,7 @@ export function visibleTree(beam, {all, steps}) {
   beam.forEach((leaf, at) => {
     const above = leaf.parent === null ? null : positions.get(leaf.parent);
     const depth = leaf.parent === null ? 0 : depths[above] + 1;
-    if (above === undefined || depth > steps || !(all || leaf.kept || leaf.chosen)) return;
+    if (above === undefined || depth > steps || !(all || leaf.continued || leaf.chosen)) return;
     positions.set(at, nodes.length);
     depths.push(depth);
     nodes.push({...leaf, parent: above});
@@ -66,12 +66,12 @@ export const beams = {
       if (!local.tree) return;
       const {ink, soft, line, pin} = theme();
       const {nodes} = local.tree;
-      const ordered = [...nodes].sort((a, b) => a.chosen - b.chosen || a.kept - b.kept);
+      const ordered = [...nodes].sort((a, b) => a.chosen - b.chosen || a.continued - b.continued);
       for (const node of ordered) {
         if (node.parent === null) continue;
         const [x1, y1] = location(nodes[node.parent], width);
         const [x2, y2] = location(node, width);
-        ctx.strokeStyle = node.chosen ? pin : node.kept ? soft : line;
+        ctx.strokeStyle = node.chosen ? pin : node.continued ? soft : line;
         ctx.lineWidth = node.chosen ? 2.5 : 1.2;
         ctx.beginPath();
         const begin = x1 + Math.min(70, 8 + 7.5 * [...shorten(nodes[node.parent].token, 14)].length);
@@ -81,9 +81,9 @@ export const beams = {
       }
       for (const node of ordered) {
         const [x, y] = location(node, width);
-        ctx.globalAlpha = node.kept || node.chosen ? 1 : 0.75;
+        ctx.globalAlpha = node.continued || node.chosen ? 1 : 0.75;
         if (node.at === local.cursor) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - 5, y - 12, 80, 25); }
-        write(ctx, shorten(node.token, 14), x, y - 2, {size: 12.5, colour: node.chosen ? pin : node.kept ? ink : soft, bold: node.chosen, width: 70});
+        write(ctx, shorten(node.token, 14), x, y - 2, {size: 12.5, colour: node.chosen ? pin : node.continued ? ink : soft, bold: node.chosen, width: 70});
         write(ctx, number(node.log_probability), x, y + 9, {size: 9, colour: soft, width: 70});
         ctx.globalAlpha = 1;
       }
@@ -91,7 +91,7 @@ export const beams = {
     const choose = (at) => {
       local.cursor = at;
       const node = local.tree.nodes[at];
-      status.textContent = `${sentenceOf(local.tree.nodes, node)} (${number(node.log_probability)}${node.chosen ? ", output" : node.kept ? ", kept" : ", pruned"})`;
+      status.textContent = `${sentenceOf(local.tree.nodes, node)} (${number(node.log_probability)}${node.chosen ? ", output" : node.continued ? ", kept" : ", pruned"})`;
       made.draw();
     };
     const move = (dx, dy) => {
@@ -128,7 +128,7 @@ export const beams = {
           slider("Steps", 1, Math.max(1, depth), 1, depth, String, (steps) => { local.steps = steps; grow(); }),
           tick("Show pruned hypotheses", local.all, (all) => { local.all = all; grow(); }),
         );
-        const ended = nodes.filter((one) => !one.children.length && (one.kept || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
+        const ended = nodes.filter((one) => !one.children.length && (one.continued || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
         list.replaceChildren(table("Complete hypotheses, the output first", ["Hypothesis", "Log-probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
         grow();
       }
@@ -136,8 +136,8 @@ export const beams = {
       made.draw();
     };
     const data = () => ({
-      columns: ["node", "parent", "token", "log probability", "kept", "chosen"],
-      rows: local.beam.map((leaf, at) => [at + 1, leaf.parent === null ? null : leaf.parent + 1, leaf.token, leaf.log_probability, leaf.kept, leaf.chosen]),
+      columns: ["node", "parent", "token", "log probability", "continued", "chosen"],
+      rows: local.beam.map((leaf, at) => [at + 1, leaf.parent === null ? null : leaf.parent + 1, leaf.token, leaf.log_probability, leaf.continued, leaf.chosen]),
     });
     const scroll = el("div", {class: "scroller", role: "region", "aria-label": "Tree"}, made.element);
     return {element: el("div", {}, controls, status, scroll, list), update, data};

@@ -13,7 +13,7 @@ const SLICE = 12; // milliseconds of drawing per animation frame
 
 // Returns the pattern with the largest score of a head: [name, score].
 export function kindOf(map, layer, head) {
-  const scores = Object.entries(map.kinds?.[layer]?.[head] || {});
+  const scores = Object.entries(map.patterns?.[layer]?.[head] || {});
   const best = scores.reduce((a, b) => (b[1] > a[1] ? b : a), ["mixed", 0]);
   return best[1] >= SURE ? best : ["mixed", best[1]];
 }
@@ -40,7 +40,7 @@ const value = (table, {layer, head}) => table?.[layer]?.[head] ?? 0;
 function badge(map, {layer, head}, order) {
   if (order === "entropy" && map.entropy) return number(value(map.entropy, {layer, head}));
   if (order === "importance" && map.importance) return number(value(map.importance, {layer, head}));
-  if (map.kinds?.length) return kindOf(map, layer, head)[0];
+  if (map.patterns?.length) return kindOf(map, layer, head)[0];
   return map.entropy ? number(value(map.entropy, {layer, head})) : "";
 }
 
@@ -152,7 +152,7 @@ export const grid = {
     const update = (now) => {
       local.now = now;
       const orders = [["layer", "by layer"]];
-      if (now.map.kinds?.length) orders.push(["kind", "by pattern"]);
+      if (now.map.patterns?.length) orders.push(["kind", "by pattern"]);
       if (now.map.entropy) orders.push(["entropy", "by entropy"]);
       if (now.map.importance) orders.push(["importance", "by importance"]);
       order.show(orders, local.order);
@@ -175,7 +175,7 @@ export const grid = {
 function described(map, {layer, head}) {
   const [kind, score] = kindOf(map, layer, head);
   const parts = [`Layer ${layer + 1}, head ${head + 1}`];
-  if (map.kinds?.length) parts.push(kind === "mixed" ? "no clear pattern" : `${kind} ${number(score)}`);
+  if (map.patterns?.length) parts.push(kind === "mixed" ? "no clear pattern" : `${kind} ${number(score)}`);
   if (map.entropy?.[layer]?.[head] != null) parts.push(`entropy ${number(map.entropy[layer][head])}`);
   if (map.importance?.[layer]?.[head] != null) parts.push(`importance ${number(map.importance[layer][head])}`);
   return parts.join(", ") + ".";

@@ -133,7 +133,7 @@ export const head = {
     const data = () => {
       const {inside, now} = local;
       const rows = local.rows.map((s) => [now.keys.tokens[s], s + 1, inside.sums[s], now.weights.at(now.state.query, s), inside.norms[s], ...inside.products[s]]);
-      return {columns: ["token", "place", "score", "share", "length", ...Array.from(inside.vector, (_, at) => `product ${at + 1}`)], rows};
+      return {columns: ["token", "position", "score", "share", "length", ...Array.from(inside.vector, (_, at) => `product ${at + 1}`)], rows};
     };
     return {element: el("div", {}, made.element, sum, rest, details), update, data};
   },

@@ -21,7 +21,7 @@ export function imageOf(address, ready) {
 
 // Draws the image with one row of weights over it. The patches may cover only a part of the image.
 export function overlay(ctx, side, values, box, look, strength = 0.75) {
-  const img = imageOf(side.picture, look.ready);
+  const img = imageOf(side.image, look.ready);
   if (!img) return;
   ctx.imageSmoothingEnabled = true;
   ctx.drawImage(grey(img), box.x, box.y, box.width, box.height);
@@ -30,7 +30,7 @@ export function overlay(ctx, side, values, box, look, strength = 0.75) {
   const [high, wide] = side.size;
   const [reachHigh, reachWide] = side.reach || side.size;
   const size = [(box.height * reachHigh) / high / rows, (box.width * reachWide) / wide / columns];
-  const patches = values.subarray(side.beside);
+  const patches = values.subarray(side.num_prefix_tokens);
   const most = look.greatest || patches.reduce((a, b) => Math.max(a, Math.abs(b)), 0) || 1;
   const colours = bright(look.colours);
   const image = new ImageData(columns, rows);
@@ -62,7 +62,7 @@ export const image = {
   id: "image",
   title: "Image",
   lead: "The attention of the chosen token to the patches of the image: brighter patches have larger weights. The small images show every head of the layer.",
-  wants: ({sides}, map) => Boolean(sides[map.keys].picture && sides[map.keys].grid),
+  wants: ({sides}, map) => Boolean(sides[map.keys].image && sides[map.keys].grid),
   make(app) {
     const local = {now: null, strength: 0.75, shared: false, boxes: [], main: null};
     const strength = slider("Opacity", 0.2, 1, 0.05, 0.75, percent, (one) => { local.strength = one; draw(); });
@@ -78,7 +78,7 @@ export const image = {
       const reach = side.reach || side.size;
       const high = (box.height * reach[0]) / side.size[0] / rows;
       const wide = (box.width * reach[1]) / side.size[1] / columns;
-      const patch = at - side.beside;
+      const patch = at - side.num_prefix_tokens;
       return [(patch % columns) * wide, Math.floor(patch / columns) * high, wide, high];
     };
     const paint = (ctx, width) => {
@@ -90,15 +90,15 @@ export const image = {
       overlay(ctx, keys, scores || (weights && weights.row(state.query)), local.main, look(), local.strength);
       ctx.lineWidth = 2.5;
       ctx.strokeStyle = theme().pin;
-      if (queries === keys && state.query >= keys.beside) ctx.strokeRect(...patchBox(keys, state.query, local.main));
+      if (queries === keys && state.query >= keys.num_prefix_tokens) ctx.strokeRect(...patchBox(keys, state.query, local.main));
       ctx.lineWidth = 1.5;
-      if (state.key >= keys.beside && state.key !== state.query) ctx.strokeRect(...patchBox(keys, state.key, local.main));
+      if (state.key >= keys.num_prefix_tokens && state.key !== state.query) ctx.strokeRect(...patchBox(keys, state.key, local.main));
     };
     const patchAt = (x, y) => {
       const side = local.now.keys;
-      const [, , wide, high] = patchBox(side, side.beside, local.main);
+      const [, , wide, high] = patchBox(side, side.num_prefix_tokens, local.main);
       const [column, row] = [Math.floor(x / wide), Math.floor(y / high)];
-      return row < 0 || column < 0 || row >= side.grid[0] || column >= side.grid[1] ? -1 : side.beside + row * side.grid[1] + column;
+      return row < 0 || column < 0 || row >= side.grid[0] || column >= side.grid[1] ? -1 : side.num_prefix_tokens + row * side.grid[1] + column;
     };
     const selfAttention = () => local.now.queries === local.now.keys;
     const choose = (position) => app.set(selfAttention() ? {query: position} : {key: position});
@@ -109,7 +109,7 @@ export const image = {
         const {keys} = local.now;
         const {state} = app; // newer than the state that was drawn, if keys are pressed fast
         if (!selfAttention()) { app.set({query: Math.max(0, state.query + dx + dy)}); return; }
-        const next = state.query + dx + dy * (state.query >= keys.beside ? keys.grid[1] : 1);
+        const next = state.query + dx + dy * (state.query >= keys.num_prefix_tokens ? keys.grid[1] : 1);
         if (next >= 0 && next < keys.tokens.length) app.set({query: next});
       },
       ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
@@ -138,13 +138,13 @@ export const image = {
       const cells = map.shape[0] * map.shape[1];
       const rows = Array.from({length: codes ? map.heads : 0}, (_, head) =>
         new Weights(codes.subarray(head * cells, (head + 1) * cells), ...map.shape, map.coding).row(state.query));
-      const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.beside).reduce((a, b) => Math.max(a, b), 0))) : 0;
+      const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.num_prefix_tokens).reduce((a, b) => Math.max(a, b), 0))) : 0;
       rows.forEach((row, head) => {
         const box = {x: (head % perLine) * (side + 8), y: Math.floor(head / perLine) * high, width: side, height: high - 24};
         overlay(ctx, keys, row, box, {...look(), greatest}, local.strength);
         if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, side - 2, box.height - 2); }
-        const on = row.subarray(keys.beside).reduce((a, b) => a + b, 0);
-        write(ctx, `head ${head + 1}${keys.beside ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
+        const on = row.subarray(keys.num_prefix_tokens).reduce((a, b) => a + b, 0);
+        write(ctx, `head ${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
         local.boxes.push({...box, head});
       });
     };
@@ -161,19 +161,19 @@ export const image = {
     const update = (now) => {
       local.now = now;
       const {keys, queries, weights, state} = now;
-      const count = queries.grid ? queries.beside : Math.min(queries.tokens.length, 200);
+      const count = queries.grid ? queries.num_prefix_tokens : Math.min(queries.tokens.length, 200);
       chips.replaceChildren(...Array.from({length: count}, (_, at) =>
         button(shorten(nameOf(queries, at), 24), () => app.set({query: at}), {class: "chip", "aria-pressed": String(at === state.query), dir: "auto"})));
       const row = weights && weights.row(state.query);
-      const extra = row ? Array.from({length: keys.beside}, (_, at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
-      const total = row ? row.subarray(keys.beside).reduce((a, b) => a + b, 0) : 0;
+      const extra = row ? Array.from({length: keys.num_prefix_tokens}, (_, at) => `${shorten(keys.tokens[at], 20)} ${percent(row[at])}`) : [];
+      const total = row ? row.subarray(keys.num_prefix_tokens).reduce((a, b) => a + b, 0) : 0;
       beside.textContent = row ? `On patches: ${percent(total)}.${extra.length ? ` On other tokens: ${extra.slice(0, 8).join(", ")}.` : ""}` : "";
       draw();
     };
     const data = () => {
       const {keys, weights, state} = local.now;
       const row = weights.row(state.query);
-      return {columns: ["place", "token", "weight"], rows: keys.tokens.map((_, at) => [at + 1, nameOf(keys, at), row[at]])};
+      return {columns: ["position", "token", "weight"], rows: keys.tokens.map((_, at) => [at + 1, nameOf(keys, at), row[at]])};
     };
     return {element: el("div", {}, chips, el("div", {class: "pictures"}, el("div", {}, main.element, beside), el("div", {}, heads.element))), controls: [strength, shared], update, data};
   },

@@ -22,21 +22,21 @@ export const lens = {
     const open = (layer, at, prediction) => {
       local.chosen = {layer, at};
       const {layers} = local.now.frame.lens;
-      detail.replaceChildren(el("h3", {}, `After ${layerName(layers[layer])}, at position ${prediction.place + 1}`), bars(prediction.tokens.map((token, n) => ({token, value: prediction.probabilities[n]}))));
+      detail.replaceChildren(el("h3", {}, `After ${layerName(layers[layer])}, at position ${prediction.position + 1}`), bars(prediction.tokens.map((token, n) => ({token, value: prediction.probabilities[n]}))));
       for (const one of holder.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one.dataset.cell === `${layer} ${at}`));
     };
     const draw = () => {
       const {frame, state} = local.now;
       const {lens} = frame;
       const side = frame.sides[lens.side];
-      const count = lens.guesses[0]?.length || 0;
+      const count = lens.predictions[0]?.length || 0;
       local.from = Math.max(0, Math.min(local.from, Math.max(0, count - AT_ONCE)));
       const range = Array.from({length: Math.min(AT_ONCE, count - local.from)}, (_, at) => local.from + at);
       earlier.hidden = local.from === 0;
       later.hidden = local.from + AT_ONCE >= count;
-      const heads = range.map((at) => el("th", {scope: "col", dir: "auto"}, shorten(nameOf(side, lens.guesses[0][at].place), 14)));
+      const heads = range.map((at) => el("th", {scope: "col", dir: "auto"}, shorten(nameOf(side, lens.predictions[0][at].position), 14)));
       const rows = lens.layers.map((name, layer) => el("tr", {}, el("th", {scope: "row"}, layerName(name)), range.map((at) => {
-        const prediction = lens.guesses[layer][at];
+        const prediction = lens.predictions[layer][at];
         const colour = colourOf(prediction.probabilities[0] || 0, 1, {...state, scale: "linear"}, false);
         const one = button(shorten(prediction.tokens[0] ?? "", 12), () => open(layer, at, prediction), {class: "cell", dir: "auto", title: `${shown(prediction.tokens[0] ?? "")} ${percent(prediction.probabilities[0] || 0)}`});
         one.dataset.cell = `${layer} ${at}`;
@@ -55,8 +55,8 @@ export const lens = {
     };
     const data = () => {
       const {lens} = local.now.frame;
-      const rows = lens.layers.flatMap((name, layer) => lens.guesses[layer].flatMap((one) => one.tokens.map((token, at) => [name, one.place + 1, token, one.probabilities[at]])));
-      return {columns: ["layer", "place", "token", "probability"], rows};
+      const rows = lens.layers.flatMap((name, layer) => lens.predictions[layer].flatMap((one) => one.tokens.map((token, at) => [name, one.position + 1, token, one.probabilities[at]])));
+      return {columns: ["layer", "position", "token", "probability"], rows};
     };
     return {element: el("div", {}, el("div", {class: "buttons"}, earlier, later), holder, detail), update, data};
   },

@@ -116,7 +116,7 @@ export const lines = {
     const data = () => {
       const {queries, keys} = local.now;
       const rows = [...local.drawn].reverse().map((one) => [one.from + 1, queries.tokens[one.from], one.to + 1, keys.tokens[one.to], one.value]);
-      return {columns: ["from place", "from", "to place", "to", "weight"], rows};
+      return {columns: ["from position", "from", "to position", "to", "weight"], rows};
     };
     return {element: el("div", {}, made.element), controls: [mode.element, mass], update, data};
   },

@@ -103,7 +103,7 @@ export const text = {
       way.show(score ? [] : [["from", "keys that it attends to"], ["to", "queries that attend to it"]], state.way);
       words.hidden = !(queries.words?.length || keys.words?.length);
       const answers = now.frame.attributions.filter((one) => one.measure === state.measure && !now.frame.sides[one.side]?.grid);
-      asked.show(score ? answers.map((one, at) => [at, one.place === undefined || one.place === null ? one.of : `${one.of} (position ${one.place + 1})`]) : [], answers.indexOf(score));
+      asked.show(score ? answers.map((one, at) => [at, one.position === undefined || one.position === null ? one.of : `${one.of} (position ${one.position + 1})`]) : [], answers.indexOf(score));
       if (score) return scored(now, score);
       const same = sameSide();
       local.titles = same ? [map.queries, ""] : [`${map.queries} (queries)`, `${map.keys} (keys)`];
@@ -142,7 +142,7 @@ export const text = {
       const back = state.way === "to" && state.key >= 0;
       const side = score ? frame.sides[score.side] : back ? queries : keys;
       const values = score ? score.scores : local.values;
-      return {columns: ["place", "token", score ? score.measure : "weight"], rows: side.tokens.map((token, at) => [at + 1, token, values[at]])};
+      return {columns: ["position", "token", score ? score.measure : "weight"], rows: side.tokens.map((token, at) => [at + 1, token, values[at]])};
     };
     return {element: el("div", {class: "texts"}, first.element, second.element, note), controls: [way.element, asked.element, words], update, data};
   },

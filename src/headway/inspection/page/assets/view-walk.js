@@ -47,7 +47,7 @@ export const walk = {
       const {frame, layer, head, query} = app.state;
       const map = app.session.map(frame, app.state)?.name;
       try {
-        const {walk: steps} = await app.source.ask("walk", {...app.input, map, layer, head: Math.max(0, head), place: query});
+        const {walk: steps} = await app.source.ask("walk", {...app.input, map, layer, head: Math.max(0, head), position: query});
         app.header().walk = steps;
         app.redraw();
       } catch (error) { app.failed(error); }

@@ -72,12 +72,12 @@ export const whatIf = {
       return [el("h3", {}, "The most important heads"), el("p", {class: "soft"}, "Layer.head, and the change of the metric without that head; bars to the left are a fall."), deltaBars(best, number, true)];
     };
     const compared = (before, after, title) => {
-      const both = before.guesses.map((one) => [one, after.guesses.find((two) => two.place === one.place)]).filter((pair) => pair[1]);
+      const both = before.predictions.map((one) => [one, after.predictions.find((two) => two.position === one.position)]).filter((pair) => pair[1]);
       if (!both.length) return [el("h3", {}, title), el("p", {dir: "auto"}, `${before.answer} → ${after.answer}`)];
-      const side = before.sides[before.guesses_side];
-      local.position = both.some((pair) => pair[0].place === local.position) ? local.position : both.at(-1)[0].place;
-      position.show(both.map(([one]) => [one.place, `${one.place + 1} ${side ? shorten(nameOf(side, one.place), 16) : ""}`]), local.position);
-      const [one, two] = both.find((pair) => pair[0].place === local.position);
+      const side = before.sides[before.predictions_side];
+      local.position = both.some((pair) => pair[0].position === local.position) ? local.position : both.at(-1)[0].position;
+      position.show(both.map(([one]) => [one.position, `${one.position + 1} ${side ? shorten(nameOf(side, one.position), 16) : ""}`]), local.position);
+      const [one, two] = both.find((pair) => pair[0].position === local.position);
       return [el("h3", {}, title), before.answer || after.answer ? el("p", {dir: "auto"}, before.answer === after.answer ? `The output is the same: ${before.answer}` : `${before.answer} → ${after.answer}`) : "", deltaBars(changes(one, two))];
     };
     const draw = () => {
@@ -110,6 +110,6 @@ export const whatIf = {
 function pairs(session, state) {
   const frame = session.frames[state.frame];
   const other = session.frames[state.other];
-  const positions = new Set(frame?.guesses.map((one) => one.place) || []);
-  return other && other !== frame && other.guesses.some((one) => positions.has(one.place)) ? [other] : NONE;
+  const positions = new Set(frame?.predictions.map((one) => one.position) || []);
+  return other && other !== frame && other.predictions.some((one) => positions.has(one.position)) ? [other] : NONE;
 }

@@ -5,7 +5,7 @@ import {alignment} from "./view-align.js";
 import {beams} from "./view-beams.js";
 import {compare} from "./view-compare.js";
 import {grid} from "./view-grid.js";
-import {guesses} from "./view-guesses.js";
+import {predictions} from "./view-predictions.js";
 import {head} from "./view-head.js";
 import {image} from "./view-image.js";
 import {lens} from "./view-lens.js";
@@ -18,5 +18,5 @@ import {walk} from "./view-walk.js";
 import {whatIf} from "./view-what-if.js";
 
 export const views = [
-  report, alignment, image, text, grid, matrix, lines, head, guesses, lens, whatIf, beams, overTime, compare, walk,
+  report, alignment, image, text, grid, matrix, lines, head, predictions, lens, whatIf, beams, overTime, compare, walk,
 ];

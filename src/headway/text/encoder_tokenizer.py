@@ -18,6 +18,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
+from headway.former_names import with_current_names
 from headway.text.bpe import LONGEST_WORD, checked
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.token_ids import checked_ids
@@ -162,7 +163,8 @@ class EncoderTokenizer:
         self.special_ids = frozenset(
             i for i, token in engine.get_added_tokens_decoder().items() if token.special
         )
-        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
+        # of the file with the former name of a key, so that the fingerprints of saved models hold
+        self.fingerprint: str = hashlib.sha256(self._json("marks")).hexdigest()
 
     @classmethod
     def train(
@@ -261,14 +263,16 @@ class EncoderTokenizer:
         """Return the text of `ids` without special tokens, as far as the tokens preserve it."""
         return str(self._engine.decode(checked_ids(ids, self.size), skip_special_tokens=True))
 
-    def pieces(self, ids: Iterable[int]) -> list[str]:
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display."""
         return [str(self._engine.id_to_token(i)) for i in checked_ids(ids, self.size)]
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the text of each id on its own; ## is the prefix of one that continues a word."""
         words = []
-        for i, token in zip(known := checked_ids(ids, self.size), self.pieces(known), strict=True):
+        for i, token in zip(
+            known := checked_ids(ids, self.size), self.token_strings(known), strict=True
+        ):
             if i in self.special_ids:
                 words.append(token)
                 continue
@@ -282,10 +286,11 @@ class EncoderTokenizer:
         content: dict[str, Any] = json.loads(self._engine.to_str())
         return content
 
-    def _json(self) -> bytes:
+    def _json(self, special_tokens: str = "special_tokens") -> bytes:
+        """The contents of the file. special_tokens: the key of the special tokens."""
         content = {
             "format": FORMAT,
-            "marks": asdict(self.special_tokens),
+            special_tokens: asdict(self.special_tokens),
             "tokenizer": self.engine_json,
         }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
@@ -303,7 +308,9 @@ class EncoderTokenizer:
                 f"the folder has no {FILE}", str(folder), "give the folder of a saved model"
             )
         content = read_json(path, FILE_LIMIT)
-        special_tokens = content.get("marks") if isinstance(content, dict) else None
+        if isinstance(content, dict):
+            content = with_current_names(content, "special_tokens".__eq__)
+        special_tokens = content.get("special_tokens") if isinstance(content, dict) else None
         if (
             not isinstance(content, dict)
             or content.get("format") != FORMAT

@@ -15,40 +15,40 @@ HEADS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class InspectionRequest:
     """A request of the page.
 
-    text, second, target, picture: the input to inspect, as the model needs them. heads: those to
-    switch off, as (maps, layer, head) counted from 0. maps, layer, head, place: the computation of
-    a walk.
+    text, second, target, image: the input to inspect, as the model needs them. heads: those to
+    switch off, as (maps, layer, head) counted from 0. maps, layer, head, position: the computation
+    of a walk.
     """
 
     text: str | None = None
     second: str | None = None
     target: str | None = None
-    picture: bytes | None = None
+    image: bytes | None = None
     heads: tuple[tuple[str, int, int], ...] = ()
     maps: str | None = None
     layer: int = 0
     head: int = 0
-    place: int = 0
+    position: int = 0
 
 
-def parse(request: Any) -> Question:
+def parse(request: Any) -> InspectionRequest:
     """Parse a request from JSON. DataError names the key with an invalid value."""
     if not isinstance(request, Mapping):
         raise DataError("a request must be a JSON object")
-    known = {"text", "second", "target", "picture", "heads", "map", "layer", "head", "place"}
+    known = {"text", "second", "target", "image", "heads", "map", "layer", "head", "position"}
     if unknown := sorted(set(request) - known):
         raise DataError(f"unknown key {unknown[0]!r}: must be one of {', '.join(sorted(known))}")
-    return Question(
+    return InspectionRequest(
         text=_text(request, "text"),
         second=_text(request, "second"),
         target=_text(request, "target"),
-        picture=_image(request.get("picture")),
+        image=_image(request.get("image")),
         heads=_heads(request.get("heads", [])),
         maps=_text(request, "map"),
-        **{name: _number(request.get(name, 0), name) for name in ("layer", "head", "place")},
+        **{name: _number(request.get(name, 0), name) for name in ("layer", "head", "position")},
     )
 
 
@@ -78,12 +78,12 @@ def _image(value: Any) -> bytes | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.startswith("data:image/"):
-        raise DataError("'picture' must be a data: URL of an image")
+        raise DataError("'image' must be a data: URL of an image")
     _, _, coded = value.partition(";base64,")
     try:
         return base64.b64decode(coded, validate=True)
     except (binascii.Error, ValueError):
-        raise DataError("'picture' must be encoded in base64") from None
+        raise DataError("'image' must be encoded in base64") from None
 
 
 def _heads(value: Any) -> tuple[tuple[str, int, int], ...]:

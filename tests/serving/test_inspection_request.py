@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError
-from headway.serving import Question, parse
+from headway.serving import InspectionRequest, parse
 
 IMAGE_URL = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()
 JSON = st.recursive(
@@ -15,15 +15,15 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=6,
 )
-KEYS = ["text", "second", "target", "picture", "heads", "map", "layer", "head", "place"]
+KEYS = ["text", "second", "target", "image", "heads", "map", "layer", "head", "position"]
 
 
 def test_a_request_is_parsed():
-    body = {"text": "a", "heads": [["decoder", 1, 2]], "picture": IMAGE_URL, "map": "cross"}
-    assert parse({**body, "place": 3}) == Question(
-        text="a", heads=(("decoder", 1, 2),), picture=b"\x89PNG", maps="cross", place=3
+    body = {"text": "a", "heads": [["decoder", 1, 2]], "image": IMAGE_URL, "map": "cross"}
+    assert parse({**body, "position": 3}) == InspectionRequest(
+        text="a", heads=(("decoder", 1, 2),), image=b"\x89PNG", maps="cross", position=3
     )
-    assert parse({}) == Question()
+    assert parse({}) == InspectionRequest()
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_a_request_is_parsed():
         ({"target": "\ud800"}, "lone surrogate"),
         ({"layer": -1}, "layer"),
         ({"head": True}, "head"),
-        ({"place": 1.0}, "place"),
+        ({"position": 1.0}, "position"),
         ({"heads": {}}, "heads"),
         ({"heads": [["decoder", 1]]}, "heads"),
         ({"heads": [[1, 1, 1]]}, "heads"),
         ({"heads": [["a", 0, 0]] * 4097}, "heads"),
-        ({"picture": "https://example.com/a.png"}, "picture"),
-        ({"picture": "data:image/png;base64,&&"}, "base64"),
+        ({"image": "https://example.com/a.png"}, "image"),
+        ({"image": "data:image/png;base64,&&"}, "base64"),
     ],
 )
 def test_an_invalid_request_is_refused_by_name(body, message):
@@ -53,6 +53,6 @@ def test_an_invalid_request_is_refused_by_name(body, message):
 @given(JSON | st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_any_json_is_a_request_or_an_error(body):
     try:
-        assert isinstance(parse(body), Question)
+        assert isinstance(parse(body), InspectionRequest)
     except DataError as error:
         assert str(error)

@@ -153,10 +153,10 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
         TRAINED.special_tokens.end,
     ]
     assert TRAINED.decode(ids) == "the dog"
-    tokens = TRAINED.pieces(ids)
+    tokens = TRAINED.token_strings(ids)
     assert tokens[0] == "[CLS]" and tokens[-2:] == ["[MASK]", "[SEP]"]
     for invalid in (-1, TRAINED.size):
-        for call in (TRAINED.decode, TRAINED.pieces, TRAINED.words):
+        for call in (TRAINED.decode, TRAINED.token_strings, TRAINED.words):
             with pytest.raises(DataError, match="outside the vocabulary"):
                 call([invalid])
 
@@ -164,10 +164,12 @@ def test_tokens_are_shown_and_special_tokens_are_left_out_of_a_text():
 def test_a_single_token_is_shown_as_a_word_or_as_a_continuation():
     byte_level = roberta_tokenizer()
     the, mask = byte_level.encode(" the")[0], byte_level.special_tokens.mask
-    assert byte_level.pieces([the]) == ["Ġthe"]
+    assert byte_level.token_strings([the]) == ["Ġthe"]
     assert byte_level.words([the, byte_level.encode("o")[0], mask]) == ["the", "##o", "<mask>"]
     ids = TRAINED.encode("dogma")
-    assert TRAINED.words(ids) == TRAINED.pieces(ids) and TRAINED.words(ids)[1].startswith("##")
+    assert TRAINED.words(ids) == TRAINED.token_strings(ids) and TRAINED.words(ids)[1].startswith(
+        "##"
+    )
     assert TRAINED.words([TRAINED.special_tokens.mask]) == ["[MASK]"]
 
 
@@ -216,23 +218,25 @@ def test_a_span_is_the_position_of_its_token(text):
 
 
 def without(content, name):
-    del content["marks"][name]
+    del content["special_tokens"][name]
 
 
 DEFECTS = {
     "no format": lambda content: content.pop("format"),
     "another format": lambda content: content.update(format="headway foreign 1"),
-    "no special tokens": lambda content: content.pop("marks"),
-    "special tokens as a list": lambda content: content.update(marks=[0, 2, 3, 4, 1]),
+    "no special tokens": lambda content: content.pop("special_tokens"),
+    "special tokens as a list": lambda content: content.update(special_tokens=[0, 2, 3, 4, 1]),
     "a special token is missing": lambda content: without(content, "mask"),
-    "an unknown special token": lambda content: content["marks"].update(more=1),
-    "an id is true": lambda content: content["marks"].update(pad=True),
-    "an id is text": lambda content: content["marks"].update(pad="0"),
-    "an id below 0": lambda content: content["marks"].update(end=-1),
-    "an id beyond the vocabulary": lambda content: content["marks"].update(end=TRAINED.size),
-    "a huge id": lambda content: content["marks"].update(end=2**70),
-    "none between": lambda content: content["marks"].update(between=0),
-    "three between": lambda content: content["marks"].update(between=3),
+    "an unknown special token": lambda content: content["special_tokens"].update(more=1),
+    "an id is true": lambda content: content["special_tokens"].update(pad=True),
+    "an id is text": lambda content: content["special_tokens"].update(pad="0"),
+    "an id below 0": lambda content: content["special_tokens"].update(end=-1),
+    "an id beyond the vocabulary": lambda content: content["special_tokens"].update(
+        end=TRAINED.size
+    ),
+    "a huge id": lambda content: content["special_tokens"].update(end=2**70),
+    "none between": lambda content: content["special_tokens"].update(between=0),
+    "three between": lambda content: content["special_tokens"].update(between=3),
     "no tokenizer": lambda content: content.pop("tokenizer"),
     "an empty tokenizer": lambda content: content.update(tokenizer={}),
     "an empty model": lambda content: content["tokenizer"].update(model={"type": "WordPiece"}),

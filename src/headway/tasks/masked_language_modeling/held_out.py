@@ -53,7 +53,7 @@ def sources_of(
     """
     training = config.training
     settings = SequenceSettings(
-        rows=training.rows,
+        batch_size=training.batch_size,
         length=training.length,
         pairs=config.model.next_sentence,
         short=training.short,
