@@ -55,8 +55,8 @@ def test_a_frame_is_complete_and_its_parts_are_consistent(name):
             assert weights.shape[1:] == size and weights.dtype == torch.float32
             if maps.measure == "attention":
                 assert torch.equal(weights, recorded[maps.layers[i]])
-                assert len(maps.kinds[i]) == len(weights)
-                assert all(0 <= x <= 1 for head in maps.kinds[i] for x in head.values())
+                assert len(maps.patterns[i]) == len(weights)
+                assert all(0 <= x <= 1 for head in maps.patterns[i] for x in head.values())
             assert not maps.causal or torch.equal(weights, weights.tril())
     for prediction in frame.predictions:
         assert len(prediction.tokens) == len(prediction.probabilities) <= 4

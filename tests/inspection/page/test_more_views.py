@@ -9,7 +9,7 @@ from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
 
 def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
-    page = opened("all", "view=guesses")
+    page = opened("all", "view=predictions")
     frame = encoder_frame("", seed=1)
     page.locator(".chip").first.click()
     expect(page.locator(".body h3")).to_contain_text("At position 7")
