@@ -135,9 +135,11 @@ def test_a_checkpoint_of_an_earlier_version_is_read_with_its_moments(tmp_path):
     again = state_of(encoder(seed=3).model)
     load_state(again, tmp_path / "step-1")
     name = "masked_lm_head.transform.weight"
-    one, other = (dict(each.model.named_parameters())[name] for each in (run, again))
-    assert torch.equal(one, other)
-    assert torch.equal(run.optimizer.state[one]["exp_avg"], again.optimizer.state[other]["exp_avg"])
+    saved, loaded = (dict(state.model.named_parameters())[name] for state in (run, again))
+    assert torch.equal(saved, loaded)
+    assert torch.equal(
+        run.optimizer.state[saved]["exp_avg"], again.optimizer.state[loaded]["exp_avg"]
+    )
 
 
 def test_buffers_and_positions_of_an_earlier_version_are_read(tmp_path):

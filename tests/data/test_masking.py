@@ -9,9 +9,9 @@ from headway.data.masking import Masking, MaskingConfig
 from headway.text import EncoderTokenizer
 
 TEXTS = [
-    f"{name} {thing} and so on it goes! unbelievably long {name} is unbelievable, {thing}? one two"
+    f"{name} {noun} and so on it goes! unbelievably long {name} is unbelievable, {noun}? one two"
     for name in ("fox", "baker", "owl", "crab", "miller")
-    for thing in ("a lemon", "the tree", "some bread", "one boat three four")
+    for noun in ("a lemon", "the tree", "some bread", "one boat three four")
 ]
 
 

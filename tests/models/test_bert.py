@@ -136,7 +136,7 @@ def test_token_types_change_the_output_unless_the_model_has_none():
 
 
 @torch.no_grad()
-def test_first_place_is_the_position_of_the_first_token_in_the_table():
+def test_first_position_is_the_position_of_the_first_token_in_the_table():
     plain, moved = with_noise(Bert(SMALL)), with_noise(Bert(replace(SMALL, first_position=2)))
     rows = {name: p.detach().clone() for name, p in plain.named_parameters()}
     table = "embedding.words.positions.table.vectors"
