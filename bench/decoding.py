@@ -34,8 +34,8 @@ from bench.word_tokenizer import write_word_tokenizer
 from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy_search, sample
 from headway.interop import write
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
-from headway.transforms import fast, quantize
-from headway.transforms.fast import contiguous_parameters, release_codes
+from headway.transforms import quantize
+from headway.transforms.fast import prepare_for_inference
 
 PEERS = ("transformers", "ctranslate2_float32", "ctranslate2_int8")
 REQUIRES = {
@@ -179,8 +179,7 @@ def ours(settings: Settings) -> Worker:
         if dtype != "float32":
             quantize(model, dtype)
         size = _weight_bytes(model)
-        contiguous_parameters(fast(model))  # as `headway.load` does
-        release_codes(model)
+        prepare_for_inference(model)  # as `headway.load` does
         return (_continue(model) if name == "gpt" else _translate(model)), size
 
     return _worker(settings, build)

@@ -29,8 +29,8 @@ from headway.blocks.heads import mean_pool
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.interop import write
 from headway.models import Bert, BertConfig, ViT, ViTConfig
-from headway.transforms import fast, quantize
-from headway.transforms.fast import contiguous_parameters, release_codes
+from headway.transforms import quantize
+from headway.transforms.fast import prepare_for_inference
 
 PEERS = ("onnxruntime_float32", "onnxruntime_int8")
 REQUIRES = dict.fromkeys(PEERS, ("onnxruntime", "onnx", "onnxscript", "transformers"))
@@ -103,8 +103,7 @@ def ours(settings: Settings) -> Worker:
         model: Any = text_encoder() if kind == "text" else image_encoder()
         if dtype != "float32":
             quantize(model, dtype)
-        contiguous_parameters(fast(model))  # as `headway.load` does
-        release_codes(model)
+        prepare_for_inference(model)  # as `headway.load` does
         if kind == "image":
             pixels = images()
             return lambda: model.class_vector(model.encode(pixels))
