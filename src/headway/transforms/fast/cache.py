@@ -18,12 +18,14 @@ class PreallocatedTokens(TokenCache):
     """`TokenCache` in one tensor of each kind, whose capacity doubles when it is full.
 
     Sequence n has its tokens at positions 0 ... lengths[n] - 1; what follows is left over from
-    earlier tokens, and the mask hides it.
+    earlier tokens, and the mask hides it. Reordering writes into the tensors of the last reordering
+    but one, so that a beam search allocates no memory at each step.
     """
 
     def __init__(self, num_rows: int) -> None:
         super().__init__(num_rows)
         self._stores: list[Tensor] = []  # each N H capacity K
+        self._spare: list[Tensor] = []
 
     def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
         num_new = new[0].shape[2]
@@ -50,11 +52,13 @@ class PreallocatedTokens(TokenCache):
         return [store[rows, :, where] for store in self._stores]
 
     def reorder(self, rows: Sequence[int]) -> None:
+        is_unchanged = list(rows) == list(range(len(self.lengths)))
         self.lengths = [self.lengths[row] for row in rows]
-        if self._stores:
+        if self._stores and not is_unchanged:
             index = upload(torch.tensor(rows, dtype=torch.long), self._stores[0].device)
-            used = max(self.lengths, default=0)
-            self._stores = [_select(store, index, used) for store in self._stores]
+            spare: Sequence[Tensor | None] = self._spare or [None] * len(self._stores)
+            chosen = [_select(s, index, into) for s, into in zip(self._stores, spare, strict=True)]
+            self._stores, self._spare = chosen, self._stores
 
     def rewind(self, lengths: Sequence[int]) -> None:
         check_rewind(self.lengths, lengths)
@@ -87,12 +91,12 @@ def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:
     return grown
 
 
-def _select(store: Tensor, index: Tensor, used: int) -> Tensor:
-    """Return sequences `index`, copying only the positions in use; the capacity is kept."""
-    chosen = store.new_empty(len(index), *store.shape[1:])
-    chosen[:, :, :used] = store[:, :, :used].index_select(0, index)
-    chosen[:, :, used:] = 0  # never attended to, but 0 x NaN would be NaN
-    return chosen
+def _select(store: Tensor, index: Tensor, into: Tensor | None) -> Tensor:
+    """Return sequences `index`, in the memory of `into` if it has room for them."""
+    has_room = into is not None and len(into) >= len(index) and into.shape[1:] == store.shape[1:]
+    if into is None or not has_room or torch.is_grad_enabled():
+        return store.index_select(0, index)
+    return torch.index_select(store, 0, index, out=into[: len(index)])
 
 
 def _empty(stores: Sequence[Tensor], num_rows: int) -> list[Tensor]:

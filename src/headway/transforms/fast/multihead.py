@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import torch
 
 from headway.attention.cache import KeyValueCache, KeyValues
 from headway.attention.documents import Documents
@@ -25,6 +28,13 @@ class FastMultiHeadAttention(MultiHeadAttention):
     """
 
     cache_type = PreallocatedKeyValues
+
+    def keys_values(self, source: Float[Tensor, "M S E"], past: Sequence[int] = (0,)) -> KeyValues:
+        k, v = super().keys_values(source, past)
+        if torch.is_grad_enabled():
+            return KeyValues(k, v)
+        # each decoding step reads them head by head
+        return KeyValues(k.contiguous(), v.contiguous())
 
     def forward(
         self,
