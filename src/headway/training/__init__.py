@@ -2,7 +2,7 @@
 
 from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state
-from headway.training.log import MetricsLog, StepLog, read_metrics
+from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     CaptionObjective,
@@ -84,7 +84,6 @@ __all__ = [
     "load_state",
     "negative_sampling_sum",
     "optimizer",
-    "read_metrics",
     "save_state",
     "text_vectors",
 ]
