@@ -8,7 +8,7 @@
 | `lora`      | adds low-rank adapters, which alone are trained; `merge_lora`      |
 | `fast`      | replaces plain classes by their fast twins (`fast/`)               |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
-| `compile`   | torch.compile                                                      |
+| `compile`   | torch.compile of each block                                        |
 
 Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them. A model's own file
 mentions none of these.

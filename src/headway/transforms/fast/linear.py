@@ -17,6 +17,7 @@ from torch import nn
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.memory import adjacent
 from headway.transforms.lora import LoRALinear
+from headway.transforms.tracing import tracing
 
 # oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
 # matrices too large for a core's cache however few vectors they multiply.
@@ -59,7 +60,8 @@ def linear(
 
 def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
     """Return each layer's output for x: one product if their matrices are adjacent in memory."""
-    joined = None if torch.is_grad_enabled() else _joined(layers)
+    plain = torch.is_grad_enabled() or tracing(x, *(layer.weight for layer in layers))
+    joined = None if plain else _joined(layers)
     if joined is None:
         return tuple(layer(x) for layer in layers)
     return torch.split(linear(x, *joined), [layer.out_features for layer in layers], dim=-1)
@@ -67,7 +69,7 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:
     """Return the layers' weights and biases as one of each, if they are adjacent in memory."""
-    if torch.compiler.is_compiling() or not all(_is_plain(layer) for layer in layers):
+    if not all(_is_plain(layer) for layer in layers):
         return None
     weight = adjacent([layer.weight for layer in layers])
     biases = [layer.bias for layer in layers if layer.bias is not None]
@@ -92,10 +94,10 @@ def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "
 def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
     """Whether the product is in float32 on a CPU, large enough, and not under autocast.
 
-    Never while torch.compile traces: Inductor expects weights packed by itself in oneDNN's call,
-    and chooses the library of a plain product on its own.
+    Never while `tracing`: Inductor expects weights packed by itself in oneDNN's call, an exported
+    graph must hold for every size, and oneDNN knows no shards.
     """
-    if torch.compiler.is_compiling():
+    if tracing(a, b):
         return False
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
     large = work >= WORK or b.numel() >= MATRIX
