@@ -24,15 +24,42 @@ def imported_by(program: str) -> set[str]:
     return set(json.loads(done.stderr.strip().split("\n")[-1]))
 
 
-def running(*arguments: str) -> str:
-    """Return a program that runs the command line with these arguments."""
+def running(*commands: str | list[str]) -> str:
+    """A program that runs a command line, or several in turn."""
+    lines = [commands] if isinstance(commands[0], str) else list(commands)
     return f"""
 from headway.cli.main import main
-try:
-    main({list(arguments)!r})
-except SystemExit as end:
-    assert end.code == 0, end.code
+for words in {[list(words) for words in lines]!r}:
+    try:
+        main(words)
+    except SystemExit as end:
+        assert end.code == 0, (words, end.code)
 """
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a finished run of a language model, as `headway train` writes it."""
+    folder = tmp_path / "runs" / "tiny"
+    gpt().save(folder / "model")
+    (folder / "run.yaml").write_text("recipe: gpt-tiny\nevaluation.metric: nats\n")
+    events = [
+        {"kind": "train", "step": 5, "loss": 2.5, "nats": 2.5, "seconds": 1.0},
+        {"kind": "valid", "step": 5, "nats": 2.25, "is_best": True},
+        {"kind": "finished", "step": 5, "stop": "all steps", "seconds": 1.0},
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+# Their help needs the options of all tasks, whose modules import torch.
+WITH_OPTIONS_OF_TASKS = {
+    *("train", "eval", "translate", "tag", "classify", "answer", "fill", "caption")
+}
+OTHER_VERBS = [
+    *("chat", "compare", "config", "data", "demo", "doctor", "embed", "export", "figures"),
+    *("generate", "inspect", "lecture", "look", "plan", "report", "runs", "similar", "ui", "words"),
+]
 
 
 @pytest.mark.parametrize("program", ["import headway", running("--help"), running("train", "-h")])
@@ -49,6 +76,42 @@ def test_help_imports_the_command_line_and_the_names_of_tasks():
     packages = {m.split(".")[1] for m in imported_by(running("--help")) if m.startswith("headway.")}
     foundation = {"config_files", "errors", "extensions", "files", "former_names", "machine"}
     assert packages <= foundation | {"settings", "cli", "tasks"}, packages
+
+
+def test_the_lists_cover_every_verb():
+    from headway.cli.main import app
+    from headway.tasks.registry import verbs
+
+    names = {name for name in app if not name.startswith("-")}
+    assert names <= {*WITH_OPTIONS_OF_TASKS, *OTHER_VERBS}
+    assert verbs().keys() <= WITH_OPTIONS_OF_TASKS
+
+
+def test_help_of_verbs_and_lists_of_runs_import_no_torch(run):
+    helps = [[verb, "--help"] for verb in OTHER_VERBS]
+    listed = [["runs", "ls", str(run.parent)], ["runs", "show", str(run)]]
+    assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*helps, *listed))
+
+
+def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
+    """All in one process; a verb that trains or downloads runs its help."""
+    (text := tmp_path / "text.txt").write_text("the fox runs\n")
+    model = str(run / "model")
+    commands = [
+        *([verb, "--help"] for verb in sorted(WITH_OPTIONS_OF_TASKS)),
+        ["train", "gpt-tiny", "--help"],
+        ["config", "show", "gpt-tiny"],
+        ["doctor"],
+        ["lecture"],
+        ["plan", "tiny"],
+        ["report", str(run)],
+        ["generate", model, "the fox", "--max-tokens", "3"],
+        ["inspect", model, "the fox"],
+        ["eval", model, str(text)],
+    ]
+    modules = imported_by(running(*commands))
+    assert "torch" in modules
+    assert not SLOW_IMPORTS & modules
 
 
 def test_a_translator_is_loaded_and_run_without_the_compiler(tmp_path):

@@ -19,12 +19,13 @@ from headway.cli.progress import Screen
 from headway.cli.train import run_folder
 from headway.errors import UsageError
 from headway.evaluation.scores import Scores
+from headway.metrics_file import read_metrics
 from headway.runs import check_same, recipe, saved, with_settings
 from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
-from headway.training import Event, read_metrics
+from headway.training import Event
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

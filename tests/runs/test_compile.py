@@ -1,10 +1,11 @@
-"""torch.compile: which code it traces, and that a compiled run has the same losses."""
+"""torch.compile and torch.export: which code they trace, and that the numbers are the same."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from copy import deepcopy
 
 import pytest
 import torch
@@ -15,10 +16,13 @@ from headway.attention import Additive, Mask, ScaledDot
 from headway.blocks.dropout import Dropout
 from headway.errors import UsageError
 from headway.machine import MachineConfig, prepare
+from headway.transforms import compile
 from headway.transforms.fast import FusedDot, fast
 from headway.transforms.fast import dot as fused
 from headway.transforms.fast import linear as products
 from headway.transforms.fast.linear import linear
+from headway.transforms.tracing import tracing
+from tests.fixtures import traced
 from tests.fixtures.command_line import ROOT, write_corpus
 
 TINY = {
@@ -104,6 +108,120 @@ def test_a_machine_without_a_compiler_is_refused_before_training(monkeypatch):
     prepare(MachineConfig(device="cpu", threads=1))
 
 
+STEPS = """
+import json, sys
+from copy import deepcopy
+import torch
+from torch.testing import assert_close
+from headway.transforms import compile
+from tests.fixtures.traced import case
+
+backend, *names = json.loads(sys.argv[1])
+if backend:
+    own, torch.compile = torch.compile, lambda f, **options: own(f, backend=backend, **options)
+for name in names:
+    torch.manual_seed(0)
+    plain, inputs = case(name, 3, 7)
+    plain.train()
+    compiled = compile(deepcopy(plain), dynamic=True)
+    for batch in (inputs, case(name, 2, 5)[1]):
+        outputs = [model(*batch) for model in (plain, compiled)]
+        direction = torch.randn_like(outputs[0])
+        for model, output in zip((plain, compiled), outputs):
+            model.zero_grad()
+            output.backward(direction)
+        assert_close(*outputs, rtol=1e-4, atol=1e-5)
+        for (key, a), (_, b) in zip(plain.named_parameters(), compiled.named_parameters()):
+            assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-4, msg=lambda m: f"{name} {key}: {m}")
+"""
+
+
+def in_a_process_of_its_own(program: str, *words: object) -> str:
+    """Run a program without the tests' checks of shapes, which the compiler cannot trace."""
+    process = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_a_step_through_the_tracer_has_the_plain_gradients():
+    """The backend `eager` runs what was traced, and compiles nothing in C++."""
+    in_a_process_of_its_own(STEPS, "eager", "gpt")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("name", sorted(traced.FAMILIES.keys() - {"rnn"}))
+def test_a_compiled_step_has_the_plain_gradients(name):
+    in_a_process_of_its_own(STEPS, None, name)
+
+
+def test_a_copy_of_a_compiled_block_has_its_own_weights():
+    model = compile(traced.case("gpt", 2, 5)[0])
+    assert compile(model).decoder.blocks[0].forward is model.decoder.blocks[0].forward
+    for block in deepcopy(model).decoder.blocks:
+        assert block.forward.forward.__self__ is block
+
+
+def test_a_model_without_blocks_has_nothing_to_compile():
+    with pytest.raises(UsageError, match="no blocks of attention"):
+        compile(traced.case("rnn", 2, 5)[0])
+
+
+EXPORT = """
+import json, sys
+import torch
+from torch.testing import assert_close
+from tests.fixtures.traced import case
+
+for name in json.loads(sys.argv[1]):
+    model, inputs = case(name, 3, 7)
+    unrolled = name == "rnn"  # over time: its lengths are those of the example
+    auto = torch.export.Dim.AUTO
+    shapes = tuple(
+        {0: auto} if unrolled or x.dim() == 4 else {0: auto, 1: auto} for x in inputs
+    )
+    with torch.no_grad():
+        exported = torch.export.export(model, inputs, dynamic_shapes=shapes).module()
+        for batch in (inputs, case(name, 130, 7 if unrolled else 31)[1]):
+            assert_close(exported(*batch), model(*batch), rtol=1e-4, atol=1e-5)
+"""
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["gpt"], *(pytest.param([name], marks=pytest.mark.slow) for name in traced.FAMILIES)],
+    ids=lambda names: names[0],
+)
+def test_an_exported_model_computes_the_same_for_other_sizes(names):
+    in_a_process_of_its_own(EXPORT, *names)
+
+
+def test_shards_are_multiplied_by_torchs_own_product(tmp_path, monkeypatch):
+    """A DTensor has no memory of its own that oneDNN could read."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    monkeypatch.setattr(products, "WORK", 0)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1
+    )
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        x, weight = torch.randn(6, 96), torch.randn(80, 96)
+        shard = distribute_tensor(weight, mesh, [Shard(0)])
+        assert tracing(x, shard) and not tracing(x, weight, None)
+        rows = distribute_tensor(x, mesh, [Shard(0)])
+        assert_close(linear(rows, shard).full_tensor(), F.linear(x, weight))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -126,20 +244,31 @@ for compiled in (False, True):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", ["gpt-tiny", "translate"])
 def test_a_compiled_run_has_the_losses_of_an_uncompiled_one(tmp_path, name):
-    """In a process without the tests' checks of shapes, which the compiler cannot trace."""
     if name == "translate":
         settings = {**TINY, **TRANSLATION, "data.train": str(write_corpus(tmp_path / "data"))}
     else:
         (tmp_path / "t.txt").write_text("".join(f"{i} and {i * i}.\n" for i in range(300)))
         settings = {**TINY, **LANGUAGE, "data.train": str(tmp_path / "t.txt")}
+    output = in_a_process_of_its_own(PROGRAM, name, settings, str(tmp_path))
+    plain, compiled = (json.loads(line) for line in output.strip().split("\n"))
+    assert len(plain) == 5
+    assert compiled == pytest.approx(plain, abs=2e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+def test_the_command_line_trains_a_compiled_model(tmp_path):
+    (tmp_path / "t.txt").write_text("".join(f"{i} and {i * i}.\n" for i in range(300)))
+    settings = {**TINY, **LANGUAGE, "data.train": "t.txt", "machine.compile": "yes"}
+    flags = [word for key, value in settings.items() for word in (f"--{key}", str(value))]
     process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps([name, settings, str(tmp_path)])],
+        [sys.executable, "-m", "headway", "train", "gpt-tiny", *flags],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
     assert process.returncode == 0, process.stderr
-    plain, compiled = (json.loads(line) for line in process.stdout.strip().split("\n"))
-    assert len(plain) == 5
-    assert compiled == pytest.approx(plain, abs=2e-4)
+    assert "done" in process.stderr
+    assert "torch/_dynamo" not in process.stderr, "the compiler warns of code that it cannot trace"

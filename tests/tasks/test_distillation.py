@@ -11,6 +11,7 @@ from headway import evaluate, load
 from headway.config_files import read_yaml
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.models import GPT, GPTConfig, TextClassifier
 from headway.runs import recipe, saved, train
 from headway.settings import fields_of
@@ -19,7 +20,6 @@ from headway.tasks.classification.reader import ClassReader
 from headway.tasks.distillation import TASK
 from headway.tasks.registry import TASKS
 from headway.text import TextBPE
-from headway.training import read_metrics
 from tests.fixtures.bundles import captioner
 from tests.fixtures.classification_runs import LEARNS, TINY
 from tests.fixtures.small_encoder_runs import COUNTS, TEXTS, write_encoder, write_table

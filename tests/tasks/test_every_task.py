@@ -11,10 +11,10 @@ import torch
 
 import headway as library
 from headway.bundle import Bundle
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved
 from headway.runs import train as train_run
 from headway.tasks.registry import OWN, TASKS, task
-from headway.training import read_metrics
 from headway.transforms import is_quantized
 from tests.fixtures.bundles import answerer, tagger
 from tests.fixtures.command_line import headway

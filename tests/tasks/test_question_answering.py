@@ -13,6 +13,7 @@ from headway.cli.main import main
 from headway.data.formats.questions import Answer, Question, read_questions
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.evaluation import score_answers
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.question_answering.bundle import (
@@ -27,7 +28,6 @@ from headway.tasks.question_answering.config import AnswerScoring
 from headway.tasks.question_answering.data import answered_questions, target_answer
 from headway.tasks.question_answering.windows import Window, covered
 from headway.text import EncoderTokenizer
-from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 
 TINY = {

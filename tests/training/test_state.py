@@ -8,6 +8,7 @@ from torch import nn
 
 from headway.errors import DataError
 from headway.evaluation.scores import Metric, Scores
+from headway.metrics_file import read_metrics
 from headway.training import (
     Checkpointing,
     Evaluation,
@@ -18,7 +19,6 @@ from headway.training import (
     TrainingState,
     WeightAverage,
     load_state,
-    read_metrics,
     save_state,
 )
 

@@ -96,7 +96,7 @@ class ImageEmbedding(nn.Module):
         if self.registers is not None:
             before.append(self.registers)
         if before:
-            first = torch.cat(before).to(tokens.dtype).expand(len(images), -1, -1)
+            first = torch.cat(before).to(tokens.dtype).expand(images.shape[0], -1, -1)
             tokens = torch.cat((first, tokens), dim=1)
         x: Tensor = self.dropout(tokens)
         return x

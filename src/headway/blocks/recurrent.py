@@ -162,7 +162,7 @@ class LastState(nn.Module):
         if keys is None:
             last = memory[:, -1]
         else:
-            rows = torch.arange(len(memory), device=memory.device)
+            rows = torch.arange(memory.shape[0], device=memory.device)
             last = memory[rows, keys.sum(1) - 1]
         if not self.bidirectional:
             return last

@@ -225,5 +225,5 @@ class RecurrentDecoder(nn.Module):
     ) -> Float[Tensor, "B Z"]:
         first: Tensor = self.bridge(memory, keys)
         if self.input_feeding:
-            first = torch.cat((first, first.new_zeros(len(first), memory.shape[-1])), dim=-1)
+            first = torch.cat((first, first.new_zeros(first.shape[0], memory.shape[-1])), dim=-1)
         return first

@@ -52,7 +52,7 @@ def show(run: Path, /, *, json: bool = False) -> None:
         Print one JSON object.
     """
     from headway.config_files import read_yaml
-    from headway.training import read_metrics
+    from headway.metrics_file import read_metrics
 
     if not (run / "run.yaml").is_file():
         raise UsageError(
@@ -76,7 +76,7 @@ def show(run: Path, /, *, json: bool = False) -> None:
 
 def _summary(run: Path) -> dict[str, Any]:
     from headway.config_files import read_yaml
-    from headway.training import read_metrics
+    from headway.metrics_file import read_metrics
 
     config = read_yaml(run / "run.yaml")
     log = run / "metrics.jsonl"

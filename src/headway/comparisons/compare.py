@@ -14,6 +14,7 @@ from headway.errors import HeadwayError
 from headway.evaluation.scores import Metric, Scores
 from headway.files import lock, read_json, write_file
 from headway.machine import prepare as prepare_machine
+from headway.metrics_file import read_metrics
 from headway.models import parameter_count
 from headway.runs.recipes import AnyRunConfig, check_same, recipe
 from headway.runs.run import Outcome
@@ -21,7 +22,6 @@ from headway.settings import override
 from headway.tasks.opening import load
 from headway.tasks.registry import task_of_config
 from headway.tasks.task import Comparing, Task
-from headway.training import read_metrics
 
 FORMAT = 3  # the version of comparison.json
 

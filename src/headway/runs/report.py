@@ -9,10 +9,11 @@ from typing import Any
 from headway.errors import UsageError
 from headway.inspection.document import Document
 from headway.inspection.page import Encoded, encode, write_page
+from headway.metrics_file import read_metrics
 from headway.runs.attention_over_time import read_attention_snapshots
 from headway.runs.recipes import saved
 from headway.settings import flat
-from headway.training import Event, read_metrics
+from headway.training import Event
 
 PAGE = "report.html"
 LEARNED: dict[str, tuple[str, ...]] = {

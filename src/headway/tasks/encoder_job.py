@@ -73,7 +73,7 @@ class EncoderJob(ABC):
         """Build the untrained model; freeze, checkpoint or compile it as the settings require."""
         bert = copy_encoder(self.start, self.config.model.dropout)
         model = self.with_head(bert)
-        prepare_blocks(model, self.config.training, self.config.machine, bert, "encode")
+        prepare_blocks(model, self.config.training, self.config.machine)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -136,17 +136,11 @@ def prepare_blocks(
     model: nn.Module,
     training: BlocksLoopConfig,
     machine: MachineConfig,
-    body: nn.Module,
-    reads: str,
 ) -> None:
-    """Freeze blocks, switch on activation checkpointing and compile, as the settings require.
-
-    body: the model, or the encoder in it. reads: the name of the method of `body` that training
-    calls, which is compiled.
-    """
+    """Freeze blocks, switch on activation checkpointing and compile, as the settings require."""
     if isinstance(training, FineTuningConfig) and training.frozen is not None:
         freeze(model, training.frozen)
     if training.recompute:
         recompute(model)
     if machine.compile:
-        compile(body, reads)
+        compile(model)

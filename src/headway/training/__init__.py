@@ -2,7 +2,7 @@
 
 from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state
-from headway.training.log import MetricsLog, StepLog, read_metrics
+from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.objectives import (
     CaptionObjective,
@@ -86,7 +86,6 @@ __all__ = [
     "negative_sampling_sum",
     "optimizer",
     "prefetched",
-    "read_metrics",
     "save_state",
     "text_vectors",
 ]

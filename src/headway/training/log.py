@@ -1,4 +1,4 @@
-"""metrics.jsonl: the log of a run, one JSON object per line."""
+"""metrics.jsonl: writes the log of a run, one JSON object per line (`headway.metrics_file`)."""
 
 from __future__ import annotations
 
@@ -43,19 +43,6 @@ class MetricsLog:
         row = {**event, "time": round(time.time(), 3)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def read_metrics(path: Path, kind: str) -> list[Event]:
-    """Return the events of one kind, in order. A partially written last line is ignored."""
-    rows = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else []:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if row.get("kind") == kind:
-            rows.append(row)
-    return rows
 
 
 EVALUATIONS = {"valid", "sample"}

@@ -9,7 +9,7 @@
 | `fast`      | replaces plain classes by their fast twins (`fast/`)               |
 | `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
-| `compile`   | torch.compile                                                      |
+| `compile`   | torch.compile of each block                                        |
 
 Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them, and a quantised matrix
 `weight` becomes `weight_int8` and `weight_scale` (`quantize/`). A model's own file

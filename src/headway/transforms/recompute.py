@@ -13,11 +13,9 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.blocks.decoder import Decoder
-from headway.blocks.decoder_only import DecoderOnly
-from headway.blocks.encoder import Encoder
 from headway.errors import UsageError
 from headway.shapes import Tensor
+from headway.transforms.stacks import stacked_blocks
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -45,8 +43,7 @@ def recompute(model: M) -> M:
     Only `forward` of each block changes; applying it twice is the same as once. UsageError if the
     model has no blocks of attention: recurrent networks have none.
     """
-    stacks = [m for m in model.modules() if isinstance(m, Encoder | Decoder | DecoderOnly)]
-    blocks = [block for stack in stacks for block in stack.blocks]
+    blocks = stacked_blocks(model)
     if not blocks:
         raise UsageError("nothing to recompute: this model has no blocks of attention")
     for block in blocks:

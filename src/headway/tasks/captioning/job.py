@@ -85,8 +85,8 @@ class CaptionJob:
         if config.training.recompute:
             recompute(model)
         if config.machine.compile:
-            compile(model, "encode")
-            compile(model, "decode", dynamic=True)
+            compile(model.vit)
+            compile(model.decoder, dynamic=True)  # captions of another length in each batch
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -35,15 +35,13 @@ class Start:
     """How one kind of pre-trained model becomes a classifier, and the defaults of its training.
 
     make: makes the classifier from a bundle, the run's configuration and the number of outputs.
-    body: the classifier's attribute that is the pre-trained model. reads: the method of the body
-    that encodes texts. writes: whether the body is a language model. lr: the peak learning rate.
-    steps, passes: the number of updates, or of epochs if that is more. warmup: returns the number
-    of warm-up steps for a number of updates.
+    body: the classifier's attribute that is the pre-trained model. writes: whether the body is a
+    language model. lr: the peak learning rate. steps, passes: the number of updates, or of epochs
+    if that is more. warmup: returns the number of warm-up steps for a number of updates.
     """
 
     make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
     body: str
-    reads: str
     writes: bool
     lr: float
     steps: int
@@ -66,7 +64,6 @@ STARTS: dict[type[Any], Start] = {
     TextBundle: Start(
         make=_of_gpt,
         body="gpt",
-        reads="hidden",
         writes=True,
         lr=1e-3,
         steps=600,
@@ -76,7 +73,6 @@ STARTS: dict[type[Any], Start] = {
     EncoderBundle: Start(
         make=_of_encoder,
         body="bert",
-        reads="encode",
         writes=False,
         lr=1e-4,
         steps=500,
@@ -125,10 +121,9 @@ class ClassifyJob:
     def build(self) -> nn.Module:
         config, kind = self.config, self.kind
         model = kind.make(self.start, config, self.prepared.reader.outputs)
-        body = model.get_submodule(kind.body)
         if config.lora.rank:
-            _adapt(body, config)
-        prepare_blocks(model, config.training, config.machine, body, kind.reads)
+            _adapt(model.get_submodule(kind.body), config)
+        prepare_blocks(model, config.training, config.machine)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

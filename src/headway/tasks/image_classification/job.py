@@ -62,7 +62,7 @@ class VisionJob:
             vit.embedding.patches.fix(self._some_patches(shape))
         classes = len(self.prepared.labels)
         model = ViTClassifier(vit, classes, config.model.pooling, config.model.head_dropout)
-        prepare_blocks(model, config.training, config.machine, vit, "encode")
+        prepare_blocks(model, config.training, config.machine)
         return model
 
     def _some_patches(self, shape: ViTConfig) -> Float[Tensor, "N I"]:

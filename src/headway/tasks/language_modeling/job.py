@@ -61,7 +61,7 @@ class LanguageJob:
         if self.start is not None:
             model.load_state_dict(self.start.model.state_dict())
         adapt(model, self.config.lora)
-        prepare_blocks(model, self.config.training, self.config.machine, model, "hidden")
+        prepare_blocks(model, self.config.training, self.config.machine)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -83,7 +83,7 @@ class PretrainingJob:
         model = Bert(self.config.model)
         if self.start is not None:
             start_from(model, self.start.model, self.prepared.new, self.start.tokenizer.size)
-        prepare_blocks(model, self.config.training, self.config.machine, model, "encode")
+        prepare_blocks(model, self.config.training, self.config.machine)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

@@ -69,7 +69,7 @@ class DinoJob:
             config.model.prototypes,
         )
         model = SelfDistilled(vit, head, config.teacher.teacher_start)
-        prepare_blocks(model, config.training, config.machine, model.student, "encode")
+        prepare_blocks(model, config.training, config.machine)
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:

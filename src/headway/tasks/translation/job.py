@@ -57,8 +57,8 @@ class TranslationJob:
         model: Any = Translator(self.config.model)
         if self.config.training.recompute:
             recompute(model)
-        if self.config.machine.compile:  # the methods that training calls; shapes vary by batch
-            compile(model, "encode", "decode", dynamic=True)
+        if self.config.machine.compile:
+            compile(model, dynamic=True)  # sentences of another length in each batch
         return model  # type: ignore[no-any-return]
 
     def stream(self, epoch: int, position: int) -> Stream:

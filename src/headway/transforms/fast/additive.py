@@ -9,6 +9,7 @@ import torch
 
 from headway.attention.additive import Additive
 from headway.shapes import Float, Tensor
+from headway.transforms.tracing import tracing
 
 # Numbers of the hidden layer in memory at once: 1 MB of float32 fits a core's own cache.
 CHUNK = 2**18
@@ -17,14 +18,14 @@ CHUNK = 2**18
 class FastAdditive(Additive):
     """Scores of `Additive` in chunks, computed again for the gradient instead of being stored.
 
-    The hidden layer has B H T S A numbers, far more than the B H T S scores. While torch.compile
-    traces, the plain equation is used: the compiler makes its own loops.
+    The hidden layer has B H T S A numbers, far more than the B H T S scores. While `tracing`, the
+    plain equation is used: the compiler makes its own loops.
     """
 
     def scores(
         self, q: Float[Tensor, "B H T Kq"], k: Float[Tensor, "B H S K"]
     ) -> Float[Tensor, "B H T S"]:
-        if torch.compiler.is_compiling():
+        if tracing(q, k, self.vector):
             return super().scores(q, k)
         exact = torch.promote_types(q.dtype, torch.float32)
         parameters = (self.of_query.to(q.dtype), self.of_key.to(k.dtype), self.vector.to(exact))

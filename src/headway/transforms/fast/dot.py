@@ -15,6 +15,7 @@ from headway.attention.masks import Mask
 from headway.attention.relative import added
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.masks import additive, is_plain_causal
+from headway.transforms.tracing import tracing
 
 # Below this length the matrix products beat torch's tiled kernel on a CPU (docs/speed.md has the
 # table): its backward was 3 to 9 times slower at the length of a sentence.
@@ -28,9 +29,9 @@ def path(q: Tensor, k: Tensor) -> Path:
 
     `short` is three batched products with a hand-written backward, for CPU sentences;
     `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S; it is
-    also the way while torch.compile traces.
+    also the way while `tracing`.
     """
-    if torch.compiler.is_compiling():
+    if tracing(q, k):
         return "sdpa"
     short = q.device.type == "cpu" and q.shape[2] * k.shape[2] <= SHORT * SHORT
     return "short" if short else "sdpa"

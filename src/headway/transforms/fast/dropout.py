@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from headway.blocks.dropout import Dropout
 from headway.shapes import Bool, Float, Tensor
+from headway.transforms.tracing import tracing
 
 LEVELS = 1 << 16  # the drop probability is rounded to a multiple of 1/65,536
 
@@ -18,15 +19,15 @@ class FastDropout(Dropout):
 
     torch draws one random number for each element on one core; one 64-bit number serves four
     elements here. It comes from the same default generator, so seeds and checkpoints work as
-    always. E[y] = x exactly: the scale uses the rounded p. On a GPU, and while torch.compile
-    traces, torch's own dropout is used.
+    always. E[y] = x exactly: the scale uses the rounded p. On a GPU, and while
+    `tracing`, torch's own dropout is used.
     """
 
     def forward(self, x: Float[Tensor, ...]) -> Float[Tensor, ...]:
         threshold = round(self.p * LEVELS)
         if not self.training or threshold == 0:
             return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
+        if x.device.type != "cpu" or tracing(x):
             return F.dropout(x, self.p, training=True)
         keep = keep_mask(x.shape, threshold)
         dropped: Tensor = _Masked.apply(x, keep, threshold)  # type: ignore[no-untyped-call]

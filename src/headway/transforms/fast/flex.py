@@ -15,6 +15,7 @@ from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.dot import FusedDot, fused_dot
 from headway.transforms.fast.masks import hides_nothing
+from headway.transforms.tracing import tracing
 
 Attend = Callable[..., Any]  # torch's flex_attention, as written or compiled
 
@@ -44,7 +45,7 @@ class FlexDot(FusedDot):
     ) -> Float[Tensor, "B H T Kv"]:
         if q.device.type != "cuda":
             return fused_dot(q, k, v, mask, bias)
-        if torch.compiler.is_compiling():  # the whole model
+        if tracing(q):  # the whole model
             from torch.nn.attention.flex_attention import flex_attention
 
             return flex_dot(q, k, v, mask, bias, flex_attention)

@@ -11,12 +11,13 @@ from headway.shapes import Float, Tensor
 from headway.transforms.fast.linear import FastLinear, linear
 from headway.transforms.fast.memory import adjacent
 from headway.transforms.fast.quantized import FastInt8Linear, int8_linears
+from headway.transforms.tracing import tracing
 
 
 def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
     """Return each layer's output for x: one product if their matrices are adjacent in memory, or
     their int8 codes packed together."""
-    if torch.is_grad_enabled() or any(_has_hooks(layer) for layer in layers):
+    if torch.is_grad_enabled() or tracing(x) or any(_has_hooks(layer) for layer in layers):
         return tuple(layer(x) for layer in layers)
     small = [layer for layer in layers if type(layer) is FastInt8Linear]
     if len(small) == len(layers):
@@ -30,7 +31,9 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
 
 def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:
     """Return the layers' weights and biases as one of each, if they are adjacent in memory."""
-    if torch.compiler.is_compiling() or not all(type(layer) is FastLinear for layer in layers):
+    if not all(type(layer) is FastLinear for layer in layers):
+        return None
+    if tracing(*(layer.weight for layer in layers)):
         return None
     weight = adjacent([layer.weight for layer in layers])
     biases = [layer.bias for layer in layers if layer.bias is not None]

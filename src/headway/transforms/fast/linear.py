@@ -19,6 +19,7 @@ from torch import nn
 
 from headway.shapes import Float, Tensor
 from headway.transforms.lora import LoRALinear
+from headway.transforms.tracing import tracing
 
 # oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
 # matrices too large for a core's cache however few vectors they multiply.
@@ -85,10 +86,10 @@ def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "
 def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
     """Whether the product is in float32 on a CPU, large enough, and not under autocast.
 
-    Never while torch.compile traces: Inductor expects weights packed by itself in oneDNN's call,
-    and chooses the library of a plain product on its own.
+    Never while `tracing`: Inductor expects weights packed by itself in oneDNN's call, an exported
+    graph must hold for every size, and oneDNN knows no shards.
     """
-    if torch.compiler.is_compiling():
+    if tracing(a, b):
         return False
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
     large = work >= WORK or b.numel() >= MATRIX

@@ -17,6 +17,7 @@ from headway.shapes import Float, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.joint import linears
+from headway.transforms.tracing import tracing
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
@@ -24,7 +25,8 @@ class FastMultiHeadAttention(MultiHeadAttention):
 
     Queries, keys and values of self-attention are one matrix product where their weights are
     adjacent in memory; packed documents attend as sequences of their own, so that n documents of
-    length L cost n L^2 instead of (n L)^2; and caches are preallocated.
+    length L cost n L^2 instead of (n L)^2 (not while `tracing`: another batch has other lengths);
+    and caches are preallocated.
     """
 
     cache_type = PreallocatedKeyValues
@@ -47,7 +49,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         past = [0] if cache is None else list(cache.lengths)
         if source is x:
             queries, keys, values = linears(x, (self.query, self.key, self.value))
-            documents = mask.documents
+            documents = None if tracing(x, self.query.weight) else mask.documents
             if documents is not None and mask.causal and bias is None and cache is None:
                 return self._within_documents(queries, keys, values, mask, documents)
             k, v = self.split_keys_values(keys, values, past)

@@ -26,6 +26,7 @@ from headway.transforms.quantize.layers import (
     QuantizedLinear,
     row_maximum,
 )
+from headway.transforms.tracing import tracing
 
 
 class PackedInt8:
@@ -85,7 +86,7 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
             x.dtype == torch.float32
             and x.device.type == self.weight_scale.device.type == "cpu"
             and self.is_available()
-            and not torch.compiler.is_compiling()
+            and not tracing(x, self.weight_scale)
             and not torch.is_autocast_enabled("cpu")
         )
 

@@ -27,7 +27,9 @@ class FastSlidingWindow(SlidingWindow):
         mask = self.narrowed(mask)
         num_queries, num_keys = q.shape[2], k.shape[2]
         differs_by_sequence = mask.past is not None or mask.documents is not None
-        if differs_by_sequence or num_keys <= CHUNK + self.window:
+        # exported, the graph must hold for every length; the compiler makes one for each
+        whole = differs_by_sequence or torch.compiler.is_exporting()
+        if whole or num_keys <= CHUNK + self.window:
             return fused_dot(q, k, v, mask, bias)
         parts = []
         # split, not slices: the gradient of a slice is as long as the whole input, one for each
