@@ -57,8 +57,20 @@ WITH_OPTIONS_OF_TASKS = {
     *("train", "eval", "translate", "tag", "classify", "answer", "fill", "caption")
 }
 OTHER_VERBS = [
+    "words",
     *("chat", "compare", "config", "data", "demo", "doctor", "embed", "export", "figures"),
-    *("generate", "inspect", "lecture", "look", "plan", "report", "runs", "similar", "ui", "words"),
+    *(
+        "generate",
+        "inspect",
+        "lecture",
+        "look",
+        "plan",
+        "quantize",
+        "report",
+        "runs",
+        "similar",
+        "ui",
+    ),
 ]
 
 

@@ -89,7 +89,7 @@ def test_a_dry_run_keeps_nothing(working_folder, run_headway):
 
 
 def test_settings_of_language_models_are_shown(run_headway):
-    assert "rows: 8" in run_headway("config", "show", "gpt-tiny")[0]
+    assert "batch_size: 8" in run_headway("config", "show", "gpt-tiny")[0]
     assert "adapter" in run_headway("config", "explain", "lora.rank", "--recipe", "gpt")[0]
 
 
