@@ -242,7 +242,7 @@ def test_the_live_page_is_served_to_this_machine_only(working_folder):
         status, response = fetch(f"{address}api/without", request)
         labels = [frame["label"] for frame in json.loads(response)["frames"]]
         assert status == 200 and labels == ["all heads", "without decoder 1.2"]
-        status, response = fetch(f"{address}api/walk", {**request, "map": "decoder", "place": 1})
+        status, response = fetch(f"{address}api/walk", {**request, "map": "decoder", "position": 1})
         assert status == 200 and len(json.loads(response)["walk"]) > 8
         for body, message in (
             ({"text": ""}, "the text is missing"),

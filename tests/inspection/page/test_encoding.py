@@ -56,7 +56,9 @@ def test_the_header_is_plain_json_with_the_documented_keys():
         "report",
     }
     frame = header["frames"][0]
-    keys = "label model answer sides maps opening predictions predictions_side lens attributions beam"
+    keys = (
+        "label model answer sides maps opening predictions predictions_side lens attributions beam"
+    )
     assert set(frame) == set(keys.split())
     keys = "tokens words image size grid reach num_prefix_tokens"
     assert set(frame["sides"]["sentence"]) == set(keys.split())
@@ -92,7 +94,8 @@ def test_selected_layers_keep_all_their_data():
         [max(scores, key=scores.get) for scores in heads] for heads in map_header["patterns"]
     ]
     assert best_patterns == [
-        [max(scores, key=scores.get) for scores in frame.maps[0].patterns[layer]] for layer in (1, 3)
+        [max(scores, key=scores.get) for scores in frame.maps[0].patterns[layer]]
+        for layer in (1, 3)
     ]
     # The map of a single layer has no layer 2.
     assert [encoded["measure"] for encoded in header["frames"][0]["maps"]] == [
