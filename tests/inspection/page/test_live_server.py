@@ -10,7 +10,7 @@ import uvicorn
 from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Maps, Side
-from headway.serving import BundleViewer, Guard, Question, viewer_app
+from headway.serving import BundleViewer, Guard, InspectionRequest, viewer_app
 from headway.serving.run import ADDRESS, LIMIT
 from tests.fixtures.bundles import gpt
 from tests.fixtures.documents import heads
@@ -68,7 +68,7 @@ def visit(browser):
 
 def test_a_user_can_enter_text_switch_heads_off_and_walk_through(address, visit):
     viewer = BundleViewer(gpt(), "my model")
-    page = visit(address(viewer, viewer.look(Question(text=TEXT))))
+    page = visit(address(viewer, viewer.look(InspectionRequest(text=TEXT))))
     box = page.get_by_role("textbox", name="Text", exact=True)
     expect(box).to_have_value(TEXT)
     box.fill("the dog eats the bread")
@@ -85,7 +85,7 @@ def test_a_user_can_enter_text_switch_heads_off_and_walk_through(address, visit)
 
 def test_an_input_that_the_model_refuses_is_reported(address, visit):
     viewer = BundleViewer(gpt(), "my model")
-    page = visit(address(viewer, viewer.look(Question(text=TEXT))))
+    page = visit(address(viewer, viewer.look(InspectionRequest(text=TEXT))))
     page.get_by_role("textbox", name="Text", exact=True).fill("the fox " * 60)
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".live p")).to_contain_text("but the model's context is")
