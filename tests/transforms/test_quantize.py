@@ -218,12 +218,12 @@ def test_every_model_decodes_in_int8_as_it_reads_at_once(name, monkeypatch):
     rows, read = zoo.some_rows(3), torch.randint(3, zoo.VOCABULARY, (3, 4))
     with torch.no_grad():
         full = family.full(plain, rows, read)
-        assert_close(family.full(twin, rows, read), full, rtol=0, atol=2e-2)
+        assert_close(family.full(twin, rows, read), full, rtol=0, atol=4e-2)
         state = twin.start(*family.inputs(rows))
         start = full.shape[1] - read.shape[1]
         for t in range(read.shape[1]):
             logits, state = twin.step(read[:, t : t + 1], state)
-            assert_close(logits[:, -1], full[:, start + t], rtol=0, atol=2e-2)
+            assert_close(logits[:, -1], full[:, start + t], rtol=0, atol=4e-2)
 
 
 @pytest.mark.parametrize("kind", KINDS)

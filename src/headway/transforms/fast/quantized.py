@@ -24,7 +24,7 @@ from headway.transforms.quantize.layers import (
     Int4Linear,
     Int8Linear,
     QuantizedLinear,
-    row_maximum,
+    row_range,
 )
 from headway.transforms.tracing import tracing
 
@@ -32,19 +32,22 @@ from headway.transforms.tracing import tracing
 class PackedInt8:
     """The int8 numbers of one layer, or of several with the same inputs, one below another.
 
-    Each row of the inputs is divided by its largest magnitude, which makes the numbers -1 ... 1
-    that the kernels round, and its outputs are multiplied by it again.
+    x = c + h z, with the centre c and the half-width h of each row, makes the numbers z in -1 ... 1
+    that the kernels round:  x W^T = h (z W^T) + c s,  where s[o] is the sum of row o of W.
     """
 
     def __init__(self, stored: Sequence[Mapping[str, Tensor]]) -> None:
         kernel = int8_kernel()
         assert kernel is not None  # `_available` was checked
         codes = torch.cat([part["weight_int8"] for part in stored])
-        self._kernel: Int8Kernel = kernel(codes, torch.cat([p["weight_scale"] for p in stored]))
+        scale = torch.cat([part["weight_scale"] for part in stored])
+        self._kernel: Int8Kernel = kernel(codes, scale)
+        self._sums = codes.sum(1) * scale
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
-        largest = row_maximum(x)
-        return self._kernel(x / largest).mul_(largest)
+        centre, half = row_range(x)
+        # not addcmul, whose bits depend on the number of rows
+        return self._kernel((x - centre).div_(half)).mul_(half).add_(centre * self._sums)
 
     def codes(self) -> Tensor:
         return self._kernel.codes()

@@ -30,7 +30,6 @@ from headway.transforms.quantize.layers import (
     LINEARS,
     QuantizedEmbedding,
     QuantizedLinear,
-    row_maximum,
 )
 from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, NumberName
 
@@ -213,5 +212,4 @@ __all__ = [
     "numbers_of",
     "prepare",
     "quantize",
-    "row_maximum",
 ]

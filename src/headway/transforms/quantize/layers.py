@@ -1,11 +1,12 @@
 """Linear layers and embeddings whose matrix is stored in small numbers: the plain classes.
 
-    int8             y = x8 W8^T + b,   x8[r] = round(127 x[r] / m[r]) m[r] / 127,   m = max |x|
+    int8             y = x8 W8^T + b,   x8[r] = c[r] + round(127 (x[r] - c[r]) / h[r]) h[r] / 127
     int4, bfloat16   y = x W^T + b
 
-int8 rounds the inputs too, so that the product is one of integers; each row by its own maximum
-m[r], so that a row's output does not depend on the other rows of the batch. Its gradient is that of
-the product without rounding (straight-through: Bengio et al. 2013, section 4).
+int8 rounds the inputs too, so that the product is one of integers: each row to 255 steps around its
+centre c[r] = (max + min) / 2, of half-width h[r] = (max - min) / 2. Each row has its own, so that
+its output does not depend on the other rows of the batch. The gradient is that of the product
+without rounding (straight-through: Bengio et al. 2013, section 4).
 
 >>> linear = nn.Linear(3, 2)
 >>> small = Int8Linear.of(linear, Int8.encode(linear.weight.detach()))
@@ -152,13 +153,18 @@ EMBEDDINGS: dict[str, type[QuantizedEmbedding]] = {
 
 
 def rounded_rows(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B I"]:
-    """Round each row to 255 equal steps between minus and plus its largest magnitude."""
-    largest = row_maximum(x)
-    rounded = (x / largest * 127).round() / 127 * largest
+    """Round each row to 255 equal steps from its minimum to its maximum."""
+    centre, half = row_range(x)
+    rounded = centre + ((x - centre) / half * 127).round() / 127 * half
     return x + (rounded - x).detach() if x.requires_grad else rounded
 
 
-def row_maximum(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B 1"]:
-    """Return the largest magnitude of each row; a row of zeros has a tiny one."""
-    largest = x.detach().abs().amax(-1, keepdim=True)  # vector_norm is 10 times slower on a CPU
-    return largest.clamp_min_(torch.finfo(torch.float32).tiny * 2**24)
+def row_range(x: Float[Tensor, "*B I"]) -> tuple[Float[Tensor, "*B 1"], Float[Tensor, "*B 1"]]:
+    """Return the centre of each row, and half the distance from its minimum to its maximum.
+
+    The distance is above 0 also for a row of equal numbers.
+    """
+    # two passes: aminmax is 10 times slower on a CPU
+    high, low = x.detach().amax(-1, keepdim=True), x.detach().amin(-1, keepdim=True)
+    half = ((high - low) / 2).clamp_min_(torch.finfo(torch.float32).tiny * 2**24)
+    return (high + low) / 2, half
