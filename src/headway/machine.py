@@ -40,7 +40,9 @@ class MachineConfig:
         "fast implementations of attention, linear layers and dropout; if false, the plain ones",
     )
     compile: bool = setting(
-        False, "compile the model with torch.compile, which takes minutes at the start of a run"
+        False,
+        "compile the blocks of the model with torch.compile; meant for a GPU: on a CPU it takes a "
+        "minute at the start and training is slower",
     )
 
 
