@@ -12,6 +12,7 @@ from headway import load
 from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.data import (
@@ -22,7 +23,6 @@ from headway.tasks.language_modeling.data import (
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
 from headway.text import Characters, TextBPE
-from headway.training import read_metrics
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 
