@@ -24,10 +24,10 @@ from headway.data.packing import IGNORED, PackedBatches, in_order
 from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.models import GPT, parameter_count
 from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig
-from headway.training import read_metrics
 
 WARMUP = 0.02  # fraction of the budget
 

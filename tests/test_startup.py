@@ -10,7 +10,7 @@ from tests.fixtures.bundles import gpt, translator
 
 SLOW_IMPORTS = {
     *("torch._dynamo", "torch._inductor", "sympy", "transformers", "scipy", "sklearn", "pandas"),
-    *("matplotlib", "pyarrow", "PIL", "IPython"),
+    *("matplotlib", "pyarrow", "PIL", "IPython", "sacrebleu"),
 }
 
 

@@ -14,6 +14,7 @@ from headway.cli.main import main
 from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train, with_settings
 from headway.tasks.captioning import TASK
@@ -23,7 +24,7 @@ from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextBPE
-from headway.training import CaptionObjective, read_metrics
+from headway.training import CaptionObjective
 from tests.fixtures.images import png
 
 TINY = {

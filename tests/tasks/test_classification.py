@@ -14,6 +14,7 @@ from headway.data.labelled_texts import LabelledTexts
 from headway.data.length_batches import LengthBatches
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
@@ -21,8 +22,12 @@ from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
+<<<<<<< HEAD
 from headway.text import CharacterTokenizer
 from headway.training import read_metrics
+=======
+from headway.text import Characters
+>>>>>>> compile
 from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured, weights
 

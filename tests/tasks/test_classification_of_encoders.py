@@ -10,6 +10,7 @@ from headway import load
 from headway.errors import DataError, UsageError
 from headway.evaluation import class_scores, number_scores
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.models import BertClassifier
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
@@ -18,7 +19,6 @@ from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import Numbers
 from headway.tasks.task import NO_OPTIONS
-from headway.training import read_metrics
 from tests.fixtures.classification_runs import LEARNS, TINY
 from tests.fixtures.language_model_runs import STORY, configured
 from tests.fixtures.small_encoder_runs import COUNTS, PAIRS, TEXTS, write_encoder, write_table

@@ -16,6 +16,7 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.models import ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
@@ -25,7 +26,6 @@ from headway.tasks.image_classification.evaluation import metrics_of
 from headway.tasks.image_classification.job import VisionJob
 from headway.tasks.image_data import labelled_images, prepare_labelled_images
 from headway.tasks.task import NO_OPTIONS
-from headway.training import read_metrics
 from tests.fixtures.images import png, write_shades
 
 TINY = {

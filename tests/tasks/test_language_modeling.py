@@ -12,6 +12,7 @@ from headway import load
 from headway.bundle import TextBundle
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.data import (
@@ -21,8 +22,12 @@ from headway.tasks.language_modeling.data import (
 )
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
+<<<<<<< HEAD
 from headway.text import CharacterTokenizer, TextBPE
 from headway.training import read_metrics
+=======
+from headway.text import Characters, TextBPE
+>>>>>>> compile
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 

@@ -11,11 +11,11 @@ from headway.cli.main import main
 from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import export
+from headway.metrics_file import read_metrics
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring
 from headway.tasks.language_modeling.evaluation import LENGTH_LIMIT, perplexity, windows_of
-from headway.training import read_metrics
 from tests.fixtures.language_model_runs import STORY, configured
 
 TASK = registry.task("language_modeling")

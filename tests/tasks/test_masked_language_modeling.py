@@ -15,13 +15,13 @@ from headway.cli.main import main
 from headway.data.masked_batches import IGNORED
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
 from headway.tasks.masked_language_modeling.job import PretrainingJob
 from headway.tasks.opening import load_as
-from headway.training import read_metrics
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]
 OBJECTS = ["a lemon", "the tree", "some bread", "a drum", "the moon", "one boat"]

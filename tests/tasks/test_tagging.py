@@ -11,12 +11,12 @@ import torch
 from headway import load
 from headway.cli.main import main
 from headway.errors import DataError, UsageError
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.tagging.data import tagged_sentences
 from headway.tasks.task import NO_OPTIONS
-from headway.training import read_metrics
 from tests.fixtures.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
 TINY = {

@@ -11,12 +11,12 @@ from headway.cli.main import main
 from headway.data.batches import collate_sources
 from headway.errors import DataError, UsageError
 from headway.evaluation import score_translations
+from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.settings import override
 from headway.tasks import registry
 from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.config import TranslationScoring
-from headway.training import read_metrics
 from tests.fixtures.command_line import sentences
 from tests.fixtures.translators import make
 

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-
 
 @dataclass(frozen=True)
 class CorpusScores:
@@ -32,6 +29,10 @@ def score_against_several(
     """Return corpus scores against one or more references per output; their number may vary."""
     if len(outputs) != len(references) or not outputs:
         raise ValueError(f"{len(outputs)=} and {len(references)=} must be equal and not 0")
+    # imported here: every task imports this module, and sacrebleu imports lxml, portalocker, redis
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
     bleu, chrf = BLEU(), CHRF()
     # one stream of first references, one of second references, ...; None pads shorter lists
     streams: list[Any] = [
