@@ -22,12 +22,7 @@ from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
-<<<<<<< HEAD
 from headway.text import CharacterTokenizer
-from headway.training import read_metrics
-=======
-from headway.text import Characters
->>>>>>> compile
 from tests.fixtures.classification_runs import TINY
 from tests.fixtures.language_model_runs import STORY, configured, weights
 

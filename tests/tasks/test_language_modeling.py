@@ -22,12 +22,7 @@ from headway.tasks.language_modeling.data import (
 )
 from headway.tasks.language_modeling.job import LanguageJob
 from headway.tasks.opening import load_as
-<<<<<<< HEAD
 from headway.text import CharacterTokenizer, TextBPE
-from headway.training import read_metrics
-=======
-from headway.text import Characters, TextBPE
->>>>>>> compile
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
 
 

@@ -49,7 +49,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         past = [0] if cache is None else list(cache.lengths)
         if source is x:
             queries, keys, values = linears(x, (self.query, self.key, self.value))
-            documents = None if tracing(x, self.query.weight) else mask.documents
+            documents = None if tracing(x, *self.query._parameters.values()) else mask.documents
             if documents is not None and mask.causal and bias is None and cache is None:
                 return self._within_documents(queries, keys, values, mask, documents)
             k, v = self.split_keys_values(keys, values, past)
