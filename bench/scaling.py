@@ -206,7 +206,7 @@ def corpus_curve(plan: Plan, folder: Path) -> Curve:
             "model.num_heads": 2,
             "model.ffn_dim": 64,
             "model.num_layers": 1,
-            "training.rows": 8,
+            "training.batch_size": 8,
             "training.length": 64,
             "training.steps": 10,
             "evaluation.every": 10,
