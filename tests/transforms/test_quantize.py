@@ -25,11 +25,16 @@ from headway.transforms import (
     merge_lora,
     quantize,
 )
-from headway.transforms.fast import contiguous_parameters, int8, release_codes
+from headway.transforms.fast import (
+    contiguous_parameters,
+    int8,
+    prepare_for_inference,
+    release_codes,
+)
 from headway.transforms.fast.int4 import PackedInt4
 from headway.transforms.fast.int8 import KERNELS, Fbgemm, IntMM, int8_kernel
 from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of
-from headway.transforms.quantize.layers import LINEARS, Int8Linear
+from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8
 from tests.fixtures import bundles, zoo
 
@@ -345,3 +350,20 @@ class OwnLinear(nn.Linear):
 def test_a_layer_of_a_users_own_class_keeps_its_code():
     model = quantize(nn.Sequential(OwnLinear(64, 64), nn.Linear(64, 64)), "int8")
     assert type(model[0]) is OwnLinear and type(model[1]) is Int8Linear
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt modern", "translator", "captioner", "rnn"])
+def test_fast_int8_models_decode_without_dequantising_a_matrix(name, monkeypatch):
+    monkeypatch.setattr(import_module("headway.transforms.quantize"), "SMALLEST", 1)
+    family = zoo.MODELS[name]
+    model = prepare_for_inference(quantize(family.plain(), "int8"))
+    rows, read = zoo.some_rows(3), torch.randint(3, zoo.VOCABULARY, (3, 2))
+
+    def refuse(layer):
+        raise AssertionError("the whole matrix was dequantised")
+
+    monkeypatch.setattr(QuantizedLinear, "weight", property(refuse))
+    with torch.no_grad():
+        state = model.start(*family.inputs(rows))
+        for t in range(2):
+            _, state = model.step(read[:, t : t + 1], state)
