@@ -38,7 +38,7 @@ class PackedInt8:
 
     def __init__(self, stored: Sequence[Mapping[str, Tensor]]) -> None:
         kernel = int8_kernel()
-        assert kernel is not None  # `_available` was checked
+        assert kernel is not None  # `is_available` was checked
         codes = torch.cat([part["weight_int8"] for part in stored])
         scale = torch.cat([part["weight_scale"] for part in stored])
         self._kernel: Int8Kernel = kernel(codes, scale)

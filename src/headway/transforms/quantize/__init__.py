@@ -69,7 +69,7 @@ def quantize(
     products: Mapping[Tensor, Tensor] = {}
     if calibrate is not None and to == "int4":
         products = input_products(layers.values(), calibrate)
-    stored: dict[Tensor, dict[str, nn.Parameter]] = {}
+    stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
     with torch.no_grad():
         for layer in layers.values():
             if layer.weight in stored:
@@ -79,8 +79,8 @@ def quantize(
                 codes = calibrated_int4(weight, products[layer.weight], group)
             else:
                 codes = NUMBERS[to].encode(weight, group)
-            stored[layer.weight] = _as_parameters(codes)
-    return _with_stored(model, layers, {weight: (to, stored[weight]) for weight in stored})
+            stored[layer.weight] = to, _as_parameters(codes)
+    return _with_stored(model, layers, stored)
 
 
 def dequantize(model: M) -> M:

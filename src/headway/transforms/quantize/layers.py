@@ -74,6 +74,9 @@ class QuantizedLinear(nn.Linear, _Stored):
     def weight(self) -> Float[Tensor, "O I"]:  # type: ignore[override]
         return self.numbers.decode(self.stored())[:, : self.in_features]
 
+    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return F.linear(input, self.weight.to(input.dtype), self.bias)
+
 
 class Int8Linear(QuantizedLinear):
     """`QuantizedLinear` of int8 weights, whose inputs are rounded to 8 bits, each row by itself."""
@@ -89,17 +92,11 @@ class Int4Linear(QuantizedLinear):
 
     numbers = Int4
 
-    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return F.linear(input, self.weight.to(input.dtype), self.bias)
-
 
 class BFloat16Linear(QuantizedLinear):
     """`QuantizedLinear` of bfloat16 weights."""
 
     numbers = BFloat16
-
-    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return F.linear(input, self.weight.to(input.dtype), self.bias)
 
 
 class QuantizedEmbedding(nn.Embedding, _Stored):
