@@ -20,7 +20,15 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
-from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward, RecurrentDecoder, RMSNorm
+from headway.blocks import (
+    GRU,
+    LSTM,
+    Dropout,
+    FeedForward,
+    GatedFeedForward,
+    RecurrentDecoder,
+    RMSNorm,
+)
 from headway.inspection import walk
 from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
@@ -94,6 +102,11 @@ CASES = {
         for layer, adapted in ADAPTED.items()
         if layer is not nn.Linear
     },
+    FeedForward: (
+        lambda: FeedForward(D, E),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i),
+    ),
     GatedFeedForward: (
         lambda: GatedFeedForward(D, E),
         lambda: (real(B, T, D),),

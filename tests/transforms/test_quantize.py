@@ -12,6 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import headway
+from headway.blocks import FeedForward
 from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
 from headway.errors import DataError
@@ -148,6 +149,29 @@ def test_the_output_of_a_row_has_the_same_bits_alone_and_in_any_batch(kind):
         alone = layer(row)[0]
         for at, batch in mixes(row):
             assert torch.equal(layer(batch)[at], alone)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_quantised_network_computed_in_blocks_has_the_same_bits(kind, monkeypatch):
+    network = nn.Sequential(FeedForward(INPUTS, OUTPUTS)).eval()
+    x = torch.randn(3, 11, INPUTS)
+    prepare_for_inference(quantize(network, kind))
+    with torch.no_grad():
+        whole = network(x)
+        monkeypatch.setattr(import_module("headway.transforms.fast.feedforward"), "ROWS", 4)
+        if kind != "bfloat16":  # whose product is one call that keeps nothing
+            monkeypatch.setattr(FeedForward, "forward", refuse_more_than_rows(4))
+        assert torch.equal(network(x), whole)
+
+
+def refuse_more_than_rows(most):
+    forward = FeedForward.forward
+
+    def checked(self, x):
+        assert x.numel() // x.shape[-1] <= most
+        return forward(self, x)
+
+    return checked
 
 
 def test_a_scale_for_the_whole_batch_fails_the_same_test():

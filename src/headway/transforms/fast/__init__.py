@@ -21,12 +21,12 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
-from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward, RecurrentDecoder
+from headway.blocks import GRU, LSTM, Dropout, FeedForward, GatedFeedForward, RecurrentDecoder
 from headway.transforms.fast.additive import FastAdditive
 from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
 from headway.transforms.fast.dropout import FastDropout
-from headway.transforms.fast.feedforward import FastGatedFeedForward
+from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
 from headway.transforms.fast.flex import FlexDot
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear, pack_weights
 from headway.transforms.fast.memory import contiguous_parameters
@@ -62,6 +62,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     LoRAInt4Linear: FastLoRAInt4Linear,
     LoRABFloat16Linear: FastLoRABFloat16Linear,
     Dropout: FastDropout,
+    FeedForward: FastFeedForward,
     GatedFeedForward: FastGatedFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
     GroupedQueryAttention: FastGroupedQueryAttention,

@@ -2,14 +2,13 @@
 
 torch sends float32 products to MKL, which on processors that are not Intel's reaches half of their
 speed; oneDNN, which torch uses for 16 bits, reaches all of it, and loses nothing where MKL is fast.
-Both round in float32. For few rows, much of oneDNN's time is rearranging W; for one row it is
-reading W, which is fastest by columns if W is wide. A model for inference keeps copies of W in
-these layouts (`pack_weights`). docs/speed.md has the tables.
+Both round in float32. For few rows, much of oneDNN's time is rearranging W: a model for inference
+keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,12 +24,8 @@ from headway.transforms.tracing import tracing
 # matrices too large for a core's cache however few vectors they multiply.
 WORK, MATRIX = 1 << 20, 1 << 18
 
-
 FEW_ROWS = range(2, 65)
 """Rows for which oneDNN's layout of W pays; the product has the same bits as that of W."""
-
-WIDE = 1.5
-"""Outputs for each input from which the product of one row is faster with W^T by rows."""
 
 PACKED_BYTES = 2**29
 """Models with more bytes of linear layers keep no copies, which take up to twice that."""
@@ -69,8 +64,8 @@ def linear(
     )
     if wants_grad:
         y: Tensor = _Linear.apply(flat, weight, bias)  # type: ignore[no-untyped-call]
-    elif packed_by and packed_by[0].keeps_packed:
-        y = _by_copy(flat, weight, bias, packed_by)
+    elif rows in FEW_ROWS and packed_by and packed_by[0].keeps_packed:
+        y = _onednn(flat, _packed(weight, packed_by), bias)
     else:
         y = _onednn(flat, weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
@@ -110,8 +105,8 @@ def _onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
 def pack_weights(model: nn.Module) -> None:
     """Let the linear layers of a model for inference keep copies of their matrices.
 
-    A copy is made when a layer first multiplies one row or few, and again when its weights have
-    changed since.
+    A copy is made when a layer first multiplies few rows, and again when its weights have changed
+    since.
     """
     layers = [module for module in model.modules() if isinstance(module, FastLinear)]
     is_small = sum(layer.weight.nbytes for layer in layers) <= PACKED_BYTES
@@ -119,36 +114,18 @@ def pack_weights(model: nn.Module) -> None:
         layer.keeps_packed = is_small and not layer.weight.is_inference()
 
 
-def _by_copy(
-    x: Float[Tensor, "R I"], weight: Tensor, bias: Tensor | None, layers: Sequence[FastLinear]
-) -> Float[Tensor, "R O"]:
-    """Return x W^T + b by the copy of W that is fastest for the number of rows."""
-    if len(x) == 1 and weight.shape[0] >= WIDE * weight.shape[1]:
-        columns = _copy(_BY_COLUMNS, weight, layers, lambda w: w.t().contiguous())
-        return x @ columns if bias is None else torch.addmm(bias, x, columns)
-    if len(x) in FEW_ROWS:
-        weight = _copy(_BLOCKED, weight, layers, torch.ops.mkldnn._reorder_linear_weight)
-    return _onednn(x, weight, bias)
-
-
-Copies = MutableMapping[FastLinear, tuple[tuple[int, ...], Tensor]]
-_BLOCKED: Copies = WeakKeyDictionary()
-_BY_COLUMNS: Copies = WeakKeyDictionary()
-"""First of the layers whose matrices were copied -> the state they were in, and the copy."""
-
-
-def _copy(
-    copies: Copies,
-    weight: Tensor,
-    layers: Sequence[FastLinear],
-    arrange: Callable[[Tensor], Tensor],
-) -> Tensor:
-    """Return the arranged copy of the weight, made anew if the layers have changed since."""
+def _packed(weight: Tensor, layers: Sequence[FastLinear]) -> Tensor:
+    """Return the weight in oneDNN's layout, packed anew if the layers have changed since."""
     state = (weight.data_ptr(), len(layers), *(layer.weight._version for layer in layers))
-    known = copies.get(layers[0])
+    known = _PACKED.get(layers[0])
     if known is None or known[0] != state:
-        known = copies[layers[0]] = state, arrange(weight.detach())
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+        known = _PACKED[layers[0]] = state, packed
     return known[1]
+
+
+_PACKED: MutableMapping[FastLinear, tuple[tuple[int, ...], Tensor]] = WeakKeyDictionary()
+"""First of the layers whose matrices were packed -> the state they were in, and the copy."""
 
 
 class _Linear(torch.autograd.Function):

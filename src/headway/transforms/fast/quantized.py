@@ -46,8 +46,7 @@ class PackedInt8:
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
         centre, half = row_range(x)
-        # not addcmul, whose bits depend on the number of rows
-        return self._kernel((x - centre).div_(half)).mul_(half).add_(centre * self._sums)
+        return self._kernel((x - centre).div_(half)).mul_(half).addcmul_(centre, self._sums)
 
     def codes(self) -> Tensor:
         return self._kernel.codes()
@@ -73,7 +72,7 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
         else:
             y = self.product(flat)
         if self.bias is not None:
-            y = y + self.bias
+            y = y + self.bias if torch.is_grad_enabled() else y.add_(self.bias)
         return y.view(*input.shape[:-1], self.out_features)
 
     def product(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
@@ -210,7 +209,7 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
     joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
     outputs = torch.split(joint, [layer.out_features for layer in layers], -1)
     biased = zip(outputs, layers, strict=True)
-    return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
+    return tuple(y if layer.bias is None else y.add_(layer.bias) for y, layer in biased)
 
 
 def release_codes(model: nn.Module) -> None:
