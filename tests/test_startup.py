@@ -58,7 +58,7 @@ WITH_OPTIONS_OF_TASKS = {
 }
 OTHER_VERBS = [
     "words",
-    *("chat", "compare", "config", "data", "demo", "doctor", "embed", "export", "figures"),
+    *("align", "chat", "compare", "config", "data", "demo", "doctor", "embed", "export", "figures"),
     *(
         "generate",
         "inspect",

@@ -20,7 +20,7 @@ from headway.decoding import (
 )
 from headway.decoding.phrases import Banks
 from headway.errors import UsageError
-from tests.decoding.test_search import LONGEST, WORDS, scores_of_all_outputs, small_model
+from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 

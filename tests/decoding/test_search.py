@@ -1,6 +1,5 @@
 """Beam search compared with exhaustive search, and its edge cases."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
@@ -8,45 +7,8 @@ import torch
 
 from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
 from headway.errors import DataError
-from headway.models import Translator, TranslatorConfig
+from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
-
-WORDS = (3, 4, 5)
-LONGEST = 4
-
-
-def small_model(seed: int) -> Translator:
-    torch.manual_seed(seed)
-    config = TranslatorConfig(
-        model_dim=8,
-        num_heads=2,
-        ffn_dim=12,
-        encoder_layers=1,
-        decoder_layers=1,
-        source_vocabulary=6,
-        target_vocabulary=6,
-    )
-    model = Translator(config).eval()
-    with torch.no_grad():
-        model.output.weight.mul_(3)  # sharper, so that scores differ clearly
-    return model
-
-
-@torch.no_grad()
-def scores_of_all_outputs(model, source, alpha: float) -> list[tuple[float, tuple[int, ...]]]:
-    """Return all outputs up to LONGEST tokens with their scores, best first, without a cache."""
-    scored = []
-    for length in range(LONGEST + 1):
-        outputs = list(itertools.product(WORDS, repeat=length))
-        read = torch.tensor([[BOS, *words] for words in outputs])
-        logits = model(source.expand(len(outputs), -1), read).double()
-        logits[:, :, [PAD, BOS]] = -torch.inf
-        # The last </s> counts at LONGEST too: the search forces it there.
-        written = torch.tensor([[*words, EOS] for words in outputs])
-        totals = logits.log_softmax(-1).gather(2, written[:, :, None]).sum((1, 2))
-        scores = totals / length_penalty(length + 1, alpha)
-        scored += zip(scores.tolist(), outputs, strict=True)
-    return sorted(scored, reverse=True)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])

@@ -17,8 +17,8 @@ from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.settings import override
 from headway.tasks import registry
-from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.translators import make
 

@@ -6,8 +6,8 @@ import pytest
 
 from headway.errors import DataError, UsageError
 from headway.tasks.translation import bundle as bundle_module
-from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.glossary import Glossary, required_phrases
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.translators import make
 

@@ -14,7 +14,7 @@ from headway.files import check_new_file, write_file
 if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.evaluation import Gold
-    from headway.inspection.alignment import Head
+    from headway.inspection.alignment import Alignment, Head
 
 SAMPLED = 100
 """Sentence pairs from which the layer is chosen if there are no gold alignments."""
@@ -38,8 +38,8 @@ def align(
     """Align the words of sentence pairs: headway align RUN pairs.tsv.
 
     Prints one line per pair in Pharaoh's format, "0-0 1-2": positions of a source word and of a
-    target word, counted from 0. Words are separated by spaces and punctuation. Each target word is
-    linked to the source word that its attention is largest on, or to none.
+    target word, counted from 0. Each target word is linked to the source word that its attention is
+    largest on, or to none.
 
     Parameters
     ----------
@@ -67,14 +67,62 @@ def align(
     json
         Print one JSON object per pair, with its words.
     """
-    from headway.data.formats import pair_files, read_pairs
-    from headway.evaluation import read_gold, score_links
-    from headway.inspection.alignment import align_by_head, check_aligns, links
-
-    if head is not None and layer is None:
-        raise UsageError("--head needs --layer", hint="such as --layer 3 --head 1")
     if output is not None:
         check_new_file(output)
+    texts, truth = _read(pairs, source, target, gold, gold_first)
+    loader = machine.prepare()
+    bundle = loader.load(run)
+    with loader.precision():
+        heads = _candidates(bundle, texts[0], layer, head, by_gold=truth is not None)
+        alignments = _aligned(bundle, heads, texts, truth)
+    if truth is not None:
+        talk.print(_error_rate(alignments, truth, chosen_by_gold=len(heads) > 1), markup=False)
+    _write(alignments, output, json=json)
+
+
+def _aligned(
+    bundle: Bundle,
+    heads: Sequence[Head],
+    texts: Sequence[tuple[str, str]],
+    truth: Sequence[Gold] | None,
+) -> list[Alignment]:
+    """Choose one of the heads; return its alignments of all pairs."""
+    from headway.inspection.alignment import align_by_head
+
+    with talk.status("choosing a layer") as status:
+        chosen = _best(bundle, heads, texts, truth)
+        alignments = []
+        for number, pair in enumerate(texts, 1):
+            status.update(f"aligning · {number:,} of {len(texts):,} pairs")
+            alignments.append(align_by_head(bundle, *pair)[chosen])
+    talk.print(f"aligned by the cross-attention of {chosen}", markup=False)
+    return alignments
+
+
+def _write(alignments: Sequence[Alignment], output: Path | None, *, json: bool) -> None:
+    """Print the links of all pairs, or write them to a new file."""
+    from headway.inspection.alignment import links
+
+    lines = []
+    for alignment in alignments:
+        linked = sorted(links(alignment))
+        lines.append(" ".join(f"{s}-{t}" for s, t in linked))
+        if json:
+            data_json({"source": alignment.source, "target": alignment.target, "links": linked})
+    if output is not None:
+        write_file(output, "".join(f"{line}\n" for line in lines).encode())
+    elif not json:
+        for line in lines:
+            data(line)
+
+
+def _read(
+    pairs: Path, source: str | None, target: str | None, gold: Path | None, gold_first: int
+) -> tuple[list[tuple[str, str]], list[Gold] | None]:
+    """Return the sentence pairs, and their alignments by annotators if there are any."""
+    from headway.data.formats import pair_files, read_pairs
+    from headway.evaluation import read_gold
+
     texts = [(p.source, p.target) for p in read_pairs(pair_files(pairs, source, target))]
     if not texts:
         raise DataError("there are no pairs to align", str(pairs))
@@ -85,41 +133,31 @@ def align(
             str(gold),
             "one line per pair, in the same order",
         )
-    loader = machine.prepare()
-    bundle = loader.load(run)
-    check_aligns(bundle)
-    with loader.precision(), talk.status("choosing a layer") as status:
-        heads = _candidates(bundle, texts[0], layer, head, by_gold=truth is not None)
-        chosen = _best(bundle, heads, texts, truth)
-        predicted = []
-        for number, (source_text, target_text) in enumerate(texts, 1):
-            status.update(f"aligning · {number:,} of {len(texts):,} pairs")
-            alignment = align_by_head(bundle, source_text, target_text)[chosen]
-            predicted.append(links(alignment))
-            if json:
-                words = {"source": alignment.source, "target": alignment.target}
-                data_json({**words, "links": sorted(predicted[-1])})
-    talk.print(f"aligned by the cross-attention of {chosen}", markup=False)
-    if truth is not None:
-        held_out = len(texts) // 2 if len(heads) > 1 else 0
-        scores = score_links(predicted[held_out:], truth[held_out:])
-        talk.print(
-            f"alignment error rate {scores.error_rate:.3f}, precision {scores.precision:.3f}, "
-            f"recall {scores.recall:.3f} on {len(texts) - held_out:,} pairs",
-            markup=False,
-        )
-    lines = [" ".join(f"{s}-{t}" for s, t in sorted(linked)) for linked in predicted]
-    if output is not None:
-        write_file(output, "".join(f"{line}\n" for line in lines).encode())
-    elif not json:
-        for line in lines:
-            data(line)
+    return texts, truth
+
+
+def _error_rate(
+    alignments: Sequence[Alignment], truth: Sequence[Gold], *, chosen_by_gold: bool
+) -> str:
+    """Return the line of the error rate: on the second half if the first one chose the head."""
+    from headway.evaluation import score_links
+    from headway.inspection.alignment import links
+
+    predicted = [links(alignment) for alignment in alignments]
+    held_out = len(truth) // 2 if chosen_by_gold else 0
+    scores = score_links(predicted[held_out:], truth[held_out:])
+    return (
+        f"alignment error rate {scores.error_rate:.3f}, precision {scores.precision:.3f}, "
+        f"recall {scores.recall:.3f} on {len(truth) - held_out:,} pairs"
+    )
 
 
 def _candidates(
     bundle: Bundle, pair: tuple[str, str], layer: int | None, head: int | None, *, by_gold: bool
 ) -> list[Head]:
     """Return the heads to choose from. UsageError if the model does not have that layer or head."""
+    if head is not None and layer is None:
+        raise UsageError("--head needs --layer", hint="such as --layer 3 --head 1")
     from headway.inspection.alignment import align_by_head
 
     heads = list(align_by_head(bundle, *pair))

@@ -84,23 +84,7 @@ def evaluate_command() -> Callable[..., None]:
             return evaluated, bundle
 
         evaluated, bundle = scores_of(run)
-        others = [] if other is None else [(other, scores_of(other)[0])]
-        differences = {str(name): _differences(evaluated, scores) for name, scores in others}
-        if json:
-            against = {
-                name: {metric: asdict(difference) for metric, difference in by_metric.items()}
-                for name, by_metric in differences.items()
-            }
-            data_json(evaluated.scores.as_dict() | ({"against": against} if against else {}))
-        else:
-            for name, scores in [(run, evaluated), *others]:
-                if others:
-                    data(f"{name}")
-                for line in scores.task.show_scores(scores.scores):
-                    data(line)
-            for other_name, by_metric in differences.items():
-                for line in _difference_lines(run, other_name, by_metric, evaluated.examples):
-                    data(line)
+        _print(run, evaluated, other, None if other is None else scores_of(other)[0], json=json)
         if plot is not None:
             _draw_confusion(plot, evaluated, bundle)
 
@@ -151,6 +135,30 @@ def _flags() -> list[Argument]:
         )
         for key, by_help in helps.items()
     ]
+
+
+def _print(
+    run: Path, evaluated: ModelScores, other: Path | None, second: ModelScores | None, *, json: bool
+) -> None:
+    """Print the scores of a model, or of two and their differences."""
+    if second is None:
+        if json:
+            data_json(evaluated.scores.as_dict())
+        else:
+            for line in evaluated.task.show_scores(evaluated.scores):
+                data(line)
+        return
+    differences = _differences(evaluated, second)
+    if json:
+        by_metric = {metric: asdict(difference) for metric, difference in differences.items()}
+        data_json(evaluated.scores.as_dict() | {"against": {str(other): by_metric}})
+        return
+    for name, scores in ((run, evaluated), (other, second)):
+        data(str(name))
+        for line in scores.task.show_scores(scores.scores):
+            data(line)
+    for line in _difference_lines(run, str(other), differences, evaluated.examples):
+        data(line)
 
 
 def _differences(first: ModelScores, second: ModelScores) -> dict[str, PairedDifference]:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from headway.decoding.phrases import Banks, Phrases
-from headway.decoding.rule import PartialOutput, not_finite
+from headway.decoding.rule import PartialOutput, Rule, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
 from headway.errors import UsageError
@@ -114,18 +114,11 @@ def beam_search(
     prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
     its log-probability for the choice, but not from the score. The result lists the best of each
     group by score, then the second best; duplicates are removed, so there may be fewer than
-    `num_best`. observe: called with every candidate. If the rules of the limits have `Phrases`,
-    every output contains them.
+    `num_best`. observe: called with every candidate. With `Phrases`, every output has them.
     """
-    if width < 1 or not 1 <= num_best <= width:
-        raise ValueError(f"{num_best=} must be between 1 and {width=}")
-    if groups < 1 or width % groups:
-        raise ValueError(f"{width=} must be a multiple of {groups=}")
+    _check_widths(width, num_best, groups)
     size = width // groups
-    phrases = next((rule for rule in limits.rules if isinstance(rule, Phrases)), None)
-    rules = [rule for rule in limits.rules if rule is not phrases]
-    if phrases is not None and limits.cut:
-        raise ValueError("outputs that must contain phrases cannot be cut at their maximum length")
+    phrases, rules = _split_rules(limits)
     beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe, phrases)
     device = next(model.parameters()).device
     by_group = product(enumerate(limits.max_lengths), range(groups))
@@ -156,6 +149,21 @@ def beam_search(
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
     return _best_of_groups(searches, len(limits.max_lengths), num_best)
+
+
+def _check_widths(width: int, num_best: int, groups: int) -> None:
+    if width < 1 or not 1 <= num_best <= width:
+        raise ValueError(f"{num_best=} must be between 1 and {width=}")
+    if groups < 1 or width % groups:
+        raise ValueError(f"{width=} must be a multiple of {groups=}")
+
+
+def _split_rules(limits: Limits) -> tuple[Phrases | None, list[Rule]]:
+    """Return the rule of the phrases, if any, and all others."""
+    phrases = next((rule for rule in limits.rules if isinstance(rule, Phrases)), None)
+    if phrases is not None and limits.cut:
+        raise ValueError("outputs that must contain phrases cannot be cut at their maximum length")
+    return phrases, [rule for rule in limits.rules if rule is not phrases]
 
 
 def _written(

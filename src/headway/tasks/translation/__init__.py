@@ -10,12 +10,7 @@ from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled
-from headway.tasks.translation.bundle import (
-    Translated,
-    TranslateInput,
-    TranslateOptions,
-    TranslatorBundle,
-)
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationRunConfig,
     TranslationScoring,
@@ -31,6 +26,8 @@ from headway.tasks.translation.evaluation import (
     read_examples,
 )
 from headway.tasks.translation.job import check, prepare
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.predicting import Translated
 from headway.tasks.translation.show import prediction_lines, score_lines
 
 

@@ -44,7 +44,7 @@ class TranslationDataConfig:
     bpe_dropout: float = setting(
         0.0,
         "probability with which each merge is left out when a training sentence is split into "
-        "tokens, anew in each epoch; 0.1 helps with little data",
+        "tokens, differently in each epoch; 0.1 helps with little data",
         ge=0,
         lt=1,
     )

@@ -141,7 +141,7 @@ def _further_references(
             raise DataError(
                 f"the references {name!r} are not references of the same {len(pairs):,} sources",
                 ", ".join(map(str, paths)),
-                "each line needs its source in the same place",
+                "every source must be on the same line in all of them",
             )
         further.append([p.target for p in others])
     return further

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
-from headway.tasks.translation.bundle import Translated, TranslateOptions
+from headway.tasks.translation.options import TranslateOptions
+from headway.tasks.translation.predicting import Translated
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 

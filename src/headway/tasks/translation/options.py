@@ -1,0 +1,64 @@
+"""Inputs and options of `headway translate`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.decoding.search import Normalisation
+from headway.settings import BEAMS, MOST, PENALTY, required, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateInput:
+    """One input of a translator."""
+
+    text: str = required("the sentence that is translated")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslateOptions:
+    """Options of the search, and of the output."""
+
+    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    nbest: int = setting(
+        1,
+        "Number of translations per sentence, best first: line number, score, text.",
+        gt=0,
+        le=MOST,
+    )
+    length_penalty: float = setting(
+        1.0,
+        "Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
+        ge=0,
+        le=PENALTY,
+    )
+    normalisation: Normalisation = setting(
+        "gnmt",
+        "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
+        "length ** length_penalty.",
+    )
+    contain: tuple[str, ...] = setting((), "Phrases that every translation must contain.")
+    avoid: tuple[str, ...] = setting((), "Phrases that no translation may contain.")
+    glossary: Path | None = setting(
+        None,
+        "Table of source and target terms: the translation of a sentence with a source term must "
+        "contain its target term.",
+    )
+    mbr: int = setting(
+        0,
+        "If set, number of sampled translations, of which the one most like all others by chrF is "
+        "chosen: minimum Bayes risk.",
+        ge=0,
+        le=MOST,
+    )
+    seed: int = setting(0, "Seed of the samples of mbr.", ge=0)
+    ensemble: tuple[Path, ...] = setting(
+        (),
+        "Further runs with the same tokenizer, whose probabilities are averaged with this one's.",
+    )
+    scores: bool = setting(False, "Print the score before each translation.")
+    align: bool = setting(False, "Show the attention of each translated word to the source words.")
+
+
+FOUR_BEAMS = TranslateOptions()

@@ -1,0 +1,164 @@
+"""The searches for translations: beam search with phrases, and sampling by expected utility."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from headway.data.batches import collate_sources
+from headway.decoding import (
+    Forbidden,
+    Hypothesis,
+    Limits,
+    MinP,
+    Observer,
+    Phrases,
+    Row,
+    Rule,
+    Sampling,
+    beam_search,
+    expected_utilities,
+    greedy_search,
+    sample_steps,
+)
+from headway.decoding.search import Normalisation
+from headway.errors import UsageError
+from headway.models import Translator
+from headway.shapes import Tensor
+from headway.text import TokenizerPair
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation as returned by the search: a `RankedTranslation` with its tokens."""
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[int, ...]
+    finished: bool
+
+
+NOTHING = Translation("", 0.0, 0.0, (), True)
+"""The translation of an empty text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamSettings:
+    """Settings of a search. phrases: for each input, the tokens of its phrases; empty for none."""
+
+    beam: int
+    num_best: int
+    alpha: float
+    normalisation: Normalisation
+    phrases: Sequence[Sequence[Sequence[int]]]
+    avoided: Sequence[Sequence[int]]
+
+    def of(self, chosen: Sequence[int]) -> BeamSettings:
+        """Return the settings for some of the inputs."""
+        if not any(self.phrases):
+            return replace(self, phrases=[])
+        return replace(self, phrases=[self.phrases[i] for i in chosen])
+
+
+@dataclass(frozen=True)
+class TranslationSearch:
+    """Searches with a model, or with an ensemble. stepper: gives the probabilities. model: the
+    model that limits the lengths."""
+
+    stepper: Any
+    model: Translator
+    tokenizer: TokenizerPair
+
+    def by_beam(
+        self,
+        rows: Sequence[Sequence[int]],
+        search: BeamSettings,
+        observe: Observer | None = None,
+    ) -> list[list[Translation]]:
+        """Return the best translations of the ids of each text, best first."""
+        target, inputs = self.tokenizer.target, self._inputs(rows)
+        rules: list[Rule] = [Forbidden([[target.pad], [target.bos], *search.avoided])]
+        if search.phrases:
+            rules.append(Phrases(search.phrases, target.eos))
+        limits = Limits(
+            target.bos,
+            target.eos,
+            self._max_lengths(rows),
+            rules,
+            normalisation=search.normalisation,
+        )
+        if search.beam == 1 and not search.phrases:  # greedy search does not look for phrases
+            best = greedy_search(self.stepper, inputs, limits, search.alpha)
+            return [[self._translation(hypothesis)] for hypothesis in best]
+        lists = beam_search(
+            self.stepper,
+            inputs,
+            limits,
+            width=search.beam,
+            alpha=search.alpha,
+            num_best=search.num_best,
+            observe=observe,
+        )
+        return [[self._translation(hypothesis) for hypothesis in best] for best in lists]
+
+    def _inputs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
+        source, keys = collate_sources(rows, self.tokenizer.source)
+        device = next(self.model.parameters()).device
+        return source.to(device), None if keys is None else keys.to(device)
+
+    def _max_lengths(self, rows: Sequence[Sequence[int]]) -> list[int]:
+        limit = self.model.max_target
+        return [min(2 * len(row) + 10, limit - 1 if limit else 10**9) for row in rows]
+
+    def by_sampling(
+        self, rows: Sequence[Sequence[int]], count: int, seed: int
+    ) -> list[list[Translation]]:
+        """Return distinct samples of the ids of each text, by expected chrF."""
+        target, lengths = self.tokenizer.target, self._max_lengths(rows)
+        outputs = [
+            Row(prompt=[target.bos], item=i, seed=seed + j, limit=lengths[i], full="length")
+            for i in range(len(rows))
+            for j in range(count)
+        ]
+        rules: list[Rule] = [Forbidden([[target.pad], [target.bos]]), MinP(0.02)]
+        sampling = Sampling(eos=target.eos, max_tokens=max(lengths), rules=rules)
+        with torch.inference_mode():
+            state = self.stepper.start(*self._inputs(rows))
+            state = state.reorder([output.item for output in outputs])
+        for _ in sample_steps(self.stepper, outputs, sampling, state):
+            pass
+        by_item = [outputs[i : i + count] for i in range(0, len(outputs), count)]
+        return [self._by_expected_chrf(samples) for samples in by_item]
+
+    def _by_expected_chrf(self, samples: Sequence[Row]) -> list[Translation]:
+        texts = [self.tokenizer.target.decode(row.tokens) for row in samples]
+        utilities = expected_utilities(texts, texts)
+        ranked = sorted(range(len(texts)), key=lambda i: -utilities[i])
+        distinct: dict[str, Translation] = {}
+        for i in ranked:
+            row = samples[i]
+            log_p, is_finished = sum(row.log_probabilities), row.reason == "end"
+            sampled = Translation(texts[i], utilities[i], log_p, tuple(row.tokens), is_finished)
+            distinct.setdefault(texts[i], sampled)
+        return list(distinct.values())
+
+    def _translation(self, best: Hypothesis) -> Translation:
+        text = self.tokenizer.target.decode(best.tokens)
+        return Translation(text, best.score, best.log_probability, best.tokens, best.finished)
+
+
+def encoded_phrases(
+    tokenizer: TokenizerPair, phrases: Sequence[Sequence[str]], count: int
+) -> list[list[list[int]]]:
+    """Return the tokens of the phrases of `count` texts. Raises UsageError for an empty phrase."""
+    if phrases and len(phrases) != count:
+        raise ValueError(f"phrases for {len(phrases)} texts, but there are {count}")
+    encode = tokenizer.target.encode
+    tokens = [[encode(phrase.strip()) for phrase in of_text] for of_text in phrases]
+    if not all(map(all, tokens)):
+        raise UsageError("a phrase is empty", hint="write at least one word")
+    return tokens
