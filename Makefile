@@ -81,7 +81,7 @@ fix: $(VENV)/.dev
 
 # Warnings are errors. The pages load nothing from a network: open build/docs/index.html.
 docs: $(VENV)/.docs
-	@$(PY) -m sphinx -q -W --keep-going -b html -d build/docs-cache docs build/docs
+	@$(PY) -m sphinx -q -W --keep-going -j auto -b html -d build/docs-cache docs build/docs
 	@echo "built build/docs/index.html"
 
 bench: $(VENV)/.bench

@@ -80,9 +80,10 @@ def _write_index_for_models(app: Any, error: Exception | None) -> None:
         (Path(app.outdir) / "llms.txt").write_text(text, encoding="utf-8")
 
 
-def setup(app: Any) -> None:
+def setup(app: Any) -> dict[str, bool]:
     generate.write(DOCS)
     app.connect("source-read", _link_sources)
     app.connect("autodoc-process-docstring", _plain_docstring)
     app.connect("autodoc-process-signature", _shorter_annotations)
     app.connect("build-finished", _write_index_for_models)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

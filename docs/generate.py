@@ -42,8 +42,15 @@ def pages() -> dict[str, str]:
 
 
 def write(docs: Path) -> None:
-    """Write the generated pages below the folder `docs`; files that have not changed stay."""
-    for name, text in pages().items():
+    """Write the generated pages below the folder `docs`, and remove those of former modules.
+
+    Files that have not changed stay, so that they are not built again.
+    """
+    made = pages()
+    for path in (docs / FOLDER).rglob("*.md"):
+        if path.relative_to(docs).as_posix() not in made:
+            path.unlink()
+    for name, text in made.items():
         path = docs / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -1,7 +1,7 @@
 """Every code block of README.md, CONTRIBUTING.md and the site runs.
 
-By default with training shortened to a few steps; `-m slow` runs the pages as they are written, with
-at most a minute for each training run.
+By default with training shortened to a few steps; `-m slow` runs the pages as they are written,
+with at most a minute for each training run.
 Marks above a block (HTML comments): `slow` (minutes: only parsed by default), `record` (a
 measurement on data that is not part of Headway: only parsed), `interactive` (waits for a person:
 only parsed), `example` (the output below depends on the training: not compared). The comment `runs:
