@@ -37,6 +37,8 @@ html_title = f"Headway {release}"
 html_show_copyright = False
 html_copy_source = False
 html_show_sphinx = False
+html_static_path = ["_static"]
+html_js_files = ["accessible.js"]
 html_theme_options = {"navigation_with_keys": True}
 
 SOURCE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/headway/([\w/]+)\.py\)")

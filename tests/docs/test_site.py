@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 import pytest
 
@@ -82,6 +83,13 @@ def test_the_link_checker_reports_planted_faults():
     )
 
 
+def test_every_question_is_answered_at_most_two_clicks_from_the_home_page():
+    text = site()["start/answers.md"]
+    assert "(start/answers.md)" in site()["index.md"]
+    rows = [row for row in re.findall(r"^\| (.+\?.*) \| (.+) \|$", text, re.MULTILINE)]
+    assert len(rows) == 20 and all(LINK.search(page) for _, page in rows)
+
+
 def test_every_page_has_one_title():
     for name, text in site().items():
         outside = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -93,13 +101,14 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split("\n")) <= 121
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_parser", "furo")),
     reason="the site is not built: sphinx, myst-parser or furo is not installed (make docs)",
 )
 def test_sphinx_builds_the_site_without_a_warning_or_a_network(tmp_path):
     """Nothing on the pages is loaded from elsewhere, and search works from the file."""
-    words = ["-m", "sphinx", "-q", "-W", "-b", "html", "-d", tmp_path / "trees"]
+    words = ["-m", "sphinx", "-q", "-W", "-j", "auto", "-b", "html", "-d", tmp_path / "trees"]
     paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     done = subprocess.run(
@@ -115,4 +124,8 @@ def test_sphinx_builds_the_site_without_a_warning_or_a_network(tmp_path):
     assert (built / "searchindex.js").is_file()
     loaded = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"(https?:[^\"]+)\"")
     for page in built.rglob("*.html"):
-        assert not (remote := loaded.findall(page.read_text())), f"{page.name}: {remote}"
+        text = page.read_text()
+        assert not (remote := loaded.findall(text)), f"{page.name}: {remote}"
+        for target in set(re.findall(r'href="([^"#?:]+)["#?]', text)):
+            is_there = (page.parent / unquote(target)).exists() or page.parent.name == "_modules"
+            assert is_there, f"{page.relative_to(built)}: {target}"
