@@ -70,7 +70,10 @@ def runnable(path):
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_has_a_language_and_every_command_exists_with_its_flags(name):
     for block in blocks(PAGES[name]):
-        assert block.language in LANGUAGES, f"{block.where}: language {block.language!r}"
+        assert block.language in LANGUAGES, (
+            f"{block.where}: the code block needs a language (bash, python, text ...), found "
+            f"{block.language!r}; CONTRIBUTING.md explains how blocks are tested"
+        )
         if block.language in ("bash", "console"):
             for command in commands(block):
                 check_command(command, f"{name}:{command.line}")

@@ -41,7 +41,7 @@ def problems(page: str, text: str) -> list[str]:
         exists = not file or inside is not None or (ROOT / path).exists()
         if not exists:
             faults.append(f"{page}: {target}: there is no {path}")
-        elif inside is None and path.endswith(".md") and page.startswith("docs/"):
+        elif file and inside is None and path.endswith(".md") and page.startswith("docs/"):
             faults.append(f"{page}: {target}: {path} is no page of the site")
         elif anchor and path.endswith(".md"):
             other = text if not file else inside or (ROOT / path).read_text(encoding="utf-8")
