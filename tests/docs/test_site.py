@@ -1,0 +1,131 @@
+"""The site: every page is in its tree, links and anchors exist, and Sphinx builds it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+import pytest
+
+from tests.fixtures.pages import (
+    DOCS,
+    ROOT,
+    anchors,
+    generated,
+    name_of,
+    page_paths,
+    reached,
+    site,
+    slug,
+    without_code,
+)
+
+LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def problems(page: str, text: str) -> list[str]:
+    """The links of a page (by path in the repository) whose file or heading does not exist."""
+    faults = []
+    for target in LINK.findall(without_code(text)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        path = os.path.normpath(PurePosixPath(page).parent / file) if file else page
+        inside = site().get(path.removeprefix("docs/")) if path.startswith("docs/") else None
+        exists = not file or inside is not None or (ROOT / path).exists()
+        if not exists:
+            faults.append(f"{page}: {target}: there is no {path}")
+        elif file and inside is None and path.endswith(".md") and page.startswith("docs/"):
+            faults.append(f"{page}: {target}: {path} is no page of the site")
+        elif anchor and path.endswith(".md"):
+            other = text if not file else inside or (ROOT / path).read_text(encoding="utf-8")
+            if anchor not in anchors(other):
+                faults.append(f"{page}: {target}: there is no heading #{anchor}")
+    return faults
+
+
+def test_every_page_is_once_in_the_tree_of_the_site():
+    counts = Counter(reached())
+    repeated = [page for page, count in counts.items() if count > 1]
+    assert not repeated, f"in several toctrees: {repeated}"
+    missing, unknown = set(site()) - set(counts), set(counts) - set(site())
+    assert not missing, f"in no toctree: {sorted(missing)}"
+    assert not unknown, f"in a toctree, but no such page: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("path", page_paths(), ids=name_of)
+def test_the_links_of_a_written_page_exist(path):
+    assert not (faults := problems(name_of(path), path.read_text(encoding="utf-8"))), faults
+
+
+def test_the_links_of_the_generated_pages_exist():
+    for name, text in generated().items():
+        assert not (faults := problems(f"docs/{name}", text)), faults
+
+
+def test_the_link_checker_reports_planted_faults():
+    text = "# A title\n\n[a](nowhere.md) [b](#a-title) [c](#other) [d](results.md#nothing) `[e](f)`"
+    text += " [g](../README.md)"
+    assert [fault.split(": ")[1] for fault in problems("docs/x.md", text)] == [
+        "nowhere.md",
+        "#other",
+        "results.md#nothing",
+        "../README.md",
+    ]
+    assert slug("(a) RNN < RNN with *attention* < `Transformer`") == (
+        "a-rnn--rnn-with-attention--transformer"
+    )
+
+
+def test_every_question_is_answered_at_most_two_clicks_from_the_home_page():
+    text = site()["start/answers.md"]
+    assert "(start/answers.md)" in site()["index.md"]
+    rows = [row for row in re.findall(r"^\| (.+\?.*) \| (.+) \|$", text, re.MULTILINE)]
+    assert len(rows) == 20 and all(LINK.search(page) for _, page in rows)
+
+
+def test_every_page_has_one_title():
+    for name, text in site().items():
+        outside = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+        titles = re.findall(r"^# .+$", outside, re.MULTILINE)
+        assert len(titles) == 1, f"docs/{name} has {len(titles)} titles"
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split("\n")) <= 121
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_parser", "furo")),
+    reason="the site is not built: sphinx, myst-parser or furo is not installed (make docs)",
+)
+def test_sphinx_builds_the_site_without_a_warning_or_a_network(tmp_path):
+    """Nothing on the pages is loaded from elsewhere, and search works from the file."""
+    words = ["-m", "sphinx", "-q", "-W", "-j", "auto", "-b", "html", "-d", tmp_path / "trees"]
+    paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
+    proxies = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
+    done = subprocess.run(
+        [sys.executable, *words, DOCS, tmp_path / "html"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **proxies, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "html"
+    assert (built / "llms.txt").read_text().startswith("# Headway\n")
+    assert (built / "searchindex.js").is_file()
+    loaded = re.compile(r"<(?:script|img|link)\b[^>]*?(?:src|href)=\"(https?:[^\"]+)\"")
+    for page in built.rglob("*.html"):
+        text = page.read_text()
+        assert not (remote := loaded.findall(text)), f"{page.name}: {remote}"
+        for target in set(re.findall(r'href="([^"#?:]+)["#?]', text)):
+            is_there = (page.parent / unquote(target)).exists() or page.parent.name == "_modules"
+            assert is_there, f"{page.relative_to(built)}: {target}"
