@@ -1,5 +1,7 @@
 """Every solution passes its checks; every planted mistake is named by the message."""
 
+import re
+import textwrap
 import types
 
 import pytest
@@ -10,6 +12,7 @@ from headway.exercises.ladder import likely_mistake, same
 from headway.exercises.tiny_translator import make_model, train
 from headway.models.kernels_and_positions import KERNELS
 from tests.exercises.planted import PLANTED
+from tests.fixtures.user_texts import ROOT
 
 PLUGGED = [name for name, exercise in EXERCISES.items() if exercise.plug is not None]
 CASES = [
@@ -98,6 +101,28 @@ def test_results_of_other_types_and_shapes_differ():
     assert not same(torch.tensor([1.0]), torch.tensor([1]))
     assert not same(torch.tensor([1.0]), [1.0])
     assert not same((1, 2), (1, 2, 3))
+
+
+def test_the_transcript_of_the_documentation_is_what_the_checks_print():
+    text = (ROOT / "docs/exercises.md").read_text()
+    exercise = EXERCISES["scaled-dot-product"]
+    head = exercise.solution.split(exercise.signature)[0]
+    bodies = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(bodies) == 3
+    for body, number in zip(bodies, (2, 3, 5), strict=True):
+        results = list(
+            climb(exercise, function_of(exercise.name, f"{head}{exercise.signature}\n{body}"))
+        )
+        assert len(results) == number
+        printed = [f"✓ {result.rung}" for result in results if result.passed]
+        for result in results:
+            if not result.passed:
+                printed += [
+                    f"✗ {result.rung}",
+                    *textwrap.indent(result.message, "    ").split("\n"),
+                ]
+                printed.append(f"  likely mistake: {result.mistake}")
+        assert "\n".join(printed) in text
 
 
 @pytest.mark.parametrize("name", PLUGGED)

@@ -311,7 +311,7 @@ def _train(exercise: Exercise, path: Path) -> None:
 
     plug = exercise.plug
     assert plug is not None
-    talk.print(f"plugged   your code is {plug.part} of a tiny translator", markup=False)
+    talk.print(f"plugged   into a tiny translator: your code is {plug.part}", markup=False)
     results: list[dict[str, Any]] = []
 
     def listen(event: dict[str, Any]) -> None:

@@ -28,7 +28,8 @@ def _transform(model: Any, learner: Function) -> Any:
 
 
 def _reference(length: int, dim: int) -> Tensor:
-    return SinusoidalTable(dim)(torch.arange(length)[None])[0]
+    vectors: Tensor = SinusoidalTable(dim)(torch.arange(length)[None])
+    return vectors[0]
 
 
 def _angles(length: int, dim: int, first: int = 0, base: float = 10_000.0) -> Tensor:

@@ -47,7 +47,8 @@ class _Pluggable(nn.Module):
 
 def _reference(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
     x = PreNorm(_Pluggable(n1))(x, attend)
-    return PreNorm(_Pluggable(n2))(x, feed)
+    result: Tensor = PreNorm(_Pluggable(n2))(x, feed)
+    return result
 
 
 def _post_norm(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
