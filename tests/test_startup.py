@@ -58,8 +58,10 @@ WITH_OPTIONS_OF_TASKS = {
 }
 OTHER_VERBS = [
     "words",
-    *("align", "chat", "compare", "config", "data", "demo", "doctor", "embed", "export", "figures"),
+    *("align", "chat", "compare", "config", "data", "demo", "doctor", "embed", "exercise"),
     *(
+        "export",
+        "figures",
         "generate",
         "inspect",
         "lecture",
@@ -120,6 +122,7 @@ def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
         ["config", "show", "gpt-tiny"],
         ["doctor"],
         ["lecture"],
+        ["exercise", "list"],
         ["plan", "tiny"],
         ["report", str(run)],
         ["generate", model, "the fox", "--max-tokens", "3"],

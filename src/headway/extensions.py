@@ -11,6 +11,7 @@ The name can then be used like the names of Headway, and configurations save it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
@@ -66,6 +67,20 @@ class Extended(Mapping[str, T]):
 
     def __len__(self) -> int:
         return len(list(iter(self)))
+
+    @contextmanager
+    def registered(self, name: str, value: T) -> Iterator[None]:
+        """Register an entry for the duration of a block, without a package.
+
+        UsageError if the name exists.
+        """
+        if name in self:
+            raise UsageError(f"{self.group} {name!r} exists already", hint="choose another name")
+        own, self.own = self.own, {**self.own, name: value}
+        try:
+            yield
+        finally:
+            self.own = own
 
     def forget(self) -> None:
         """Read the entry points of installed packages again at the next look-up."""

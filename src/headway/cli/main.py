@@ -25,6 +25,7 @@ from headway.cli.demo import demo
 from headway.cli.doctor import doctor, version
 from headway.cli.embed import embed
 from headway.cli.evaluate import evaluate_command, named_evaluate
+from headway.cli.exercise import exercise_app
 from headway.cli.export import export
 from headway.cli.figures import figures
 from headway.cli.flags import check_number
@@ -65,9 +66,9 @@ app = App(
     console=on_output(),
     default_parameter=Parameter(validator=check_number),
 )
-TRAIN, USE, INSPECT, DATA, RUNS, SYSTEM = (
+TRAIN, USE, INSPECT, LEARN, DATA, RUNS, SYSTEM = (
     Group(name, sort_key=position)
-    for position, name in enumerate(("Train", "Use", "Inspect", "Data", "Runs", "System"))
+    for position, name in enumerate(("Train", "Use", "Inspect", "Learn", "Data", "Runs", "System"))
 )
 app["--help"].group = app["--version"].group = SYSTEM
 app.command(demo, group=TRAIN)
@@ -90,6 +91,7 @@ app.command(quantize, group=RUNS)
 app.command(doctor, group=SYSTEM)
 for group, subcommands in (
     (USE, words_app),
+    (LEARN, exercise_app),
     (DATA, data_app),
     (RUNS, runs_app),
     (SYSTEM, config_app),

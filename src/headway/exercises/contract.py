@@ -1,0 +1,117 @@
+"""The contract of an exercise: what a learner writes, how it is checked, and where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+Function = Callable[..., Any]
+"""The function of an exercise: the learner's, the reference, or a mistaken variant."""
+
+HOLE = "raise NotImplemented" + "Error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One call that is checked: its name, its arguments, and what must be returned.
+
+    rung: name of the check. why: the computation by hand, or the property that is checked.
+    expected: the result, calculated by hand; None if the reference calculates it.
+    """
+
+    rung: str
+    arguments: tuple[Any, ...]
+    why: str
+    expected: Any = None
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistaken variant of the function, and the sentence for a learner who wrote it.
+
+    A solution that returns what the variant returns, in every call, has this mistake.
+    """
+
+    variant: Function
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plug:
+    """How the learner's function becomes a part of the tiny translator.
+
+    part: the part that it replaces, for the message. config: settings of the translator.
+    register: adds the function to a registry while the model is made. transform: replaces parts of
+    the finished model. loss: loss of logits and targets. pairs: decoder inputs and outputs of a
+    batch. decode: tokens of a source sentence. show: text to print after training.
+    """
+
+    part: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    register: Callable[[Function], AbstractContextManager[None]] | None = None
+    transform: Callable[[Any, Function], nn.Module] | None = None
+    loss: Callable[[Function], Function] | None = None
+    pairs: Callable[[Function], Function] | None = None
+    decode: Callable[[Any, Function, list[int]], list[int]] | None = None
+    show: Callable[[Any, Function, list[str]], str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exercise:
+    """An exercise: one function that a learner writes.
+
+    name: name of the exercise and of its file. section: section of the lectures. signature: the
+    `def` line. body: the body of the solution. reference: the function of Headway. cases: calls
+    with names, the worked example first. random: arguments by seed, for comparisons with the
+    reference. gradients: whether gradients are compared too. mistakes: known wrong variants.
+    """
+
+    name: str
+    title: str
+    section: str
+    equation: str
+    shapes: str
+    signature: str
+    body: str
+    hints: tuple[str, ...]
+    reference: Function
+    cases: tuple[Case, ...]
+    random: Callable[[int], tuple[Any, ...]]
+    mistakes: tuple[Mistake, ...]
+    gradients: bool = False
+    imports: str = "import torch\nfrom torch import Tensor"
+    plug: Plug | None = None
+
+    @property
+    def function(self) -> str:
+        """The name of the function that the learner writes."""
+        return self.signature.removeprefix("def ").split("(")[0]
+
+    @property
+    def start(self) -> str:
+        """The text of the learner's file, with a hole."""
+        return self._text(f'    {HOLE}("replace this line")')
+
+    @property
+    def solution(self) -> str:
+        """The text of a file that passes all checks."""
+        return self._text(_indented(self.body))
+
+    def _text(self, body: str) -> str:
+        head = (
+            f"{self.title} (lectures, section {self.section}).\n\n"
+            f"{self.equation.strip()}\n\nShapes and types:\n{_indented(self.shapes)}\n\n"
+            f"Check:  headway exercise check {self.name}\n"
+            f"Hint:   headway exercise hint {self.name}\n"
+        )
+        imports = f"{self.imports}\n\n\n" if self.imports else "\n"
+        return f'"""{head}"""\n\n{imports}{self.signature}\n{body}\n'
+
+
+def _indented(text: str) -> str:
+    lines = text.strip("\n").split("\n")
+    return "\n".join(f"    {line}" if line else "" for line in lines)

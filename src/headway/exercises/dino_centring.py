@@ -1,0 +1,114 @@
+"""Exercise: centring and sharpening of DINO's teacher."""
+
+from __future__ import annotations
+
+import torch
+
+from headway.exercises.contract import Case, Exercise, Mistake
+from headway.exercises.inputs import normal
+from headway.shapes import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _reference(logits: Tensor, centre: Tensor, temperature: float, momentum: float) -> Pair:
+    probabilities = ((logits - centre) / temperature).softmax(-1)
+    return probabilities, centre.lerp(logits.mean(0), 1 - momentum)
+
+
+def _swapped(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    return _reference(t, c, tau, m)[0], c.lerp(t.mean(0), m)
+
+
+def _fresh(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    new = _reference(t, c, tau, m)[1]
+    return _reference(t, new, tau, m)[0], new
+
+
+def _of_probabilities(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    p = _reference(t, c, tau, m)[0]
+    return p, c.lerp(p.mean(0), 1 - m)
+
+
+def _of_centred(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    return _reference(t, c, tau, m)[0], c.lerp((t - c).mean(0), 1 - m)
+
+
+def _sharpened_first(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    return (t / tau - c).softmax(-1), _reference(t, c, tau, m)[1]
+
+
+def _multiplied(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    return ((t - c) * tau).softmax(-1), _reference(t, c, tau, m)[1]
+
+
+def _per_image(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
+    return _reference(t, c, tau, m)[0], c.lerp(t.mean(-1, keepdim=True).expand_as(t)[0], 1 - m)
+
+
+def _random(seed: int) -> tuple[Tensor, Tensor, float, float]:
+    return normal(seed, 5, 4), normal(seed + 1, 4), 0.2 + 0.1 * seed, 0.9
+
+
+EXERCISE = Exercise(
+    name="dino-centring",
+    title="DINO's centring",
+    section="3.9",
+    equation="""
+P = softmax((t - centre) / temperature)          the teacher's probabilities
+new centre = m centre + (1 - m) mean of t over the batch
+P uses the old centre. Centring prevents that one prototype wins for all images, the low
+temperature (sharpening) prevents that all have the same probability.""",
+    shapes=(
+        "logits: B K, the teacher's logits t\ncentre: K\ntemperature, momentum (m): numbers\n"
+        "result: (P, new centre): B K and K"
+    ),
+    signature=(
+        "def centre_and_sharpen(logits: Tensor, centre: Tensor, temperature: float, "
+        "momentum: float):"
+    ),
+    body="""
+probabilities = ((logits - centre) / temperature).softmax(-1)
+new = momentum * centre + (1 - momentum) * logits.mean(0)
+return probabilities, new""",
+    hints=(
+        "Subtract the centre from each row, divide by the temperature, then softmax over K.",
+        "The mean over the batch is over axis 0.",
+        "The old centre has the weight m, which is near 1: the centre moves slowly.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(torch.tensor([[2.0, 1.0], [4.0, 1.0]]), torch.tensor([1.0, 1.0]), 1.0, 0.9),
+            expected=(
+                torch.tensor([[0.731059, 0.268941], [0.952574, 0.047426]]),
+                torch.tensor([1.2, 1.0]),
+            ),
+            why="(2, 1) - (1, 1) = (1, 0): 0.73 and 0.27; centre 0.9 x 1 + 0.1 x (2 + 4)/2 = 1.2",
+        ),
+        Case(
+            rung="sharpening",
+            arguments=(torch.tensor([[2.0, 1.0]]), torch.tensor([1.0, 1.0]), 0.5, 0.9),
+            why="temperature 0.5 doubles the differences: softmax(2, 0) = 0.88 and 0.12",
+        ),
+    ),
+    random=_random,
+    mistakes=(
+        Mistake(
+            lambda t, c, tau, m: (_reference(t, 0 * c, tau, m)[0], _reference(t, c, tau, m)[1]),
+            "the centre is not subtracted",
+        ),
+        Mistake(_swapped, "the momentum is inverted: the old centre has the weight m"),
+        Mistake(_fresh, "the new centre is subtracted; P uses the old one"),
+        Mistake(_of_probabilities, "the centre is the mean of logits, not of probabilities"),
+        Mistake(_of_centred, "the centre is the mean of the logits before centring"),
+        Mistake(_sharpened_first, "the centre is subtracted after the division: subtract it first"),
+        Mistake(_multiplied, "the logits are multiplied by the temperature; divide by it"),
+        Mistake(_per_image, "the mean is over the prototypes; take it over the batch (axis 0)"),
+        Mistake(
+            lambda t, c, tau, m: (((t - c) / tau).softmax(0), _reference(t, c, tau, m)[1]),
+            "the softmax is over the batch; it is over the prototypes (axis -1)",
+        ),
+    ),
+)

@@ -1,0 +1,122 @@
+"""Exercise: greedy search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
+from headway.exercises.table_model import TableModel
+
+
+def _reference(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    tokens = [bos]
+    while len(tokens) <= max_length:
+        token = int(next_log_p(tokens).argmax())
+        if token == eos:
+            break
+        tokens.append(token)
+    return tokens[1:]
+
+
+def _with_bos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    return [bos, *_reference(next_log_p, bos, eos, max_length)]
+
+
+def _with_eos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    tokens = _reference(next_log_p, bos, eos, max_length)
+    return [*tokens, eos] if len(tokens) < max_length else tokens
+
+
+def _endless(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    return _reference(next_log_p, bos, -1, max_length)
+
+
+def _last_only(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    return _reference(lambda tokens: next_log_p(tokens[-1:]), bos, eos, max_length)
+
+
+def _without_bos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    return _reference(lambda tokens: next_log_p(tokens[1:]), bos, eos, max_length)
+
+
+def _worst(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
+    return _reference(lambda tokens: -next_log_p(tokens), bos, eos, max_length)
+
+
+def _random(seed: int) -> tuple[Any, ...]:
+    return TableModel(6, seed), 1, 2, 4 + seed
+
+
+def _decode(next_log_p: Any, learner: Function, limits: list[int]) -> list[int]:
+    tokens = learner(next_log_p, *limits)
+    return [int(token) for token in tokens]
+
+
+WORKED = TableModel(
+    4, 0, {(0,): [0, 0.1, 0.6, 0.3], (0, 2): [0, 0.2, 0.1, 0.7], (0, 2, 3): [0, 0.9, 0.05, 0.05]}
+)
+
+EXERCISE = Exercise(
+    name="greedy-search",
+    title="Greedy search",
+    section="3.4",
+    equation="""
+y_t = argmax over v of log P(v | <s> y_1 ... y_(t-1))
+until y_t = </s>, or until there are max_length tokens.""",
+    shapes=(
+        "next_log_p: a function; next_log_p(tokens) is V log-probabilities of the next token,\n"
+        "    where tokens is a list that begins with bos\n"
+        "bos, eos: ids of <s> and </s>\nresult: list of token ids without bos and eos"
+    ),
+    signature="def greedy(next_log_p, bos: int, eos: int, max_length: int) -> list[int]:",
+    body="""
+tokens = [bos]
+while len(tokens) <= max_length:
+    token = int(next_log_p(tokens).argmax())
+    if token == eos:
+        break
+    tokens.append(token)
+return tokens[1:]""",
+    imports="",
+    hints=(
+        "Begin with the list [bos]; each step appends one token.",
+        "`int(next_log_p(tokens).argmax())` is the most probable token.",
+        "Leave the loop at eos, or after max_length tokens; return the list without bos.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(WORKED, 0, 1, 5),
+            expected=[2, 3],
+            why="after <s> token 2 has 0.6, then token 3 has 0.7, then </s> (token 1) has 0.9",
+        ),
+        Case(
+            rung="maximum length",
+            arguments=(WORKED, 0, 1, 1),
+            expected=[2],
+            why="max_length = 1: one token, even without </s>",
+        ),
+    ),
+    random=_random,
+    mistakes=(
+        Mistake(_with_bos, "the result contains bos: leave it out"),
+        Mistake(_with_eos, "the result contains eos: leave it out"),
+        Mistake(_endless, "the search does not stop at eos"),
+        Mistake(
+            _last_only,
+            "only the last token is passed to next_log_p; it needs all tokens so far",
+        ),
+        Mistake(_without_bos, "bos is not passed to next_log_p: the tokens must begin with it"),
+        Mistake(_worst, "the least probable token is chosen: argmin instead of argmax"),
+        Mistake(
+            lambda f, bos, eos, n: _reference(f, bos, eos, n - 1),
+            "one token too few (off by one): max_length does not count bos",
+        ),
+        Mistake(
+            lambda f, bos, eos, n: _reference(f, bos, eos, n + 1),
+            "one token too many (off by one): at most max_length tokens",
+        ),
+    ),
+    plug=Plug(part="the search that translates", decode=_decode),
+)

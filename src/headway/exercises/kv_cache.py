@@ -1,0 +1,158 @@
+"""Exercise: attention with a cache of keys and values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, ScaledDot
+from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
+from headway.exercises.inputs import normal
+from headway.shapes import Tensor
+
+Cache = tuple[Tensor, Tensor] | None
+
+
+class PairCache(KeyValueCache):
+    """The cache that the learner's function returned last."""
+
+    pair: Cache = None
+
+
+class LearnerCached(MultiHeadAttention):
+    """Self-attention of a decoder that uses the learner's cache while decoding."""
+
+    cache_type = PairCache
+    cached: Function
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | KeyValues,
+        mask: Mask,
+        bias: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        if not isinstance(cache, PairCache) or isinstance(source, KeyValues):
+            return super().forward(x, source, mask, bias, cache)
+        k, v = self.keys_values(source)
+        context, cache.pair = self.cached(self.split_queries(self.query(x)), k, v, cache.pair)
+        cache.lengths = [length + x.shape[1] for length in cache.lengths]
+        attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return attended
+
+
+def _transform(model: Any, learner: Function) -> Any:
+    for block in model.decoder.blocks:
+        block.attention.__class__ = LearnerCached
+        block.attention.cached = learner
+    return model
+
+
+def _reference(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    if cache is not None:
+        k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
+    return ScaledDot()(q, k, v, Mask()), (k, v)
+
+
+def _forgets(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    return _reference(q, k, v, None)
+
+
+def _stale(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    """Attend to the old tokens only; the new one is cached."""
+    new = _reference(q, k, v, cache)[1]
+    return _reference(q, *cache, None)[0] if cache else torch.zeros_like(q), new
+
+
+def _unsaved(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    return _reference(q, k, v, cache)[0], (k, v)
+
+
+def _prepended(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    if cache is not None:
+        k, v = torch.cat((k, cache[0]), 2), torch.cat((v, cache[1]), 2)
+    return ScaledDot()(q, k, v, Mask()), (k, v)
+
+
+def _keys_only(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    context, (keys, _) = _reference(q, k, v, cache)
+    return context, (keys, keys)
+
+
+def _swapped(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    context, (keys, values) = _reference(q, k, v, cache)
+    return context, (values, keys)
+
+
+def _unscaled(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    return _reference(q * q.shape[-1] ** 0.5, k, v, cache)
+
+
+def _random(seed: int) -> tuple[Any, ...]:
+    q, k, v = (normal(seed + 10 * i, 2, 3, 1, 4) for i in range(3))
+    past = 2 + seed
+    return q, k, v, (normal(seed + 40, 2, 3, past, 4), normal(seed + 50, 2, 3, past, 4))
+
+
+ONE = torch.ones(1, 1, 1, 1)
+
+EXERCISE = Exercise(
+    name="kv-cache",
+    title="The key/value cache",
+    section="1.3",
+    equation="""
+keys = [cached keys, k],  values = [cached values, v]
+context = softmax(q keys^T / sqrt(K)) values
+The new token attends to all tokens so far and to itself; no mask is needed.""",
+    shapes=(
+        "q, k, v: B H 1 K    of the new token\n"
+        "cache: None at the first token, otherwise (keys, values), each B H S K\n"
+        "result: (context, cache): B H 1 K, and the keys and values of S + 1 tokens"
+    ),
+    signature="def attend_cached(q: Tensor, k: Tensor, v: Tensor, cache):",
+    body="""
+if cache is not None:
+    k = torch.cat((cache[0], k), dim=2)
+    v = torch.cat((cache[1], v), dim=2)
+weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1)
+return weights @ v, (k, v)""",
+    hints=(
+        "At the first token the cache is None: keys and values are those of the token alone.",
+        "Append along the axis of tokens: `torch.cat((cache[0], k), dim=2)`.",
+        "Return both: the context, and the new pair (keys, values).",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="first token",
+            arguments=(ONE, ONE, 5 * ONE, None),
+            expected=(5 * ONE, (ONE, 5 * ONE)),
+            why="the first token attends to itself only: its context is its value, 5",
+        ),
+        Case(
+            rung="worked example",
+            arguments=(0 * ONE, ONE, 5 * ONE, (2 * ONE, 3 * ONE)),
+            expected=(
+                4 * ONE,
+                (torch.tensor([[[[2.0], [1.0]]]]), torch.tensor([[[[3.0], [5.0]]]])),
+            ),
+            why="a query 0 has equal weights: (3 + 5) / 2 = 4; the new token is the last",
+        ),
+    ),
+    random=_random,
+    gradients=True,
+    mistakes=(
+        Mistake(_forgets, "the cache is not used: the new token attends to itself only"),
+        Mistake(
+            _stale, "the new token is missing among the keys (off by one): append, then attend"
+        ),
+        Mistake(_unsaved, "the returned cache has the new token only; return all keys and values"),
+        Mistake(_prepended, "the new token is put before the old ones; append it at the end"),
+        Mistake(_keys_only, "the keys are returned as values"),
+        Mistake(_swapped, "keys and values of the returned cache are swapped"),
+        Mistake(_unscaled, "the scale is missing: divide the scores by sqrt(K)"),
+    ),
+    plug=Plug(part="the cache of the decoder's self-attention", transform=_transform),
+)

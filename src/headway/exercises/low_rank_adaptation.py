@@ -1,0 +1,123 @@
+"""Exercise: a linear layer with a LoRA adapter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
+from headway.exercises.inputs import normal
+from headway.exercises.plugging import swap_class
+from headway.shapes import Tensor
+from headway.transforms.lora import LoRALinear, lora
+
+
+class LearnerLinear(LoRALinear):
+    """A linear layer with the learner's adapter."""
+
+    adapted: Function
+
+    def forward(self, x: Tensor) -> Tensor:
+        alpha = self.scale * len(self.lora_a)
+        result: Tensor = self.adapted(x, self.weight, self.bias, self.lora_a, self.lora_b, alpha)
+        return result
+
+
+def _transform(model: Any, learner: Function) -> Any:
+    swap_class(lora(model, rank=4), LoRALinear, LearnerLinear, adapted=learner)
+    return model.requires_grad_(True)
+
+
+def _reference(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
+    linear = nn.Linear(w.shape[1], w.shape[0])
+    layer = LoRALinear(linear, len(a), alpha)
+    values = {"weight": w, "bias": bias, "lora_a": a, "lora_b": b}
+    return torch.func.functional_call(layer, values, (x,))  # type: ignore[no-any-return]
+
+
+def _random(seed: int) -> tuple[Any, ...]:
+    shapes = ((2, 5, 6), (4, 6), (4,), (3, 6), (4, 3))
+    return *(normal(seed + 10 * i, *shape) for i, shape in enumerate(shapes)), 16.0
+
+
+X = torch.tensor([[[1.0, 2.0]]])
+
+EXERCISE = Exercise(
+    name="lora",
+    title="LoRA",
+    section="3.6",
+    equation="""
+y = x W^T + bias + (alpha / r) x A^T B^T
+W is frozen during fine-tuning; only A and B, of rank r, are trained.      (Hu et al. 2021)""",
+    shapes=("x: B T I\nweight: O I\nbias: O\na: r I\nb: O r\nalpha: a number\nresult: B T O"),
+    signature=(
+        "def lora_linear(x: Tensor, weight: Tensor, bias: Tensor, a: Tensor, b: Tensor, "
+        "alpha: float) -> Tensor:"
+    ),
+    body="""
+change = (x @ a.T) @ b.T
+return x @ weight.T + bias + alpha / len(a) * change""",
+    hints=(
+        "First the linear layer: `x @ weight.T + bias`.",
+        "x A^T has r features, (x A^T) B^T has O again.",
+        "r is the number of rows of a.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(
+                X,
+                torch.eye(2),
+                torch.zeros(2),
+                torch.tensor([[1.0, 1.0], [0.0, 0.0]]),
+                torch.tensor([[1.0, 0.0], [2.0, 0.0]]),
+                4.0,
+            ),
+            expected=torch.tensor([[[7.0, 14.0]]]),
+            why="x A^T = (3, 0); times B^T: (3, 6); alpha / r = 2: (1, 2) + 2 (3, 6) = (7, 14)",
+        ),
+        Case(
+            rung="start of training",
+            arguments=(X, torch.eye(2), torch.ones(2), torch.ones(1, 2), torch.zeros(2, 1), 16.0),
+            expected=torch.tensor([[[2.0, 3.0]]]),
+            why="B is 0 at first: the output is that of the linear layer, x + 1",
+        ),
+    ),
+    random=_random,
+    gradients=True,
+    mistakes=(
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, float(len(a))),
+            "the factor alpha / r is missing",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a)),
+            "the factor is alpha; divide it by the rank r",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, 0 * w, 0 * bias, a, b, alpha),
+            "only the adapter is computed; add x W^T + bias",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, 0 * bias, a, b, alpha),
+            "the bias is not added",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, 0 * b, alpha),
+            "the adapter is not added",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(
+                x, w, bias, a, b, alpha * len(a) / x.shape[-1]
+            ),
+            "alpha is divided by the input width; divide it by the rank r, the rows of a",
+        ),
+    ),
+    plug=Plug(
+        part="all linear layers of attention and feed-forward, with adapters of rank 4",
+        transform=_transform,
+    ),
+)

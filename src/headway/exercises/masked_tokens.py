@@ -1,0 +1,128 @@
+"""Exercise: BERT's corruption of tokens."""
+
+from __future__ import annotations
+
+import torch
+
+from headway.exercises.contract import Case, Exercise, Mistake
+from headway.exercises.inputs import integers
+from headway.shapes import Tensor
+
+Pair = tuple[Tensor, Tensor]
+
+
+def _corrupt(
+    ids: Tensor,
+    chosen: Tensor,
+    chances: Tensor,
+    others: Tensor,
+    mask: int,
+    *,
+    masked: float = 0.8,
+    random: float = 0.1,
+) -> Tensor:
+    inputs = ids.clone()
+    inputs[chosen & (chances < masked)] = mask
+    replaced = chosen & (chances >= masked) & (chances < masked + random)
+    return torch.where(replaced, others, inputs)
+
+
+def _labels(ids: Tensor, chosen: Tensor) -> Tensor:
+    return torch.where(chosen, ids, -100)
+
+
+def _reference(ids: Tensor, chosen: Tensor, chances: Tensor, others: Tensor, mask: int) -> Pair:
+    return _corrupt(ids, chosen, chances, others, mask), _labels(ids, chosen)
+
+
+def _corrupted_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
+    inputs = _corrupt(i, c, r, o, m)
+    return inputs, _labels(inputs, c)
+
+
+def _masked_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
+    return _corrupt(i, c, r, o, m), _labels(i, c & (r < 0.8))
+
+
+def _random(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.tensor(integers(seed, 48, 5, 30)).view(4, 12)
+    others = torch.tensor(integers(seed + 1, 48, 5, 30)).view(4, 12)
+    chosen = torch.rand(4, 12, generator=generator) < 0.5
+    return ids, chosen, torch.rand(4, 12, generator=generator), others, 4
+
+
+EXERCISE = Exercise(
+    name="masked-tokens",
+    title="Masked-token corruption",
+    section="3.5",
+    equation="""
+Of the chosen tokens, those with chance < 0.8 become [MASK], those with 0.8 <= chance < 0.9 become
+another token, the rest stay. All chosen tokens are predicted, the unchanged ones too.
+The label of a chosen token is the token itself; the label of all others is -100 (ignored).""",
+    shapes=(
+        "ids: B T, tokens\nchosen: B T, bool\nchances: B T, numbers from 0 to 1\n"
+        "others: B T, random tokens\nmask: id of [MASK]\n"
+        "result: (inputs, labels), each B T of integers"
+    ),
+    signature=(
+        "def corrupt(ids: Tensor, chosen: Tensor, chances: Tensor, others: Tensor, mask: int):"
+    ),
+    body="""
+labels = torch.where(chosen, ids, -100)
+inputs = torch.where(chosen & (chances < 0.8), mask, ids)
+replaced = chosen & (chances >= 0.8) & (chances < 0.9)
+inputs = torch.where(replaced, others, inputs)
+return inputs, labels""",
+    hints=(
+        "`torch.where(condition, a, b)` takes a where the condition is True.",
+        "Make the labels from the original ids, before anything is masked.",
+        "`chosen & (chances < 0.8)`: parentheses are needed around the comparison.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(
+                torch.tensor([[10, 11, 12, 13]]),
+                torch.tensor([[True, True, True, False]]),
+                torch.tensor([[0.5, 0.85, 0.95, 0.1]]),
+                torch.tensor([[20, 21, 22, 23]]),
+                4,
+            ),
+            expected=(torch.tensor([[4, 21, 12, 13]]), torch.tensor([[10, 11, 12, -100]])),
+            why="chances 0.5, 0.85, 0.95: [MASK], another token, unchanged; the last is not chosen",
+        ),
+    ),
+    random=_random,
+    mistakes=(
+        Mistake(
+            lambda i, c, r, o, m: (_reference(i, c, r, o, m)[0], i),
+            "tokens that are not chosen have labels: theirs is -100, so that the loss ignores them",
+        ),
+        Mistake(
+            _corrupted_labels,
+            "the labels are made from the corrupted tokens; use the original ids",
+        ),
+        Mistake(
+            lambda i, c, r, o, m: (_corrupt(i, c, 0 * r, o, m), _labels(i, c)),
+            "every chosen token becomes [MASK]; that is for 80 % of them only",
+        ),
+        Mistake(
+            _masked_labels,
+            "only masked tokens have labels; replaced and unchanged ones are predicted too",
+        ),
+        Mistake(
+            lambda i, c, r, o, m: (_corrupt(i, c | True, r, o, m), _labels(i, c)),
+            "tokens that are not chosen are changed: combine the chances with `chosen`",
+        ),
+        Mistake(
+            lambda i, c, r, o, m: (_corrupt(i, c, r, o, m, random=0.2), _labels(i, c)),
+            "no chosen token stays unchanged: replaced are those with chance below 0.9",
+        ),
+        Mistake(
+            lambda i, c, r, o, m: (_corrupt(i, ~c, r, o, m), _labels(i, ~c)),
+            "`chosen` is inverted: True means chosen",
+        ),
+    ),
+)

@@ -1,0 +1,103 @@
+"""Exercise: patch embedding."""
+
+from __future__ import annotations
+
+import torch
+
+from headway.blocks import patchify
+from headway.exercises.contract import Case, Exercise, Mistake
+from headway.exercises.inputs import normal
+from headway.shapes import Tensor
+
+
+def _reference(images: Tensor, size: int, weight: Tensor, bias: Tensor) -> Tensor:
+    return patchify(images, size, size) @ weight.T + bias
+
+
+def _cut(images: Tensor, size: int, order: tuple[int, ...]) -> Tensor:
+    batch, channels, y, x = images.shape
+    split = images.reshape(batch, channels, y // size, size, x // size, size)
+    return split.permute(order).reshape(batch, -1, channels * size * size)
+
+
+def _by_columns(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
+    return _cut(i, n, (0, 4, 2, 1, 3, 5)) @ w.T + b
+
+
+def _transposed(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
+    return _cut(i, n, (0, 2, 4, 1, 5, 3)) @ w.T + b
+
+
+def _channels_last(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
+    return _cut(i, n, (0, 2, 4, 3, 5, 1)) @ w.T + b
+
+
+def _flat(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
+    return i.reshape(len(i), -1, i.shape[1] * n * n) @ w.T + b
+
+
+def _random(seed: int) -> tuple[Tensor, int, Tensor, Tensor]:
+    return normal(seed, 2, 3, 4, 6), 2, normal(seed + 1, 5, 12), normal(seed + 2, 5)
+
+
+IMAGE = torch.arange(16.0).view(1, 1, 4, 4)
+FOUR = torch.tensor([[[0.0, 1, 4, 5], [2.0, 3, 6, 7], [8.0, 9, 12, 13], [10.0, 11, 14, 15]]])
+
+EXERCISE = Exercise(
+    name="patch-embedding",
+    title="Patch embedding",
+    section="2.7",
+    equation="""
+token_p = W patch_p + b
+An image is cut into squares of size x size pixels, row by row. The numbers of a patch are ordered
+by channel, then row, then column.""",
+    shapes=(
+        "images: B C Y X; Y and X are multiples of size\nsize: side of a patch\n"
+        "weight: D I with I = C size size\nbias: D\nresult: B P D with P = (Y / size) (X / size)"
+    ),
+    signature=(
+        "def embed_patches(images: Tensor, size: int, weight: Tensor, bias: Tensor) -> Tensor:"
+    ),
+    body="""
+batch, channels, y, x = images.shape
+split = images.reshape(batch, channels, y // size, size, x // size, size)
+patches = split.permute(0, 2, 4, 1, 3, 5)  # B rows columns C size size
+return patches.reshape(batch, -1, channels * size * size) @ weight.T + bias""",
+    hints=(
+        "Split Y into (rows, size) and X into (columns, size) with one `reshape`.",
+        "`permute` to: batch, row of patches, column of patches, channel, row, column.",
+        "Only then flatten to B P I, and multiply with `weight.T`.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(IMAGE, 2, torch.eye(4), torch.zeros(4)),
+            expected=FOUR,
+            why="a 4 x 4 image of the numbers 0 ... 15: the first patch is 0, 1, 4, 5",
+        ),
+        Case(
+            rung="projection",
+            arguments=(IMAGE, 4, torch.ones(1, 16), torch.ones(1)),
+            expected=torch.tensor([[[121.0]]]),
+            why="one patch, all weights 1: 0 + 1 + ... + 15 = 120, plus a bias of 1",
+        ),
+    ),
+    random=_random,
+    gradients=True,
+    mistakes=(
+        Mistake(
+            _flat,
+            "the image is reshaped to patches at once, which makes strips of pixels: split both "
+            "axes, then permute",
+        ),
+        Mistake(_by_columns, "the patches are ordered column by column; they go row by row"),
+        Mistake(_transposed, "rows and columns inside a patch are swapped"),
+        Mistake(_channels_last, "the channel is last inside a patch; it comes first"),
+        Mistake(lambda i, n, w, b: _reference(i, n, w, 0 * b), "the bias is not added"),
+        Mistake(
+            lambda i, n, w, b: _reference(i[:, :1].expand_as(i), n, w, b),
+            "only the first channel is used",
+        ),
+    ),
+)

@@ -1,0 +1,140 @@
+"""Exercise: scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from headway.attention import Mask, ScaledDot
+from headway.attention.kernel import masked_softmax
+from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
+from headway.exercises.inputs import causal, mask, normal
+from headway.models.kernels_and_positions import KERNELS
+from headway.shapes import Tensor
+
+
+class LearnerKernel(ScaledDot):
+    """The learner's attention as a kernel; weights for recording are those of the equation."""
+
+    def __init__(self, attention: Function) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None = None
+    ) -> Tensor:
+        allowed = mask.dense(q.shape[2], k.shape[2], q.device)
+        context: Tensor = self.attention(q, k, v, allowed.expand(*q.shape[:3], k.shape[2]))
+        return context
+
+
+def _register(learner: Function) -> AbstractContextManager[None]:
+    return KERNELS.registered("exercise", lambda num_heads, head_dim: LearnerKernel(learner))
+
+
+def _attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float) -> Tensor:
+    return masked_softmax(q @ k.transpose(-1, -2) * scale, allowed) @ v
+
+
+def _reference(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    return masked_softmax(ScaledDot().scores(q, k), allowed) @ v
+
+
+def _random(seed: int) -> tuple[Tensor, ...]:
+    q, k, v = normal(seed, 2, 3, 5, 4), normal(seed + 9, 2, 3, 7, 4), normal(seed + 99, 2, 3, 7, 6)
+    return 3 * q, k, v, mask(seed, 2, 3, 5, 7)
+
+
+def _by_rows(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    return masked_softmax(q @ k.transpose(-1, -2) / math.sqrt(k.shape[-2]), a) @ v
+
+
+def _over_queries(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(~a, -torch.inf)
+    return scores.softmax(-2) @ v
+
+
+def _inverted(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return scores.masked_fill(a, -torch.inf).softmax(-1) @ v
+
+
+WORDS: Any = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])
+
+EXERCISE = Exercise(
+    name="scaled-dot-product",
+    title="Scaled dot-product attention",
+    section="1.1",
+    equation="""
+context = softmax(Q K^T / sqrt(K)) V
+where the softmax of a query is over the keys that it may attend to.""",
+    shapes=(
+        "q: B H T K    T queries of width K\nk: B H S K    S keys\nv: B H S V    S values\n"
+        "allowed: B H T S, bool; True = may attend; every query has a key\nresult: B H T V"
+    ),
+    signature="def attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:",
+    body="""
+scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
+return weights @ v""",
+    imports="import math\n\nimport torch\nfrom torch import Tensor",
+    hints=(
+        "Three steps: scores (B H T S), softmax over S, sum of values.",
+        "Swap the last two axes of k before the matrix product: `k.transpose(-1, -2)`.",
+        "Divide by the square root of the width of a query, `math.sqrt(q.shape[-1])`.",
+        "Hide keys before the softmax: `scores.masked_fill(~allowed, -torch.inf)`.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=(WORDS, WORDS, WORDS, torch.ones(1, 1, 3, 3).bool()),
+            expected=torch.tensor([[[[0.8022, 0.5989], [0.5989, 0.8022], [0.7517, 0.7517]]]]),
+            why=(
+                "three words (1,0), (0,1), (1,1): the first has scores 0.71, 0, 0.71 and weights "
+                "0.40, 0.20, 0.40, so its context is (0.40 + 0.40, 0.20 + 0.40)"
+            ),
+        ),
+        Case(
+            rung="mask",
+            arguments=(WORDS, WORDS, WORDS, causal(3)[None, None]),
+            why="with a causal mask the first context is the first value, (1, 0)",
+        ),
+    ),
+    random=_random,
+    gradients=True,
+    mistakes=(
+        Mistake(
+            lambda q, k, v, a: _attention(q, k, v, a, 1.0),
+            "the scale is missing: divide the scores by sqrt(K)",
+        ),
+        Mistake(
+            lambda q, k, v, a: _attention(q, k, v, a, 1 / q.shape[-1]),
+            "the scores are divided by K; divide by its square root",
+        ),
+        Mistake(
+            lambda q, k, v, a: _attention(q, k, v, torch.ones_like(a), q.shape[-1] ** -0.5),
+            "the mask is forgotten: hidden keys get weight",
+        ),
+        Mistake(
+            _over_queries,
+            "the softmax is over the queries (axis -2); it must be over the keys (axis -1)",
+        ),
+        Mistake(
+            _by_rows,
+            "the scale uses the number of keys; use the width of a key, the last axis",
+        ),
+        Mistake(
+            _inverted,
+            "the mask is inverted: True means may attend",
+        ),
+    ),
+    plug=Plug(
+        part="the kernel of all attention layers, through the registry of kernels",
+        config={"attention": "exercise"},
+        register=_register,
+    ),
+)

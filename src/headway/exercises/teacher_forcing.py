@@ -1,0 +1,120 @@
+"""Exercise: teacher forcing, the inputs and the labels of a decoder."""
+
+from __future__ import annotations
+
+from headway.exercises.contract import Case, Exercise, Mistake, Plug
+from headway.exercises.inputs import integers
+
+Sequences = list[list[int]]
+
+
+def _reference(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    length = 1 + max(map(len, targets))
+    fill = [[pad] * (length - 1 - len(target)) for target in targets]
+    inputs = [[bos, *target, *end] for target, end in zip(targets, fill, strict=True)]
+    labels = [[*target, eos, *end] for target, end in zip(targets, fill, strict=True)]
+    return inputs, labels
+
+
+def _unshifted(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    inputs, _ = _reference(targets, bos, eos, pad)
+    return inputs, inputs
+
+
+def _same_labels(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    _, labels = _reference(targets, bos, eos, pad)
+    return labels, labels
+
+
+def _no_eos(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    return _reference(targets, bos, pad, pad)
+
+
+def _swapped(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    inputs, labels = _reference(targets, bos, eos, pad)
+    return labels, inputs
+
+
+def _eos_last(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    length = max(map(len, targets))
+    inputs, _ = _reference(targets, bos, eos, pad)
+    return inputs, [[*target, *[pad] * (length - len(target)), eos] for target in targets]
+
+
+def _ragged(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    return [[bos, *target] for target in targets], [[*target, eos] for target in targets]
+
+
+def _left(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    length = max(map(len, targets))
+    fill = [[pad] * (length - len(target)) for target in targets]
+    inputs = [[*end, bos, *target] for target, end in zip(targets, fill, strict=True)]
+    labels = [[*end, *target, eos] for target, end in zip(targets, fill, strict=True)]
+    return inputs, labels
+
+
+def _random(seed: int) -> tuple[Sequences, int, int, int]:
+    lengths = [4, *integers(seed, 3, 1, 4)]
+    return [integers(seed + i, length, 3, 20) for i, length in enumerate(lengths)], 1, 2, 0
+
+
+EXERCISE = Exercise(
+    name="teacher-forcing",
+    title="Teacher forcing",
+    section="3.4",
+    equation="""
+The decoder reads <s> y1 ... yn and predicts y1 ... yn </s>: at each position the next token,
+after the true tokens before it. Short sequences are padded at the right.""",
+    shapes=(
+        "targets: B lists of token ids\nbos, eos, pad: ids of <s>, </s> and padding\n"
+        "result: (inputs, labels), each B lists of length 1 + the longest target"
+    ),
+    signature=(
+        "def teacher_forcing(targets: list[list[int]], bos: int, eos: int, pad: int)"
+        " -> tuple[list[list[int]], list[list[int]]]:"
+    ),
+    body="""
+length = max(len(target) for target in targets)
+inputs, labels = [], []
+for target in targets:
+    end = [pad] * (length - len(target))
+    inputs.append([bos] + target + end)
+    labels.append(target + [eos] + end)
+return inputs, labels""",
+    imports="",
+    hints=(
+        "Inputs begin with bos; labels end with eos.",
+        "Both have the same length: labels are the inputs shifted by one position.",
+        "Padding follows eos: all sequences become as long as the longest.",
+    ),
+    reference=_reference,
+    cases=(
+        Case(
+            rung="worked example",
+            arguments=([[7, 8, 9]], 1, 2, 0),
+            expected=([[1, 7, 8, 9]], [[7, 8, 9, 2]]),
+            why="inputs <s> 7 8 9, labels 7 8 9 </s>, with <s> = 1 and </s> = 2",
+        ),
+        Case(
+            rung="padding",
+            arguments=([[7, 8, 9], [5]], 1, 2, 0),
+            expected=([[1, 7, 8, 9], [1, 5, 0, 0]], [[7, 8, 9, 2], [5, 2, 0, 0]]),
+            why="the short sequence is padded at the right, after </s>",
+        ),
+    ),
+    random=_random,
+    mistakes=(
+        Mistake(
+            _unshifted,
+            "labels are not shifted: the model would learn to copy its input. The label of a "
+            "position is the next token",
+        ),
+        Mistake(_same_labels, "inputs are not shifted: they must begin with <s>"),
+        Mistake(_no_eos, "</s> is missing in the labels: the model would never learn to stop"),
+        Mistake(_swapped, "inputs and labels are swapped"),
+        Mistake(_eos_last, "</s> is after the padding; it follows the last token directly"),
+        Mistake(_ragged, "the padding is missing: all lists must have the same length"),
+        Mistake(_left, "the padding is at the left; it must be at the right"),
+    ),
+    plug=Plug(part="the decoder inputs and labels of every batch", pairs=lambda learner: learner),
+)

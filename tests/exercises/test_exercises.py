@@ -1,0 +1,159 @@
+"""Every solution passes its checks; every planted mistake is named by the message."""
+
+import re
+import textwrap
+import types
+
+import pytest
+import torch
+
+from headway.exercises import EXERCISES, climb, rung_names
+from headway.exercises.ladder import likely_mistake, same
+from headway.exercises.tiny_translator import make_model, train
+from headway.models.kernels_and_positions import KERNELS
+from tests.exercises.planted import PLANTED
+from tests.fixtures.user_texts import ROOT
+
+PLUGGED = [name for name, exercise in EXERCISES.items() if exercise.plug is not None]
+CASES = [
+    pytest.param(name, edits, message, id=f"{name}-{number}")
+    for name, entries in PLANTED.items()
+    for number, (edits, message) in enumerate(entries)
+]
+
+
+def function_of(name, source):
+    module = types.ModuleType(name)
+    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
+    return getattr(module, EXERCISES[name].function)
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_solution_passes_every_check(name):
+    results = list(climb(EXERCISES[name], function_of(name, EXERCISES[name].solution)))
+    assert all(result.passed for result in results), results[-1]
+    assert [result.rung for result in results] == rung_names(EXERCISES[name])
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_start_is_the_solution_with_a_hole(name):
+    start = EXERCISES[name].start
+    (result,) = climb(EXERCISES[name], function_of(name, start))
+    assert "the hole is still there" in result.message
+    assert EXERCISES[name].equation.strip() in start
+    assert f"headway exercise check {name}" in start
+    assert max(map(len, start.split("\n"))) <= 120
+    assert EXERCISES[name].body.strip() not in start
+
+
+def test_every_exercise_has_at_least_four_planted_mistakes():
+    assert set(PLANTED) == set(EXERCISES)
+    assert min(len(entries) for entries in PLANTED.values()) >= 4
+    assert len(EXERCISES) >= 16
+
+
+@pytest.mark.parametrize(("name", "edits", "message"), CASES)
+def test_a_planted_mistake_is_named(name, edits, message):
+    source = EXERCISES[name].solution
+    head, body = source.split(EXERCISES[name].signature)
+    for old, new in edits:
+        assert old in body, old
+        body = body.replace(old, new)
+    *_, last = climb(EXERCISES[name], function_of(name, head + EXERCISES[name].signature + body))
+    assert not last.passed
+    assert message in last.mistake, last
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_every_mistaken_variant_fails_and_is_told_from_the_others(name):
+    exercise = EXERCISES[name]
+    for mistake in exercise.mistakes:
+        assert likely_mistake(exercise, mistake.variant) == mistake.sentence
+        assert not list(climb(exercise, mistake.variant))[-1].passed
+
+
+def test_gradients_that_are_cut_are_found():
+    cut = "(q @ k.transpose(-1, -2)).detach()"
+    source = EXERCISES["scaled-dot-product"].solution.replace("q @ k.transpose(-1, -2)", cut)
+    *_, last = climb(EXERCISES["scaled-dot-product"], function_of("scaled-dot-product", source))
+    assert last.rung == "gradients"
+    assert "cuts the graph" in last.message
+
+
+def test_a_change_of_the_input_in_place_is_found():
+    source = EXERCISES["layer-norm"].solution.replace("    mean =", "    x += 0\n    mean =", 1)
+    *_, last = climb(EXERCISES["layer-norm"], function_of("layer-norm", source))
+    assert last.rung == "gradients"
+    assert "in-place" in last.message
+
+
+def test_of_two_mistakes_that_of_the_failed_check_is_named():
+    source = EXERCISES["scaled-dot-product"].solution
+    source = source.replace(" / math.sqrt(q.shape[-1])", "")
+    source = source.replace(".masked_fill(~allowed, -torch.inf)", "")
+    *_, last = climb(EXERCISES["scaled-dot-product"], function_of("scaled-dot-product", source))
+    assert "the scale is missing" in last.mistake
+
+
+def test_results_of_other_types_and_shapes_differ():
+    assert same(torch.tensor([1.0]), torch.tensor([1.000001]))
+    assert not same(torch.tensor([1.0]), torch.tensor([[1.0]]))
+    assert not same(torch.tensor([1.0]), torch.tensor([1]))
+    assert not same(torch.tensor([1.0]), [1.0])
+    assert not same((1, 2), (1, 2, 3))
+
+
+def test_the_transcript_of_the_documentation_is_what_the_checks_print():
+    text = (ROOT / "docs/exercises.md").read_text()
+    exercise = EXERCISES["scaled-dot-product"]
+    head = exercise.solution.split(exercise.signature)[0]
+    bodies = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(bodies) == 3
+    for body, number in zip(bodies, (2, 3, 5), strict=True):
+        results = list(
+            climb(exercise, function_of(exercise.name, f"{head}{exercise.signature}\n{body}"))
+        )
+        assert len(results) == number
+        printed = [f"✓ {result.rung}" for result in results if result.passed]
+        for result in results:
+            if not result.passed:
+                printed += [
+                    f"✗ {result.rung}",
+                    *textwrap.indent(result.message, "    ").split("\n"),
+                ]
+                printed.append(f"  likely mistake: {result.mistake}")
+        assert "\n".join(printed) in text
+
+
+@pytest.mark.parametrize("name", PLUGGED)
+def test_the_translator_uses_the_learners_function(name):
+    calls = []
+    solution = function_of(name, EXERCISES[name].solution)
+
+    def counted(*arguments):
+        calls.append(1)
+        return solution(*arguments)
+
+    lines = []
+    trained = train(EXERCISES[name], counted, lines.append, steps=3)
+    assert calls and trained.steps == 3
+    assert len(trained.samples) == 3 and trained.attention
+
+
+@pytest.mark.parametrize("name", ["scaled-dot-product", "rotary-positions", "kv-cache"])
+def test_the_translator_learns_the_grammar(name):
+    solution = function_of(name, EXERCISES[name].solution)
+    assert train(EXERCISES[name], solution, lambda line: None, steps=200).correct >= 0.9
+
+
+def test_a_registry_entry_ends_with_its_block():
+    make_model(EXERCISES["scaled-dot-product"].plug, lambda *arguments: None)
+    assert "exercise" not in KERNELS
+
+
+def test_a_name_of_the_registry_is_not_replaced():
+    with (
+        pytest.raises(ValueError, match="'dot' exists already"),
+        KERNELS.registered("dot", KERNELS["linear"]),
+    ):
+        pass
