@@ -70,7 +70,7 @@ def read_examples(
     if isinstance(config, TranslationRunConfig):
         data, training = config.data, config.training
     source, target = options.source or data.source, options.target or data.target
-    files = [pair_files(path, source, target) for path in paths]
+    files = [pair_files(path, source, target, data.inline_tags) for path in paths]
     pairs = [pair for pair_file in files for pair in read_pairs(pair_file)]
     name = ", ".join(pair_file.describe() for pair_file in files)
     return _full(bundle, pairs, name, training.tokens, options)
