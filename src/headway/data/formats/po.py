@@ -63,16 +63,17 @@ def read_po(corpus: PairFiles) -> Iterator[Pair]:
 def numbered_pairs(
     source: str, plural: str | None, forms: list[str], form_of_one: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a message. form_of_one: the plural form of the number 1.
+    """Yield the pairs of a message, without those with a blank side. form_of_one: the plural form
+    of the number 1.
 
     A language with one form has no singular: the plural is paired with it.
     """
     if plural is None:
-        yield source, forms[0]
-        return
-    if len(forms) > 1:
-        yield source, forms[min(form_of_one, len(forms) - 1)]
-    yield plural, forms[-1]
+        pairs = [(source, forms[0])]
+    else:
+        one = [(source, forms[min(form_of_one, len(forms) - 1)])] if len(forms) > 1 else []
+        pairs = [*one, (plural, forms[-1])]
+    yield from (pair for pair in pairs if all(side.strip() for side in pair))
 
 
 def po_document(path: Path, source: str | None, target: str | None, tags: InlineTags) -> Document:
