@@ -58,6 +58,8 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("fill",): ("encoder", "The old [MASK] waves."),
     ("embed",): ("encoder", "The old baker."),
     ("similar",): ("encoder", "a baker", "The old baker.", "A fox."),
+    ("align",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),
+    ("data", "clean"): ("pairs.tsv", "clean.tsv", "--source", "en", "--target", "de"),
     ("inspect",): ("translator", "two dogs", "--term"),
     ("ui",): ("translator",),
     ("look",): ("image.png",),

@@ -3,6 +3,7 @@ import torch
 
 from headway.errors import UsageError
 from headway.inspection import Alignment, align, heat_map, links
+from headway.inspection.alignment import Head, align_by_head, entropy_by_head
 from tests.fixtures.translators import make
 
 
@@ -68,3 +69,24 @@ def test_every_target_word_is_linked_to_the_source_word_with_the_largest_weight(
     bundle = make()
     of_model = align(bundle, "two dogs play", "zwei hunde")
     assert {target for _, target in links(of_model)} <= {0, 1}
+
+
+def test_the_alignments_of_the_heads_have_the_layers_alignment_as_their_mean():
+    bundle = make()
+    by_head = align_by_head(bundle, "two dogs play", "zwei hunde")
+    assert set(by_head) == {Head(layer, head) for layer in (0, 1) for head in (None, 0, 1, 2)}
+    for layer in (0, 1):
+        heads = torch.stack([by_head[Head(layer, head)].weights for head in range(3)])
+        torch.testing.assert_close(by_head[Head(layer)].weights, heads.mean(0))
+        layers = align(bundle, "two dogs play", "zwei hunde", layer=layer)
+        torch.testing.assert_close(layers.weights, by_head[Head(layer)].weights)
+
+
+def test_the_entropy_of_each_head_is_the_mean_over_sentences():
+    bundle = make()
+    pairs = [("two dogs play", "zwei hunde"), ("bread", "brot")]
+    both, first, second = (
+        entropy_by_head(bundle, chosen) for chosen in (pairs, pairs[:1], pairs[1:])
+    )
+    for head, entropy in both.items():
+        assert entropy == pytest.approx((first[head] + second[head]) / 2, rel=1e-5)

@@ -10,14 +10,16 @@ from headway import load
 from headway.cli.main import main
 from headway.data.batches import collate_sources
 from headway.errors import DataError, UsageError
-from headway.evaluation import score_translations
+from headway.evaluation import score_against_several, score_translations
+from headway.evaluation.bleu import TRANSLATION_METRICS
+from headway.evaluation.word_frequency import word_counts
 from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.settings import override
 from headway.tasks import registry
 from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
 from headway.tasks.translation.config import TranslationScoring
-from tests.fixtures.command_line import sentences
+from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.translators import make
 
 TASK = registry.task("translation")
@@ -133,6 +135,63 @@ def test_the_scores_of_a_file_are_those_of_its_translations(run, tmp_path):
     lines = TASK.show_scores(scores)
     assert lines[0].endswith("8 sentences, beam 2, length penalty 1")
     assert lines[1] == f"BLEU {expected.bleu:.2f}   {expected.bleu_signature}"
+
+
+def test_several_references_further_metrics_and_breakdowns(run, tmp_path):
+    pairs = sentences()[10:18]
+    others = [target.upper() for _, target in pairs]
+    rows = [f"{s}\t{t}\t{other}" for (s, t), other in zip(pairs, others, strict=True)]
+    (tmp_path / "t.tsv").write_text("\n".join(["en\tfr\tother", *rows]) + "\n")
+    options = TranslationScoring(
+        beam=1, source="en", target="fr", references="other", all_metrics=True, breakdown=True
+    )
+    bundle, config = load(run), saved(run)
+    examples = TASK.read(bundle, [tmp_path / "t.tsv"], config, options)
+    assert examples.references == [
+        [target, other] for (_, target), other in zip(pairs, others, strict=True)
+    ]
+    scores = TASK.evaluate(bundle, examples, options)
+    outputs = bundle.translate([source for source, _ in pairs], beam=1)
+    expected = score_against_several(outputs, examples.references, TRANSLATION_METRICS)
+    assert {name: scores[name] for name in TRANSLATION_METRICS} == expected.scores
+    assert not scores.metric("ter").higher_is_better
+    by_length = scores.details["by_length"]
+    assert by_length[0][0] == min(len(source.split()) for source, _ in pairs)
+    groups = scores.details["by_frequency"]
+    assert sum(group["words"] for group in groups) == sum(
+        word_counts(target for _, target in pairs).values()
+    )
+    lines = TASK.show_scores(scores)
+    assert any(line.startswith("TER ") for line in lines)
+    assert sum(line.startswith("F1 ") for line in lines) == len(groups)
+
+
+def test_references_of_other_sources_are_refused(run, tmp_path):
+    options = TranslationScoring(source="en", target="fr", references="other")
+    for side, lines in (("en", "a\nb\n"), ("fr", "c\nd\n"), ("other", "c\n")):
+        (tmp_path / f"t.{side}").write_text(lines)
+    with pytest.raises(DataError, match="line"):
+        TASK.read(load(run), [tmp_path / "t"], None, options)
+    with pytest.raises(UsageError, match="no file is named"):
+        TASK.held_out(load(run), run, saved(run), TranslationScoring(references="other"))
+
+
+def test_two_runs_are_compared_on_the_same_sentences(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    (tmp_path / "t.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in sentences()[10:18]))
+    words = ("eval", str(run), "t.tsv", "--against", "other", "--beam", "1")
+    against = json.loads(headway(*words, "--json", cwd=tmp_path).stdout)["against"]["other"]
+    assert set(against) == {"bleu", "chrf"}
+    assert against["bleu"]["first"] == against["bleu"]["second"]
+    assert against["bleu"]["p_value"] == 1
+    lines = headway(*words, cwd=tmp_path).stdout.splitlines()
+    assert lines[0] == str(run) and "other" in lines
+    assert lines[-3].startswith(f"{run} minus other (paired bootstrap, 1,000 draws of 8 ")
+    assert lines[-2] == "bleu +0   95 % of draws +0 to +0   p = 1.000"
+    # without a file, both are evaluated on the held-out pairs of the first run
+    held_out = headway("eval", str(run), "--split", "valid", "--against", "other", cwd=tmp_path)
+    assert "paired bootstrap" in held_out.stdout
 
 
 def test_the_first_sentences_are_translated_on_request(run, tmp_path):

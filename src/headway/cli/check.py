@@ -1,11 +1,12 @@
-"""`headway data`: downloads data sets, and checks sentence pairs."""
+"""`headway data`: downloads data sets, checks and cleans sentence pairs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
 from headway.cli.console import data, data_json, program, talk
 from headway.errors import DataError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from headway.data.fetch import Fetched
     from headway.data.shakespeare import FetchedTexts
 
-data_app = App(name="data", help="Download data sets, and check your own.")
+data_app = App(name="data", help="Download data sets; check and clean your own.")
 
 
 @data_app.command
@@ -83,6 +84,69 @@ def check(
             str(path),
             "fix them, or train anyway: empty pairs are skipped, all others are used unchanged",
         )
+
+
+@data_app.command
+def clean(
+    path: Path,
+    output: Path,
+    /,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    max_characters: Annotated[int, Parameter(validator=Number(gt=0))] = 1000,
+    max_ratio: Annotated[float, Parameter(validator=Number(gte=1))] = 4.0,
+    language: bool = True,
+    json: bool = False,
+) -> None:
+    """Remove sentence pairs that are no translations, and say which and why.
+
+    Removed are pairs with an empty side, damaged encoding, too many characters, very different
+    lengths, letters on one side only, copies, a side in the wrong language, and duplicates. What
+    each language looks like is learned from the pairs themselves, if there are 1,000 or more.
+
+    Parameters
+    ----------
+    path
+        A table, or the common prefix of the paths of two aligned files.
+    output
+        New table (.tsv) for the pairs that are kept; those removed go to OUTPUT.removed.tsv, each
+        with its reason and line.
+    source
+        Column or file suffix of the source language.
+    target
+        Column or file suffix of the target language.
+    max_characters
+        Maximum number of characters of a side.
+    max_ratio
+        Maximum ratio of the lengths of the sides, in characters.
+    language
+        Check the language of each side.
+    json
+        Print one JSON object instead of text.
+    """
+    from headway.data.clean_files import clean_files
+    from headway.data.cleaning import REASONS, CleaningRules
+    from headway.data.formats import pair_files
+
+    rules = CleaningRules(max_characters=max_characters, max_ratio=max_ratio)
+    with talk.status("reading the pairs") as status:
+        cleaned, removed_path = clean_files(
+            pair_files(path, source, target),
+            output,
+            rules,
+            check_language=language,
+            progress=lambda read: status.update(f"cleaning · {read:,} pairs"),
+        )
+    if json:
+        data_json({"read": cleaned.read, "kept": cleaned.kept, "removed": dict(cleaned.removed)})
+        return
+    data(f"read     {cleaned.read:>9,} pairs")
+    for reason, count in cleaned.removed.most_common():
+        data(f"removed  {count:>9,} {reason}: {REASONS[reason]}")
+    data(f"kept     {cleaned.kept:>9,} in {output}; the removed ones are in {removed_path}")
+    if language and not cleaned.languages_checked:
+        data("the languages were not checked: that takes 1,000 pairs or more")
 
 
 def describe(fetched: Fetched) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from inspect import Parameter as Argument
 from inspect import Signature
 from pathlib import Path
@@ -18,6 +19,7 @@ from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
+    from headway.evaluation import PairedDifference
     from headway.runs.evaluation import ModelScores
 
 HELP = """Evaluate a model with the metrics of its task.
@@ -31,6 +33,9 @@ HELP = """Evaluate a model with the metrics of its task.
         A run folder or a model folder.
     path
         A file or folder of examples with their references or labels, in a format of training.
+    against
+        Another run or model, evaluated on the same examples: those of the file, or the held-out
+        data of the first run. A paired bootstrap says whether the difference is more than chance.
     confusion
         New file (.png, .svg, .pdf) for a plot of the confusion matrix of a classifier.
     json
@@ -58,26 +63,44 @@ def evaluate_command() -> Callable[..., None]:
         json: bool = chosen.pop("json", False)
         machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
         plot: Path | None = chosen.pop("confusion", None)
+        other: Path | None = chosen.pop("against", None)
         if plot is not None:
             check_new_file(plot)
         options = {name: value for name, value in chosen.items() if value is not None}
         loader = machine.prepare()
-        bundle = loader.load(run)
         paths = None if path is None else [path]
-        with loader.precision(), talk.status("reading the examples") as status:
-            evaluated = evaluate_model(
-                bundle,
-                run,
-                paths,
-                options,
-                where=COMMAND_LINE,
-                announce=lambda count: status.update(f"evaluating on {count:,} examples"),
-            )
+
+        def scores_of(folder: Path) -> tuple[ModelScores, Bundle]:
+            bundle = loader.load(folder)
+            with loader.precision(), talk.status("reading the examples") as status:
+                evaluated = evaluate_model(
+                    bundle,
+                    folder if paths else run,  # without a file: on the held-out data of `run`
+                    paths,
+                    options,
+                    where=COMMAND_LINE,
+                    announce=lambda count: status.update(f"evaluating on {count:,} examples"),
+                )
+            return evaluated, bundle
+
+        evaluated, bundle = scores_of(run)
+        others = [] if other is None else [(other, scores_of(other)[0])]
+        differences = {str(name): _differences(evaluated, scores) for name, scores in others}
         if json:
-            data_json(evaluated.scores.as_dict())
+            against = {
+                name: {metric: asdict(difference) for metric, difference in by_metric.items()}
+                for name, by_metric in differences.items()
+            }
+            data_json(evaluated.scores.as_dict() | ({"against": against} if against else {}))
         else:
-            for line in evaluated.task.show_scores(evaluated.scores):
-                data(line)
+            for name, scores in [(run, evaluated), *others]:
+                if others:
+                    data(f"{name}")
+                for line in scores.task.show_scores(scores.scores):
+                    data(line)
+            for other_name, by_metric in differences.items():
+                for line in _difference_lines(run, other_name, by_metric, evaluated.examples):
+                    data(line)
         if plot is not None:
             _draw_confusion(plot, evaluated, bundle)
 
@@ -85,6 +108,7 @@ def evaluate_command() -> Callable[..., None]:
         Argument("run", Argument.POSITIONAL_ONLY, annotation=Path),
         Argument("path", Argument.POSITIONAL_ONLY, default=None, annotation=Path | None),
         *flags,
+        Argument("against", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
         Argument("confusion", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
         Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=bool),
         Argument(
@@ -127,6 +151,47 @@ def _flags() -> list[Argument]:
         )
         for key, by_help in helps.items()
     ]
+
+
+def _differences(first: ModelScores, second: ModelScores) -> dict[str, PairedDifference]:
+    """Return the difference of each metric that both evaluations have by example.
+
+    UsageError if there is none, or if the models were evaluated on different examples.
+    """
+    from headway.evaluation import paired_bootstrap
+
+    ours, theirs = first.scores.sums, second.scores.sums
+    names = [name for name in ours if name in theirs]
+    if not names:
+        raise UsageError(
+            "--against: these evaluations have no common metric that is a sum over examples",
+            hint="leave out --against; translators and classifiers have such metrics",
+        )
+    if any(len(ours[name]) != len(theirs[name]) for name in names):
+        raise UsageError(
+            f"--against: the models were evaluated on {first.examples:,} and {second.examples:,} "
+            "examples",
+            hint="name a file, so that both are evaluated on the same examples",
+        )
+    return {name: paired_bootstrap(ours[name], theirs[name]) for name in names}
+
+
+def _difference_lines(
+    first: Path, second: str, differences: Mapping[str, PairedDifference], examples: int
+) -> list[str]:
+    """Format the differences of a paired bootstrap."""
+    from headway.evaluation.paired import SAMPLES, SEED
+
+    lines = [
+        f"{first} minus {second} (paired bootstrap, {SAMPLES:,} draws of {examples:,} examples, "
+        f"seed {SEED})"
+    ]
+    for name, d in differences.items():
+        lines.append(
+            f"{name} {d.difference:+.3g}   95 % of draws {d.low:+.3g} to {d.high:+.3g}   "
+            f"p = {d.p_value:.3f}"
+        )
+    return lines
 
 
 def _draw_confusion(path: Path, evaluated: ModelScores, bundle: Bundle) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
 
+from headway.cli.align import align
 from headway.cli.check import data_app
 from headway.cli.compare import compare
 from headway.cli.configure import config_app
@@ -77,6 +78,7 @@ app.command(generate, group=USE)
 app.command(chat, group=USE)
 app.command(embed, group=USE)
 app.command(similar, group=USE)
+app.command(align, group=USE)
 app.command(inspect, group=INSPECT)
 app.command(ui, group=INSPECT)
 app.command(look, group=INSPECT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import ClassVar
 
 import torch
@@ -13,6 +14,7 @@ from headway.data.parallel_corpus import Corpus
 from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
 from headway.text import Tokenizer, TokenizerPair
+from headway.text.bpe_dropout import BPEDropout
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,47 @@ class TranslationBatch:
         )
 
 
-def collate(corpus: Corpus, indices: Array, tokenizers: TokenizerPair) -> TranslationBatch:
-    """Return the pairs at `indices` of the corpus as one batch."""
+class RandomSplits:
+    """Splits sentence pairs into other tokens in each epoch (BPE-dropout).
+
+    A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
+    pair that would have more than `longest` tokens on a side keeps its tokens.
+    """
+
+    def __init__(
+        self, tokenizers: TokenizerPair, probability: float, seed: int, longest: int
+    ) -> None:
+        self._source = BPEDropout(tokenizers.source, probability)
+        self._target = BPEDropout(tokenizers.target, probability)
+        self._seed, self._longest = seed, longest
+
+    def pair(
+        self, source: list[int], target: list[int], epoch: int, index: int
+    ) -> tuple[list[int], list[int]]:
+        """Return the ids of both sides of pair `index` in an epoch."""
+        random = Random(f"{self._seed} {epoch} {index}")
+        split = self._source.again(source, random), self._target.again(target, random)
+        return (source, target) if max(map(len, split)) > self._longest else split
+
+
+def collate(
+    corpus: Corpus,
+    indices: Array,
+    tokenizers: TokenizerPair,
+    splits: RandomSplits | None = None,
+    epoch: int = 0,
+) -> TranslationBatch:
+    """Return the pairs at `indices` of the corpus as one batch.
+
+    splits: splits them into the tokens of an epoch, if any.
+    """
     positions = [int(i) for i in indices]
     sources = [corpus.source(i).tolist() for i in positions]
     targets = [corpus.target(i).tolist() for i in positions]
+    if splits is not None:
+        pairs = zip(sources, targets, positions, strict=True)
+        split = [splits.pair(source, target, epoch, i) for source, target, i in pairs]
+        sources, targets = [source for source, _ in split], [target for _, target in split]
     source, keys = collate_sources(sources, tokenizers.source)
     end, start = tokenizers.target.eos, tokenizers.target.bos
     pad = tokenizers.target.pad
@@ -95,10 +133,15 @@ class Batches:
     """An endless stream of batches of a corpus that can start at any batch of any epoch."""
 
     def __init__(
-        self, corpus: Corpus, buckets: Buckets, tokenizers: TokenizerPair, device: str = "cpu"
+        self,
+        corpus: Corpus,
+        buckets: Buckets,
+        tokenizers: TokenizerPair,
+        device: str = "cpu",
+        splits: RandomSplits | None = None,
     ) -> None:
         self.corpus, self.buckets = corpus, buckets
-        self.tokenizers, self.device = tokenizers, device
+        self.tokenizers, self.device, self.splits = tokenizers, device, splits
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.
@@ -108,7 +151,8 @@ class Batches:
         while True:
             order = self.buckets.epoch(epoch)
             while position < len(order):
-                batch = collate(self.corpus, order[position], self.tokenizers)
+                chosen = order[position]
+                batch = collate(self.corpus, chosen, self.tokenizers, self.splits, epoch)
                 position += 1
                 is_last = position == len(order)
                 following = (epoch + 1, 0) if is_last else (epoch, position)

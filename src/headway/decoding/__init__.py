@@ -4,6 +4,7 @@ Every search uses only the Stepper contract of a model (`start`, `step`).
 """
 
 from headway.decoding.beam import Candidate, Observer, beam_search
+from headway.decoding.ensemble import Ensemble
 from headway.decoding.generation import (
     Continuation,
     generate,
@@ -12,6 +13,8 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
+from headway.decoding.minimum_bayes_risk import expected_utilities
+from headway.decoding.phrases import Phrases
 from headway.decoding.rule import PartialOutput, Rule, apply_rules
 from headway.decoding.rules import (
     Bias,
@@ -40,6 +43,7 @@ __all__ = [
     "Candidate",
     "Continuation",
     "Draft",
+    "Ensemble",
     "Forbidden",
     "FrequencyPenalty",
     "GenerationConfig",
@@ -52,6 +56,7 @@ __all__ = [
     "NoRepeat",
     "Observer",
     "PartialOutput",
+    "Phrases",
     "Prefix",
     "PresencePenalty",
     "PromptLookup",
@@ -69,6 +74,7 @@ __all__ = [
     "apply_rules",
     "beam_search",
     "check_search",
+    "expected_utilities",
     "generate",
     "greedy_search",
     "length_penalty",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import torch
 
+from headway.decoding.phrases import Banks, Phrases
 from headway.decoding.rule import PartialOutput, not_finite
 from headway.decoding.rules import counted_tokens
-from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities, length_penalty
+from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
 from headway.errors import UsageError
 from headway.machine import read, upload
 from headway.shapes import Bool, Float, Int, Tensor
@@ -48,6 +49,7 @@ class _Beam:
     groups: int
     diversity: float
     observe: Observer | None
+    phrases: Phrases | None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class _InputSearch:
         self.pool.sort(key=lambda h: -h.score)
         del self.pool[width:]
 
-    def is_settled(self, best_live: float, num_best: int, alpha: float) -> bool:
+    def is_settled(self, best_live: float, num_best: int, alpha: float, limits: Limits) -> bool:
         """Return whether no live prefix can still enter the best `num_best`.
 
         The log-probability of a prefix only falls, and the largest length penalty that it can be
@@ -82,7 +84,7 @@ class _InputSearch:
         """
         if len(self.pool) < num_best:
             return best_live == -torch.inf
-        bound = best_live / length_penalty(self.max_length + 1, alpha)
+        bound = best_live / limits.penalty(self.max_length + 1, alpha)
         return bound <= self.pool[num_best - 1].score
 
 
@@ -112,14 +114,19 @@ def beam_search(
     prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
     its log-probability for the choice, but not from the score. The result lists the best of each
     group by score, then the second best; duplicates are removed, so there may be fewer than
-    `num_best`. observe: called with every candidate.
+    `num_best`. observe: called with every candidate. If the rules of the limits have `Phrases`,
+    every output contains them.
     """
     if width < 1 or not 1 <= num_best <= width:
         raise ValueError(f"{num_best=} must be between 1 and {width=}")
     if groups < 1 or width % groups:
         raise ValueError(f"{width=} must be a multiple of {groups=}")
     size = width // groups
-    beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe)
+    phrases = next((rule for rule in limits.rules if isinstance(rule, Phrases)), None)
+    rules = [rule for rule in limits.rules if rule is not phrases]
+    if phrases is not None and limits.cut:
+        raise ValueError("outputs that must contain phrases cannot be cut at their maximum length")
+    beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe, phrases)
     device = next(model.parameters()).device
     by_group = product(enumerate(limits.max_lengths), range(groups))
     live = searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
@@ -132,7 +139,9 @@ def beam_search(
     while live:
         logits, state = model.step(tokens[:, None], state)
         written = _written(live, prefixes, limits)
-        log_p, is_finite = beam_log_probabilities(logits, limits.rules, written)
+        log_p, is_finite = beam_log_probabilities(logits, rules, written)
+        if phrases is not None:  # after the softmax: the tokens that may follow keep their P
+            log_p = phrases(log_p, written)
         log_p = _end_where_full(log_p, live, limits, len(prefixes[0]))
         continued = _choose(live, (log_p, is_finite), scores, prefixes, limits, beam)
         live = [search for search, best in zip(live, continued, strict=True) if best]
@@ -201,6 +210,10 @@ def _choose(
             selected = by_sentence[at], scores[at]
         counts = [taken[live[i].item] for i in indices]
         candidates = _best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
+        if beam.phrases is not None:
+            searches = [live[i] for i in indices]
+            more = _wanted_continuations(*selected, searches, prefixes, indices, beam.phrases)
+            candidates = _united(candidates, more)
         *lists, all_finite = read(*candidates, is_finite)
         if not all_finite:
             raise not_finite()
@@ -245,6 +258,45 @@ def _best_continuations(
     return totals, parents, tokens
 
 
+def _wanted_continuations(
+    log_p: Float[Tensor, "B W V"],
+    scores: Float[Tensor, "B W"],
+    searches: Sequence[_InputSearch],
+    prefixes: Sequence[list[int]],
+    indices: Sequence[int],
+    phrases: Phrases,
+) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
+    """Return the continuations by the best token of each prefix, and by those that its phrases
+    want: however improbable, they are candidates."""
+    width = scores.shape[1]
+    wanted = [
+        phrases.wanted(search.item, prefixes[i * width + beam])
+        for i, search in zip(indices, searches, strict=True)
+        for beam in range(width)
+    ]
+    most = max(map(len, wanted))
+    rows = [[*tokens, *[tokens[0]] * (most - len(tokens))] for tokens in wanted]
+    tokens = upload(torch.tensor(rows), log_p.device).view(*scores.shape, most)
+    tokens = torch.cat((tokens, log_p.argmax(-1, keepdim=True)), dim=-1)
+    totals = log_p.gather(2, tokens) + scores[:, :, None]
+    parents = torch.arange(width, device=log_p.device)[:, None].expand(tokens.shape[1:])
+    return (
+        totals.flatten(1),
+        parents.expand(len(tokens), -1, -1).flatten(1),
+        tokens.flatten(1),
+    )
+
+
+def _united(
+    best: tuple[Tensor, Tensor, Tensor], more: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the candidates of both, best first; a candidate of both occurs twice."""
+    totals, *others = (torch.cat(pair, dim=1) for pair in zip(best, more, strict=True))
+    order = totals.argsort(dim=1, descending=True, stable=True)
+    parents, tokens = (other.gather(1, order) for other in others)
+    return totals.gather(1, order), parents, tokens
+
+
 def _finish_and_keep(
     search: _InputSearch,
     first: int,
@@ -254,27 +306,57 @@ def _finish_and_keep(
     beam: _Beam,
 ) -> list[_LivePrefix]:
     """Finish the outputs that end, keep W other prefixes. first: the first row of the search."""
-    continued: list[_LivePrefix] = []
-    for total, parent, token in zip(*candidates, strict=True):
-        if total == -torch.inf:
-            break  # all further candidates are dropped prefixes too: they are sorted
+    # the continuations of dropped prefixes are -inf; with phrases, one may be named twice
+    distinct = {
+        (parent, token): total
+        for total, parent, token in zip(*candidates, strict=True)
+        if total > -torch.inf
+    }
+    continued = _continued(search, first, distinct, prefixes, limits, beam)
+    kept = {(prefix.row, prefix.token) for prefix in continued}
+    for (parent, token), total in distinct.items():
+        ends = token == limits.eos
         if beam.observe is not None:
             before = tuple(prefixes[first + parent])
-            ends, stays = token == limits.eos, len(continued) < beam.width
-            beam.observe(Candidate(search.item, before, token, total, ends, ends or stays))
-        if token == limits.eos:
+            stays = ends or (first + parent, token) in kept
+            beam.observe(Candidate(search.item, before, token, total, ends, stays))
+        if ends:
             written = tuple(prefixes[first + parent])
             cut = limits.cut and len(written) == search.max_length
-            score = total / length_penalty(len(written) + (not cut), beam.alpha)
+            score = total / limits.penalty(len(written) + (not cut), beam.alpha)
             search.add(Hypothesis(written, total, score, not cut), beam.width)
-        elif len(continued) < beam.width:
-            continued.append(_LivePrefix(total, first + parent, token))
     best_live = max((prefix.total for prefix in continued), default=-torch.inf)
-    if search.is_settled(best_live, beam.num_best, beam.alpha):
+    if search.is_settled(best_live, beam.num_best, beam.alpha, limits):
         return []
     # Fewer than W prefixes may exist (a tiny vocabulary): the remaining rows are dead.
     dead = _LivePrefix(-torch.inf, first, limits.eos)
     return continued + [dead] * (beam.width - len(continued))
+
+
+def _continued(
+    search: _InputSearch,
+    first: int,
+    candidates: Mapping[tuple[int, int], float],
+    prefixes: Sequence[list[int]],
+    limits: Limits,
+    beam: _Beam,
+) -> list[_LivePrefix]:
+    """Return the W prefixes that stay live: the best ones, or the best ones of each bank.
+
+    candidates: parent and token -> log-probability, best first.
+    """
+    live = [
+        _LivePrefix(total, first + parent, token)
+        for (parent, token), total in candidates.items()
+        if token != limits.eos
+    ]
+    if beam.phrases is None:
+        return live[: beam.width]
+    item, phrases = search.item, beam.phrases
+    ranked = [
+        (phrases.progress(item, [*prefixes[prefix.row], prefix.token]), prefix) for prefix in live
+    ]
+    return Banks(phrases.banks(item), beam.width).keep(ranked)
 
 
 def _best_of_groups(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
-from headway.decoding.search import Hypothesis, Limits, length_penalty
+from headway.decoding.search import Hypothesis, Limits
 from headway.machine import read, upload
 
 STEPS_UNREAD = 8
@@ -64,7 +64,7 @@ def greedy_search(
             live = [live[row] for row in continuing]
     return [
         Hypothesis(
-            tuple(w.tokens), total, total / length_penalty(len(w.tokens) + done, alpha), done
+            tuple(w.tokens), total, total / limits.penalty(len(w.tokens) + done, alpha), done
         )
         for w, total, done in zip(written, totals, finished, strict=True)
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -11,6 +12,9 @@ from headway.decoding.rule import PartialOutput, Rule, ruled_logits
 from headway.errors import UsageError
 from headway.settings import BEAMS, PENALTY
 from headway.shapes import Bool, Float, Tensor
+
+Normalisation = Literal["gnmt", "average"]
+"""Forms of `length_penalty`."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Limits:
     </s>. rules: change the logits before a token is chosen; log-probabilities are computed after
     them. prompts: all tokens before each output, for rules that depend on them; empty if there are
     none. cut: whether beam search cuts an output of maximum length, instead of requiring </s>.
+    normalisation: the form of `length_penalty`.
     """
 
     bos: int | Sequence[int]
@@ -45,6 +50,11 @@ class Limits:
     rules: Sequence[Rule] = ()
     prompts: Sequence[Sequence[int]] = ()
     cut: bool = False
+    normalisation: Normalisation = "gnmt"
+
+    def penalty(self, num_tokens: int, alpha: float) -> float:
+        """Return the length penalty of an output of n tokens, </s> included."""
+        return length_penalty(num_tokens, alpha, self.normalisation)
 
     def __post_init__(self) -> None:
         count = len(self.max_lengths)
@@ -77,11 +87,15 @@ def check_search(beam: int, num_best: int, alpha: float) -> None:
         raise UsageError(f"length_penalty={alpha} must be from 0 to {PENALTY} ({PENALTY.reason})")
 
 
-def length_penalty(num_tokens: int, alpha: float) -> float:
-    """Return ((5 + n) / 6)^alpha, where n counts </s>. Wu et al. 2016, equation 14.
+def length_penalty(num_tokens: int, alpha: float, normalisation: Normalisation = "gnmt") -> float:
+    """Return the number by which the log-probability of n tokens, </s> included, is divided.
 
-    alpha = 0 ranks by probability alone, which favours short outputs.
+    gnmt: ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). average: n^alpha; with alpha = 1 the
+    score is the mean log-probability of a token. alpha = 0 ranks by probability alone, which
+    favours short outputs.
     """
+    if normalisation == "average":
+        return float(max(num_tokens, 1) ** alpha)
     return float(((5 + num_tokens) / 6) ** alpha)
 
 

@@ -3,8 +3,14 @@
 from headway.evaluation.alignment_error import Gold, LinkScores, parse_gold, read_gold, score_links
 from headway.evaluation.bleu import CorpusScores, score_against_several, score_translations
 from headway.evaluation.cider import cider_d
-from headway.evaluation.classification import class_scores, confusion, number_scores
+from headway.evaluation.classification import (
+    accuracy_sums,
+    class_scores,
+    confusion,
+    number_scores,
+)
 from headway.evaluation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
+from headway.evaluation.paired import PairedDifference, Sums, paired_bootstrap
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
 from headway.evaluation.pseudo_perplexity import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.ranking import correct_ranks, pearson, ranks, spearman
@@ -16,8 +22,11 @@ __all__ = [
     "CorpusScores",
     "Gold",
     "LinkScores",
+    "PairedDifference",
     "PseudoPerplexity",
     "SpanScores",
+    "Sums",
+    "accuracy_sums",
     "bits_per_byte",
     "cider_d",
     "class_scores",
@@ -27,6 +36,7 @@ __all__ = [
     "linear_accuracy",
     "mean_nats",
     "number_scores",
+    "paired_bootstrap",
     "parse_gold",
     "pearson",
     "pseudo_perplexity",

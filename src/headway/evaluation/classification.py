@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from headway.evaluation.paired import Sums
 from headway.evaluation.ranking import pearson, spearman
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,6 +36,13 @@ def class_scores(predicted: Sequence[int], true: Sequence[int]) -> dict[str, flo
         "macro_f1": float((2 * correct / (counts[0] + counts[1])).mean()),
         "matthews": float(numerator / math.sqrt(denominator)) if denominator else 0.0,
     }
+
+
+def accuracy_sums(predicted: Sequence[int], true: Sequence[int]) -> Sums:
+    """Return accuracy by example, to compare two models on the same examples."""
+    p, t = _checked(np.asarray(predicted), np.asarray(true))
+    terms = np.stack([p == t, np.ones(len(t))], axis=1).astype(np.float64)
+    return Sums(terms, lambda sums: sums[0] / sums[1])
 
 
 def confusion(predicted: Sequence[int], true: Sequence[int], classes: int) -> list[list[int]]:

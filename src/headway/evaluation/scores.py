@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.evaluation.paired import Sums
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,9 @@ class Scores:
 
     metrics: all metrics, the primary one first. counts: the sizes of the evaluated data. samples: a
     few examples with their outputs for display: name of a part -> its text, in the order of
-    display. confusion: the confusion matrix, if any. details: further results for JSON.
+    display. confusion: the confusion matrix, if any. details: further results for JSON. sums: name
+    of a metric -> its terms for each example, with which two models are compared
+    (`paired_bootstrap`).
     """
 
     metrics: tuple[Metric, ...]
@@ -44,6 +49,7 @@ class Scores:
     samples: Sequence[Mapping[str, str]] = ()
     confusion: Confusion | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    sums: Mapping[str, Sums] = field(default_factory=dict, compare=False, repr=False)
 
     def metric(self, name: str) -> Metric:
         """Return the metric of that name. Raises KeyError if there is none."""

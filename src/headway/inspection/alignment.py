@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from headway.attention import Kernel
-from headway.bundle import Bundle, attention_of
+from headway.bundle import Bundle, Probe, attention_of
 from headway.errors import UsageError
 from headway.shapes import Float, Tensor
 
@@ -51,21 +52,71 @@ def align(bundle: Bundle, source: str, target: str, layer: int | None = None) ->
     """
     check_aligns(bundle)
     probe = bundle.probe(source, target=target)
+    means = {head: weights for head, weights in _maps(probe).items() if head.head is None}
+    if layer is not None and not 0 <= layer < len(means):
+        raise ValueError(f"{layer=} must be between 0 and {len(means) - 1}")
+    chosen = min(means, key=lambda head: _entropy(means[head])) if layer is None else Head(layer)
+    return _between_words(probe, {chosen: means[chosen]})[chosen]
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """A head of cross-attention, layer and head counted from 0. head: None for the mean of all."""
+
+    layer: int
+    head: int | None = None
+
+    def __str__(self) -> str:
+        return f"layer {self.layer}, " + ("all heads" if self.head is None else f"head {self.head}")
+
+
+def align_by_head(bundle: Bundle, source: str, target: str) -> dict[Head, Alignment]:
+    """Return the alignment of every cross-attention head, and of the mean of each layer's heads.
+
+    Raises UsageError as `align` does.
+    """
+    check_aligns(bundle)
+    probe = bundle.probe(source, target=target)
+    return _between_words(probe, _maps(probe))
+
+
+def entropy_by_head(bundle: Bundle, pairs: Sequence[tuple[str, str]]) -> dict[Head, float]:
+    """Return the mean entropy of each head's attention over sentence pairs, in nats."""
+    check_aligns(bundle)
+    totals: dict[Head, float] = {}
+    for source, target in pairs:
+        for head, weights in _maps(bundle.probe(source, target=target)).items():
+            totals[head] = totals.get(head, 0.0) + _entropy(weights) / len(pairs)
+    return totals
+
+
+def _maps(probe: Probe) -> dict[Head, Float[Tensor, "T S"]]:
+    """Return the cross-attention between tokens: of each head, and the mean of each layer."""
     attention = attention_of(probe.reading)
-    crosses = [w.mean(0) for n, w in attention.maps.items() if n.endswith(".cross")]  # H T S -> T S
-    if layer is not None and not 0 <= layer < len(crosses):
-        raise ValueError(f"{layer=} must be between 0 and {len(crosses) - 1}")
-    weights = min(crosses, key=_entropy) if layer is None else crosses[layer]
+    crosses = [w for n, w in attention.maps.items() if n.endswith(".cross")]  # each H T S
+    maps = {Head(layer): weights.mean(0) for layer, weights in enumerate(crosses)}
+    for layer, weights in enumerate(crosses):
+        maps |= {Head(layer, head): of_head for head, of_head in enumerate(weights)}
+    return maps
+
+
+def _between_words(
+    probe: Probe, maps: Mapping[Head, Float[Tensor, "T S"]]
+) -> dict[Head, Alignment]:
+    """Sum attention between tokens over source words, and average it over target words."""
     ids, tokenizers = probe.reading.ids, probe.tokenizers
     sources = tokenizers["source"].words(ids["source"])
     targets = tokenizers["target"].words(ids["target"][:-1])  # without </s>
-    columns = torch.stack([weights[:, positions].sum(1) for _, positions in sources], dim=1)
-    rows = [columns[positions].mean(0) for _, positions in targets]
-    return Alignment(
-        [word for word, _ in sources],
-        [word for word, _ in targets],
-        torch.stack(rows) if rows else columns[:0],
-    )
+    alignments = {}
+    for head, weights in maps.items():
+        columns = torch.stack([weights[:, positions].sum(1) for _, positions in sources], dim=1)
+        rows = [columns[positions].mean(0) for _, positions in targets]
+        alignments[head] = Alignment(
+            [word for word, _ in sources],
+            [word for word, _ in targets],
+            torch.stack(rows) if rows else columns[:0],
+        )
+    return alignments
 
 
 def links(alignment: Alignment) -> set[tuple[int, int]]:

@@ -152,6 +152,22 @@ class BytePairs:
     def _json(self) -> bytes:
         return str(self._engine.to_str()).encode("utf-8")
 
+    def merges(self) -> list[tuple[str, str]]:
+        """Return the merged pairs of tokens in order, in letters of the byte-level alphabet."""
+        merges = json.loads(self._json())["model"]["merges"]
+        pairs = (m.split(" ") if isinstance(m, str) else m for m in merges)
+        return [(left, right) for left, right in pairs]
+
+    def ids_by_letters(self) -> dict[str, int]:
+        """Return the id of each token, in the letters of the byte-level alphabet."""
+        vocabulary: dict[str, int] = self._engine.get_vocab()
+        return vocabulary
+
+    def words_in_letters(self, text: str) -> list[str]:
+        """Split a text into words, in letters of the byte-level alphabet; no merge joins two."""
+        words = self._engine.pre_tokenizer.pre_tokenize_str(checked(text))
+        return [word for word, _ in words]
+
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without special tokens; [] for the empty string."""
         return list(self._engine.encode(checked(text), add_special_tokens=False).ids)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from headway.data.formats import LabelledText
 from headway.errors import DataError
-from headway.evaluation import class_scores, confusion, number_scores
+from headway.evaluation import accuracy_sums, class_scores, confusion, number_scores
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.data import labels_of
@@ -64,4 +64,5 @@ def _of_classes(
         (*metrics, Metric("loss", loss, higher_is_better=False)),
         {"correct": correct, unit: len(texts)},
         confusion=Confusion(bundle.labels, confusion(predicted, classes, len(bundle.labels))),
+        sums={"accuracy": accuracy_sums(predicted, classes)},
     )

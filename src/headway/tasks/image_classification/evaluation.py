@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from headway.data.image_examples import ImageExamples
 from headway.errors import DataError
-from headway.evaluation import class_scores, confusion
+from headway.evaluation import accuracy_sums, class_scores, confusion
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
@@ -52,6 +52,7 @@ def evaluate(
             "images": len(images),
         },
         confusion=Confusion(bundle.labels, confusion(predicted, true, len(bundle.labels))),
+        sums={"accuracy": accuracy_sums(predicted, true)},
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -22,18 +24,29 @@ from headway.bundle import (
 from headway.data.batches import collate_sources
 from headway.decoding import (
     Candidate,
+    Ensemble,
     Forbidden,
     Hypothesis,
     Limits,
+    MinP,
     Observer,
+    Phrases,
+    Row,
+    Rule,
+    Sampling,
     beam_search,
     check_search,
+    expected_utilities,
     greedy_search,
+    sample_steps,
 )
+from headway.decoding.search import Normalisation
 from headway.errors import DataError, UsageError
 from headway.models import Translator
 from headway.settings import BEAMS, MOST, PENALTY, required, setting
-from headway.text import TokenizerPair, positions_of_words
+from headway.shapes import Tensor
+from headway.tasks.translation.glossary import Glossary, required_phrases
+from headway.text import TokenizerPair, positions_of_words, split_sentences
 
 ROWS = 64
 """Maximum number of sentences that are decoded together."""
@@ -69,6 +82,30 @@ class TranslateOptions:
         ge=0,
         le=PENALTY,
     )
+    normalisation: Normalisation = setting(
+        "gnmt",
+        "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
+        "length ** length_penalty.",
+    )
+    contain: tuple[str, ...] = setting((), "Phrases that every translation must contain.")
+    avoid: tuple[str, ...] = setting((), "Phrases that no translation may contain.")
+    glossary: Path | None = setting(
+        None,
+        "Table of source and target terms: the translation of a sentence with a source term must "
+        "contain its target term.",
+    )
+    mbr: int = setting(
+        0,
+        "If set, number of sampled translations, of which the one most like all others by chrF is "
+        "chosen: minimum Bayes risk.",
+        ge=0,
+        le=MOST,
+    )
+    seed: int = setting(0, "Seed of the samples of mbr.", ge=0)
+    ensemble: tuple[Path, ...] = setting(
+        (),
+        "Further runs with the same tokenizer, whose probabilities are averaged with this one's.",
+    )
     scores: bool = setting(False, "Print the score before each translation.")
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
 
@@ -95,14 +132,24 @@ class Translated:
     """A sentence and its translations, best first.
 
     line: the number of the input. alignment: source and target words, and the attention weights of
-    each target word (`inspection.Alignment.as_dict`); None if it was not requested, or if the
-    translation is empty.
+    each target word (`inspection.Alignment.as_dict`); None if it was not requested, if the
+    translation is empty, or if the text was split.
     """
 
     line: int
     source: str
     translations: tuple[RankedTranslation, ...]
     alignment: Mapping[str, Any] | None = None
+
+
+def _joined(sentences: Sequence[Translation]) -> RankedTranslation:
+    """Return the translation of a text that was split: its score is the mean of its sentences'."""
+    return RankedTranslation(
+        " ".join(sentence.text for sentence in sentences),
+        sum(sentence.score for sentence in sentences) / len(sentences),
+        sum(sentence.log_probability for sentence in sentences),
+        all(sentence.finished for sentence in sentences),
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +161,18 @@ class Translation:
     log_probability: float
     tokens: tuple[int, ...]
     finished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """Settings of a search. phrases: for each input, the tokens of its phrases; empty for none."""
+
+    beam: int
+    num_best: int
+    alpha: float
+    normalisation: Normalisation
+    phrases: Sequence[Sequence[Sequence[int]]]
+    avoided: Sequence[Sequence[int]]
 
 
 class TranslatorBundle(StoredBundle):
@@ -139,6 +198,23 @@ class TranslatorBundle(StoredBundle):
                 )
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
+        self._stepper: Any = model
+
+    def ensemble(self, others: Sequence[TranslatorBundle]) -> TranslatorBundle:
+        """Return a bundle that translates with the mean of the probabilities of several models.
+
+        Inspection and saving concern this model alone. Raises DataError if a tokenizer differs.
+        """
+        for number, other in enumerate(others, start=2):
+            if other.tokenizer.fingerprint != self.tokenizer.fingerprint:
+                raise DataError(
+                    f"model {number} of the ensemble has another tokenizer than the first",
+                    hint="train both with one tokenizer: train the first, copy its tokenizer.json "
+                    "into the new run folder, train the second there",
+                )
+        joint = TranslatorBundle(self.model, self.tokenizer)
+        joint._stepper = Ensemble([self.model, *(other.model for other in others)])
+        return joint
 
     @property
     def longest(self) -> int:
@@ -161,6 +237,9 @@ class TranslatorBundle(StoredBundle):
     ) -> list[Translated]:
         """Translate the inputs, in order, with alignments if they are requested.
 
+        A text of more than `longest` tokens is split at the ends of its sentences, and the
+        translations of its sentences are joined; it has one translation and no alignment.
+
         first: the number of the first input. Raises UsageError for more translations than beams,
         and if an alignment is requested of a model without attention.
         """
@@ -173,22 +252,60 @@ class TranslatorBundle(StoredBundle):
                 f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
             )
         texts = [item.text for item in inputs]
-        lists = self.search(
-            texts,
-            beam=options.beam,
-            num_best=options.nbest,
-            length_penalty=options.length_penalty,
-            first=first,
-        )
+        bundle = self.ensemble(_loaded(options.ensemble, self.device)) if options.ensemble else self
+        parts = [self._parts(text, f"text {line}") for line, text in enumerate(texts, start=first)]
+        lists = iter(bundle._lists([part for of_text in parts for part in of_text], options, first))
         outputs = []
-        for line, (text, translations) in enumerate(zip(texts, lists, strict=True), start=first):
+        for line, (text, of_text) in enumerate(zip(texts, parts, strict=True), start=first):
+            if len(of_text) > 1:
+                joined = _joined([next(lists)[0] for _ in of_text])
+                outputs.append(Translated(line, text, (joined,)))
+                continue
             ranked = tuple(
                 RankedTranslation(best.text, best.score, best.log_probability, best.finished)
-                for best in translations
+                for best in next(lists)
             )
             words = self._aligned(text, ranked[0].text) if options.align else None
             outputs.append(Translated(line, text, ranked, words))
         return outputs
+
+    def _parts(self, text: str, name: str) -> list[str]:
+        """Return a text, or its sentences if it is too long. Raises UsageError for a sentence that
+        is too long."""
+        length = len(self.tokenizer.source.encode(text.strip()))
+        if length <= self.longest:
+            return [text]
+        sentences = split_sentences(text)
+        for number, sentence in enumerate(sentences, start=1):
+            tokens = len(self.tokenizer.source.encode(sentence))
+            self._check_source(
+                tokens, name if len(sentences) == 1 else f"{name}, sentence {number},"
+            )
+        return sentences
+
+    def _lists(
+        self, texts: Sequence[str], options: TranslateOptions, first: int
+    ) -> list[list[Translation]]:
+        """Return the translations of each text: by beam search, or the samples by expected chrF."""
+        if options.mbr:
+            if options.contain or options.avoid or options.glossary is not None:
+                raise UsageError(
+                    "--mbr samples translations, which cannot be made to contain phrases",
+                    hint="leave out --mbr, or --contain, --avoid and --glossary",
+                )
+            sampled = self.sample(texts, options.mbr, options.seed, first=first)
+            return [ranked[: options.nbest] for ranked in sampled]
+        glossary = None if options.glossary is None else Glossary.read(options.glossary)
+        return self.search(
+            texts,
+            beam=options.beam,
+            num_best=options.nbest,
+            length_penalty=options.length_penalty,
+            normalisation=options.normalisation,
+            contain=required_phrases(texts, options.contain, glossary),
+            avoid=options.avoid,
+            first=first,
+        )
 
     def _aligned(self, source: str, target: str) -> dict[str, Any] | None:
         """Return the alignment of a translation; None for an empty translation."""
@@ -203,6 +320,9 @@ class TranslatorBundle(StoredBundle):
         beam: int = 4,
         num_best: int = 1,
         length_penalty: float = 1.0,
+        normalisation: Normalisation = "gnmt",
+        contain: Sequence[Sequence[str]] = (),
+        avoid: Sequence[str] = (),
         first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
@@ -212,13 +332,23 @@ class TranslatorBundle(StoredBundle):
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        first: the number of the first text, in errors. progress: called with the number of texts
-        translated so far. observe: receives the candidates of every step of the search; only for a
-        single text. Raises UsageError for a text of more than `longest` tokens.
+        length_penalty, normalisation: see `decoding.length_penalty`. contain: for each text, the
+        phrases that its translations must contain; empty for no phrases. avoid: phrases that none
+        may contain. first: the number of the first text, in errors. progress: called with the
+        number of texts translated so far. observe: receives the candidates of every step of the
+        search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
+        and if no translation fits the phrases.
         """
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
         check_search(beam, num_best, length_penalty)
+        if contain and len(contain) != len(texts):
+            raise ValueError(f"phrases for {len(contain)} texts, but there are {len(texts)}")
+        encode = self.tokenizer.target.encode
+        phrases = [[encode(phrase.strip()) for phrase in of_text] for of_text in contain]
+        avoided = [encode(phrase.strip()) for phrase in avoid]
+        if not all(avoided) or not all(map(all, phrases)):
+            raise UsageError("a phrase is empty", hint="write at least one word")
         ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
         for number, row in enumerate(ids, start=first):
             self._check_source(len(row), f"text {number}")
@@ -231,7 +361,15 @@ class TranslatorBundle(StoredBundle):
         done = sum(1 for row in ids if not row)
         for chosen in _groups(ids):
             rows = [ids[i] for i in chosen]
-            decoded = self._decode(rows, (beam, num_best, length_penalty), observe)
+            search = _Search(
+                beam=beam,
+                num_best=num_best,
+                alpha=length_penalty,
+                normalisation=normalisation,
+                phrases=[phrases[i] for i in chosen] if any(phrases) else [],
+                avoided=avoided,
+            )
+            decoded = self._decode(rows, search, observe)
             for i, hypotheses in zip(chosen, decoded, strict=True):
                 results[i] = [self._translation(h) for h in hypotheses]
             done += len(chosen)
@@ -239,28 +377,90 @@ class TranslatorBundle(StoredBundle):
         return results
 
     def _decode(
-        self,
-        rows: list[list[int]],
-        search: tuple[int, int, float],
-        observe: Observer | None = None,
+        self, rows: list[list[int]], search: _Search, observe: Observer | None = None
     ) -> list[list[Hypothesis]]:
-        beam, num_best, alpha = search
-        target = self.tokenizer.target
-        source, keys = collate_sources(rows, self.tokenizer.source)
-        inputs = source.to(self.device), None if keys is None else keys.to(self.device)
-        limit = self.model.max_target
-        longest = [min(2 * len(row) + 10, limit - 1 if limit else 10**9) for row in rows]
-        forbidden = Forbidden([[target.pad], [target.bos]])
-        limits = Limits(target.bos, target.eos, longest, [forbidden])
-        if beam == 1:
-            return [[h] for h in greedy_search(self.model, inputs, limits, alpha)]
+        target, inputs = self.tokenizer.target, self._inputs(rows)
+        rules: list[Rule] = [Forbidden([[target.pad], [target.bos], *search.avoided])]
+        if search.phrases:
+            rules.append(Phrases(search.phrases, target.eos))
+        limits = Limits(
+            target.bos,
+            target.eos,
+            self._max_lengths(rows),
+            rules,
+            normalisation=search.normalisation,
+        )
+        if search.beam == 1 and not search.phrases:  # greedy search does not look for phrases
+            return [[h] for h in greedy_search(self._stepper, inputs, limits, search.alpha)]
         return beam_search(
-            *(self.model, inputs, limits),
-            width=beam,
-            alpha=alpha,
-            num_best=num_best,
+            self._stepper,
+            inputs,
+            limits,
+            width=search.beam,
+            alpha=search.alpha,
+            num_best=search.num_best,
             observe=observe,
         )
+
+    def _inputs(self, rows: list[list[int]]) -> tuple[Tensor, Tensor | None]:
+        source, keys = collate_sources(rows, self.tokenizer.source)
+        return source.to(self.device), None if keys is None else keys.to(self.device)
+
+    def _max_lengths(self, rows: list[list[int]]) -> list[int]:
+        limit = self.model.max_target
+        return [min(2 * len(row) + 10, limit - 1 if limit else 10**9) for row in rows]
+
+    def sample(
+        self, texts: Sequence[str], count: int, seed: int = 0, *, first: int = 1
+    ) -> list[list[Translation]]:
+        """Sample `count` translations of each text, ranked by expected chrF, distinct ones once.
+
+        Sample i of every text has the seed `seed` + i. Tokens below 2 % of the largest probability
+        are not sampled. The score of a translation is its mean chrF against all samples (minimum
+        Bayes risk), its log-probability that of its tokens. Raises UsageError for a text that is
+        too long.
+        """
+        ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
+        for number, row in enumerate(ids, start=first):
+            self._check_source(len(row), f"text {number}")
+        results = [[Translation("", 0.0, 0.0, (), True)] for _ in texts]
+        for group in _groups(ids):
+            at_once = max(1, 4 * ROWS // count)
+            for start in range(0, len(group), at_once):
+                chosen = group[start : start + at_once]
+                sampled = self._sampled([ids[i] for i in chosen], count, seed)
+                for i, samples in zip(chosen, sampled, strict=True):
+                    results[i] = samples
+        return results
+
+    def _sampled(self, rows: list[list[int]], count: int, seed: int) -> list[list[Translation]]:
+        target, lengths = self.tokenizer.target, self._max_lengths(rows)
+        outputs = [
+            Row(prompt=[target.bos], item=i, seed=seed + j, limit=lengths[i], full="length")
+            for i in range(len(rows))
+            for j in range(count)
+        ]
+        rules: list[Rule] = [Forbidden([[target.pad], [target.bos]]), MinP(0.02)]
+        sampling = Sampling(eos=target.eos, max_tokens=max(lengths), rules=rules)
+        with torch.inference_mode():
+            state = self._stepper.start(*self._inputs(rows))
+            state = state.reorder([output.item for output in outputs])
+        for _ in sample_steps(self._stepper, outputs, sampling, state):
+            pass
+        by_item = [outputs[i : i + count] for i in range(0, len(outputs), count)]
+        return [self._by_expected_chrf(samples) for samples in by_item]
+
+    def _by_expected_chrf(self, samples: Sequence[Row]) -> list[Translation]:
+        texts = [self.tokenizer.target.decode(row.tokens) for row in samples]
+        utilities = expected_utilities(texts, texts)
+        ranked = sorted(range(len(texts)), key=lambda i: -utilities[i])
+        distinct: dict[str, Translation] = {}
+        for i in ranked:
+            row = samples[i]
+            log_p, is_finished = sum(row.log_probabilities), row.reason == "end"
+            sampled = Translation(texts[i], utilities[i], log_p, tuple(row.tokens), is_finished)
+            distinct.setdefault(texts[i], sampled)
+        return list(distinct.values())
 
     def _check_source(self, length: int, name: str) -> None:
         self._check_room(length, self.model.max_source, name)
@@ -369,6 +569,20 @@ class TranslatorBundle(StoredBundle):
             end=(target.eos,) if best.finished else (),
             names=target.token_strings,
         )
+
+
+@lru_cache(maxsize=4)
+def _loaded(paths: tuple[Path, ...], device: torch.device) -> tuple[TranslatorBundle, ...]:
+    """Load the other members of an ensemble. Raises UsageError for a model of another kind."""
+    from headway.tasks.opening import load
+
+    bundles = []
+    for path in paths:
+        bundle = load(path, str(device))
+        if not isinstance(bundle, TranslatorBundle):
+            raise UsageError(f"{path} is a {bundle.kind}, not a translator", "--ensemble")
+        bundles.append(bundle)
+    return tuple(bundles)
 
 
 def max_source_tokens(model: Translator) -> int:

@@ -10,17 +10,13 @@ from typing import Any
 
 from headway.data.formats import Pair
 from headway.errors import UsageError
-from headway.evaluation import score_translations
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import splits_of
-from headway.tasks.translation.evaluation import TranslationExamples, evaluate
-
-GROUPS = 5
-"""Number of groups of sentences by source length, of equal size."""
+from headway.tasks.translation.evaluation import TranslationExamples, bleu_by_length, evaluate
 
 ATTENDED = 100
 """Number of sentences on which the entropy of attention is measured."""
@@ -53,7 +49,7 @@ def evaluate_in_depth(
     pairs = list(examples.pairs)
     details = {
         **scores.details,
-        "by_length": _by_length(pairs, outputs),
+        "by_length": bleu_by_length(pairs, outputs),
         "entropies": _entropies(bundle, pairs),
         "alignments": _alignments(bundle, pairs),
     }
@@ -87,26 +83,6 @@ def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]
         plot_attention_maps(folder / name, panels[:PANELS], title="alignment")
         files.append((f"Alignment of sentence {i + 1}", name))
     return files
-
-
-def _by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
-    """Compute BLEU of groups of equal size by length, shortest first.
-
-    Sentences of the same length are in the same group.
-    """
-    lengths = [len(pair.source.split()) for pair in pairs]
-    ordered = sorted(lengths)
-    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
-    groups: list[tuple[int, int, float]] = []
-    for low, high in zip([0, *edges], [*edges, ordered[-1] + 1], strict=True):
-        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
-        if chosen:
-            scores = score_translations(
-                [outputs[i] for i in chosen], [pairs[i].target for i in chosen]
-            )
-            group_lengths = [lengths[i] for i in chosen]
-            groups.append((min(group_lengths), max(group_lengths), scores.bleu))
-    return groups
 
 
 def _entropies(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> dict[str, float]:

@@ -45,6 +45,13 @@ class TranslationDataConfig:
     )
     vocabulary: int = setting(8000, "vocabulary size of a tokenizer", ge=259, le=VOCABULARY)
     joint: bool = setting(True, "one vocabulary for both languages")
+    bpe_dropout: float = setting(
+        0.0,
+        "probability with which each merge is left out when a training sentence is split into "
+        "tokens, anew in each epoch; 0.1 helps with little data",
+        ge=0,
+        lt=1,
+    )
     max_length: int = setting(
         200,
         "maximum length of a sentence in tokens; longer pairs are left out",
@@ -101,6 +108,17 @@ class TranslationScoring:
         gt=0,
     )
     samples: int = setting(0, "number of translations that are shown", ge=0, le=BEAMS)
+    references: str | None = setting(
+        None,
+        "further columns or file extensions with references of the same sources, separated by "
+        "commas; BLEU, chrF and TER then use all references",
+    )
+    all_metrics: bool = setting(False, "chrF++ and TER too, which take longer")
+    breakdown: bool = setting(
+        False,
+        "BLEU by sentence length, and F1 of the words of the references by how often each is in "
+        "the training pairs",
+    )
     float32: bool = setting(
         False,
         "compute in float32 even if machine.dtype is bfloat16, so that near ties between two "

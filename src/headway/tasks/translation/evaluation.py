@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from headway.data.formats import Pair, pair_files, read_pairs
 from headway.data.parallel_corpus import Corpus
 from headway.data.parallel_corpus import prepare as prepare_corpus
 from headway.errors import DataError, UsageError
-from headway.evaluation import mean_nats, score_translations
+from headway.evaluation import mean_nats, score_against_several, score_translations
+from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
+from headway.evaluation.word_frequency import f1_by_frequency, word_counts
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationDataConfig,
@@ -36,19 +38,26 @@ from headway.training import TranslationObjective
 
 FIVE_BEAMS = TranslationScoring()
 
+GROUPS = 5
+"""Number of groups of sentences by source length, of equal size."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationExamples:
     """The examples of an evaluation.
 
-    pairs: the pairs whose source is translated. corpus: the encoded pairs whose target is scored
+    pairs: the pairs whose source is translated. references: all references of each pair, that of
+    the pair first. training: reads the training targets, if the run is known. corpus: the
+    encoded pairs whose target is scored
     for nats. tokens: the batch size in tokens for the corpus. name: their name in the terminal.
     """
 
     pairs: Sequence[Pair]
+    references: Sequence[Sequence[str]]
     corpus: Corpus
     tokens: int
     name: str
+    training: Callable[[], Iterable[str]] | None = None
 
     def __len__(self) -> int:
         """The number of sentences that are translated."""
@@ -73,7 +82,9 @@ def read_examples(
     files = [pair_files(path, source, target, data.inline_tags) for path in paths]
     pairs = [pair for pair_file in files for pair in read_pairs(pair_file)]
     name = ", ".join(pair_file.describe() for pair_file in files)
-    return _full(bundle, pairs, name, training.tokens, options)
+    further = _further_references(paths, pairs, source, options.references)
+    targets = _training_targets(config)
+    return _full(bundle, pairs, further, name, training.tokens, options, targets)
 
 
 def held_out_examples(
@@ -85,11 +96,18 @@ def held_out_examples(
     test pairs and `options.split` is test.
     """
     tokens = config.training.tokens
+    if options.references is not None:
+        raise UsageError(
+            "--references names columns of a file, and no file is named",
+            hint="headway eval RUN FILE --references ...",
+        )
+    targets = _training_targets(config)
     if options.split == "test":
         files = splits_of(config.data).test
         if files is None:
             raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
-        return _full(bundle, read_pairs(files), files.describe(), tokens, options)
+        pairs = list(read_pairs(files))
+        return _full(bundle, pairs, [], files.describe(), tokens, options, targets)
     folder = run / "data" / "valid"
     if folder.is_dir():
         corpus = Corpus.open(folder, bundle.tokenizer)
@@ -98,29 +116,72 @@ def held_out_examples(
     sentences = options.sentences or config.evaluation.sentences
     pairs = validation_pairs(config.data)[:sentences]
     where = config.data.valid or config.data.train or ""
+    pairs = within_max_length(pairs, bundle.tokenizer, bundle.longest, where)
     return TranslationExamples(
-        pairs=within_max_length(pairs, bundle.tokenizer, bundle.longest, where),
+        pairs=pairs,
+        references=[[pair.target] for pair in pairs],
         corpus=corpus,
         tokens=tokens,
         name=f"validation pairs of {run}",
+        training=targets,
     )
+
+
+def _further_references(
+    paths: Sequence[Path], pairs: Sequence[Pair], source: str | None, names: str | None
+) -> list[list[str]]:
+    """Read further references of all pairs: one list for each name, in the order of the pairs.
+
+    Raises DataError if their sources are not those of the pairs.
+    """
+    further = []
+    for name in [] if names is None else [name.strip() for name in names.split(",")]:
+        others = [p for path in paths for p in read_pairs(pair_files(path, source, name))]
+        if [p.source for p in others] != [p.source for p in pairs]:
+            raise DataError(
+                f"the references {name!r} are not references of the same {len(pairs):,} sources",
+                ", ".join(map(str, paths)),
+                "each line needs its source in the same place",
+            )
+        further.append([p.target for p in others])
+    return further
+
+
+def _training_targets(config: Any | None) -> Callable[[], Iterable[str]] | None:
+    """Return a function that reads the target sentences that a run was trained on."""
+    if not isinstance(config, TranslationRunConfig) or config.data.train is None:
+        return None
+    data = config.data
+    return lambda: (pair.target for pair in read_pairs(splits_of(data).train))
 
 
 def _full(
     bundle: TranslatorBundle,
-    pairs: Iterable[Pair],
+    pairs: Sequence[Pair],
+    further: Sequence[Sequence[str]],
     name: str,
     tokens: int,
     options: TranslationScoring,
+    training: Callable[[], Iterable[str]] | None,
 ) -> TranslationExamples:
     """Return all pairs with a source and a target, or the first `options.sentences` of them."""
-    chosen = [pair for pair in pairs if pair.source and pair.target][: options.sentences]
-    if not chosen:
+    indices = [i for i, pair in enumerate(pairs) if pair.source and pair.target]
+    indices = indices[: options.sentences]
+    if not indices:
         raise DataError("no pairs to evaluate", name)
+    chosen = [pairs[i] for i in indices]
+    references = [[pairs[i].target, *(texts[i] for texts in further if texts[i])] for i in indices]
     limit = bundle.model.max_target
     longest = bundle.longest if limit is None else min(bundle.longest, limit - 1)
     corpus = _encoded(bundle, chosen, longest)
-    return TranslationExamples(pairs=chosen, corpus=corpus, tokens=tokens, name=name)
+    return TranslationExamples(
+        pairs=chosen,
+        references=references,
+        corpus=corpus,
+        tokens=tokens,
+        name=name,
+        training=training,
+    )
 
 
 def _encoded(bundle: TranslatorBundle, pairs: Iterable[Pair], longest: int) -> Corpus:
@@ -137,7 +198,8 @@ def evaluate(
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
-    nats is the mean of -log P(token) over all tokens of the reference translations, </s> included.
+    nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
+    of several references, over those of the first.
 
     progress: called before each batch that is scored and after each batch that is translated, with
     the number of pairs processed so far. Raises UsageError for a source that is too long.
@@ -151,23 +213,59 @@ def evaluate(
             progress=lambda done: progress(len(examples.corpus) + done),
         )
     outputs = [best[0].text for best in translations]
-    scores = score_translations(outputs, [pair.target for pair in examples.pairs])
+    names = TRANSLATION_METRICS if options.all_metrics else DEFAULT
+    scores = score_against_several(outputs, examples.references, names)
+    metrics = [
+        Metric(name, value, name != "ter", scores.signatures[name])
+        for name, value in scores.scores.items()
+    ]
+    breakdown = _breakdown(examples, outputs) if options.breakdown else {}
     return Scores(
-        (
-            Metric("bleu", scores.bleu, signature=scores.bleu_signature),
-            Metric("chrf", scores.chrf, signature=scores.chrf_signature),
-            Metric("nats", nats, higher_is_better=False),
-        ),
+        (*metrics, Metric("nats", nats, higher_is_better=False)),
         {"sentences": scores.sentences, "target_tokens": tokens},
         _samples(examples.pairs, outputs, options.samples),
         details={
-            "bleu_signature": scores.bleu_signature,
-            "chrf_signature": scores.chrf_signature,
+            **{f"{name}_signature": text for name, text in scores.signatures.items()},
             "beam": options.beam,
             "length_penalty": options.length_penalty,
             "pairs": examples.name,
+            **breakdown,
         },
+        sums=scores.sums,
     )
+
+
+def _breakdown(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:
+    """Return BLEU by source length, and F1 of words by frequency if the training pairs are known.
+
+    Raises UsageError or DataError if the training pairs cannot be read any more.
+    """
+    by_length = bleu_by_length(examples.pairs, outputs)
+    if examples.training is None:
+        return {"by_length": by_length}
+    targets = [pair.target for pair in examples.pairs]
+    groups = f1_by_frequency(outputs, targets, word_counts(examples.training()))
+    return {"by_length": by_length, "by_frequency": [asdict(group) for group in groups]}
+
+
+def bleu_by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
+    """Return (minimum source words, maximum, BLEU) of `GROUPS` groups of equal size.
+
+    The shortest sentences come first; those of the same length are in the same group.
+    """
+    lengths = [len(pair.source.split()) for pair in pairs]
+    ordered = sorted(lengths)
+    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
+    groups: list[tuple[int, int, float]] = []
+    for low, high in zip([0, *edges], [*edges, ordered[-1] + 1], strict=True):
+        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
+        if chosen:
+            scores = score_translations(
+                [outputs[i] for i in chosen], [pairs[i].target for i in chosen], ["bleu"]
+            )
+            group_lengths = [lengths[i] for i in chosen]
+            groups.append((min(group_lengths), max(group_lengths), scores.bleu))
+    return groups
 
 
 def _precision(

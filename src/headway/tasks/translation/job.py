@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.batches import Batches
+from headway.data.batches import Batches, RandomSplits
 from headway.data.bucketing import Buckets
 from headway.errors import UsageError
 from headway.machine import Machine
@@ -38,8 +38,10 @@ class TranslationJob:
             self.longest = max_source_tokens(Translator(self.config.model))
         where = config.data.valid or config.data.train or ""
         chosen = prepared.valid_pairs[: evaluation.sentences]
+        pairs = within_max_length(chosen, prepared.tokenizers, self.longest, where)
         self.held_out = TranslationExamples(
-            pairs=within_max_length(chosen, prepared.tokenizers, self.longest, where),
+            pairs=pairs,
+            references=[[pair.target] for pair in pairs],
             corpus=prepared.valid,
             tokens=training.tokens,
             name="validation pairs",
@@ -63,8 +65,17 @@ class TranslationJob:
 
     def stream(self, epoch: int, position: int) -> Stream:
         prepared = self.prepared
-        batches = Batches(prepared.train, self.buckets, prepared.tokenizers, self.machine.device)
+        batches = Batches(
+            prepared.train, self.buckets, prepared.tokenizers, self.machine.device, self._splits()
+        )
         return batches.stream(epoch, position)
+
+    def _splits(self) -> RandomSplits | None:
+        data, seed = self.config.data, self.config.training.seed
+        if not data.bpe_dropout:
+            return None
+        tokenizers = self.prepared.tokenizers
+        return RandomSplits(tokenizers, data.bpe_dropout, seed, data.max_length)
 
     def example(self) -> Example | None:
         short = (p for p in self.prepared.valid_pairs if 4 <= len(p.source.split()) <= 20)

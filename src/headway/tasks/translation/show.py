@@ -6,6 +6,8 @@ from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 from headway.tasks.translation.bundle import Translated, TranslateOptions
 
+NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+
 
 def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[Styled]:
     """Format one line per translation, then the alignment if there is one.
@@ -28,13 +30,27 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """Format the data and the search, BLEU and chrF with their signatures, and nats."""
-    details, bleu, chrf = scores.details, scores.metric("bleu"), scores.metric("chrf")
-    return [
+    """Format the data and the search, the metrics with their signatures, and the breakdowns."""
+    details = scores.details
+    signed = [metric for metric in scores.metrics if metric.signature is not None]
+    lines = [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
         f"length penalty {details['length_penalty']:g}",
-        f"BLEU {bleu.value:.2f}   {bleu.signature}",
-        f"chrF {chrf.value:.2f}   {chrf.signature}",
+        *(f"{NAMES[m.name]} {m.value:.2f}   {m.signature}" for m in signed),
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
         "tokens",
     ]
+    for low, high, bleu in details.get("by_length", ()):
+        lines.append(f"BLEU {bleu:.1f} at {_range(low, high)} source words")
+    for group in details.get("by_frequency", ()):
+        lines.append(
+            f"F1 {group['f1']:.1f} of {group['words']:,} words that are "
+            f"{_range(group['least'], group['most'])} times in the training pairs"
+        )
+    return lines
+
+
+def _range(low: int, high: int | None) -> str:
+    if high is None:
+        return f"{low:,} or more"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -1,0 +1,162 @@
+"""`headway align`: word alignments of sentence pairs, from a translator's cross-attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli.console import data, data_json, talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.errors import DataError, UsageError
+from headway.files import check_new_file, write_file
+
+if TYPE_CHECKING:
+    from headway.bundle import Bundle
+    from headway.evaluation import Gold
+    from headway.inspection.alignment import Head
+
+SAMPLED = 100
+"""Sentence pairs from which the layer is chosen if there are no gold alignments."""
+
+
+def align(
+    run: str,
+    pairs: Path,
+    /,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    gold: Path | None = None,
+    gold_first: int = 0,
+    output: Path | None = None,
+    json: bool = False,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """Align the words of sentence pairs: headway align RUN pairs.tsv.
+
+    Prints one line per pair in Pharaoh's format, "0-0 1-2": positions of a source word and of a
+    target word, counted from 0. Words are separated by spaces and punctuation. Each target word is
+    linked to the source word that its attention is largest on, or to none.
+
+    Parameters
+    ----------
+    run
+        A run folder or a model folder of a translator.
+    pairs
+        A table, or the common prefix of the paths of two aligned files.
+    source
+        Column or file suffix of the source language.
+    target
+        Column or file suffix of the target language.
+    layer
+        Decoder layer, counted from 0. If unset, the one with the lowest error on the first half of
+        the gold alignments, or the one whose attention is most concentrated on 100 pairs.
+    head
+        Head of that layer, counted from 0. If unset, the mean over its heads, or the best head by
+        the gold alignments.
+    gold
+        File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. Their
+        error rate is printed.
+    gold_first
+        Number of a sentence's first word in the gold file, 0 or 1.
+    output
+        New file for the alignments instead of standard output.
+    json
+        Print one JSON object per pair, with its words.
+    """
+    from headway.data.formats import pair_files, read_pairs
+    from headway.evaluation import read_gold, score_links
+    from headway.inspection.alignment import align_by_head, check_aligns, links
+
+    if head is not None and layer is None:
+        raise UsageError("--head needs --layer", hint="such as --layer 3 --head 1")
+    if output is not None:
+        check_new_file(output)
+    texts = [(p.source, p.target) for p in read_pairs(pair_files(pairs, source, target))]
+    if not texts:
+        raise DataError("there are no pairs to align", str(pairs))
+    truth = None if gold is None else read_gold(gold, first=gold_first)
+    if truth is not None and len(truth) != len(texts):
+        raise DataError(
+            f"{len(truth):,} lines of gold alignments for {len(texts):,} pairs",
+            str(gold),
+            "one line per pair, in the same order",
+        )
+    loader = machine.prepare()
+    bundle = loader.load(run)
+    check_aligns(bundle)
+    with loader.precision(), talk.status("choosing a layer") as status:
+        heads = _candidates(bundle, texts[0], layer, head, by_gold=truth is not None)
+        chosen = _best(bundle, heads, texts, truth)
+        predicted = []
+        for number, (source_text, target_text) in enumerate(texts, 1):
+            status.update(f"aligning · {number:,} of {len(texts):,} pairs")
+            alignment = align_by_head(bundle, source_text, target_text)[chosen]
+            predicted.append(links(alignment))
+            if json:
+                words = {"source": alignment.source, "target": alignment.target}
+                data_json({**words, "links": sorted(predicted[-1])})
+    talk.print(f"aligned by the cross-attention of {chosen}", markup=False)
+    if truth is not None:
+        held_out = len(texts) // 2 if len(heads) > 1 else 0
+        scores = score_links(predicted[held_out:], truth[held_out:])
+        talk.print(
+            f"alignment error rate {scores.error_rate:.3f}, precision {scores.precision:.3f}, "
+            f"recall {scores.recall:.3f} on {len(texts) - held_out:,} pairs",
+            markup=False,
+        )
+    lines = [" ".join(f"{s}-{t}" for s, t in sorted(linked)) for linked in predicted]
+    if output is not None:
+        write_file(output, "".join(f"{line}\n" for line in lines).encode())
+    elif not json:
+        for line in lines:
+            data(line)
+
+
+def _candidates(
+    bundle: Bundle, pair: tuple[str, str], layer: int | None, head: int | None, *, by_gold: bool
+) -> list[Head]:
+    """Return the heads to choose from. UsageError if the model does not have that layer or head."""
+    from headway.inspection.alignment import align_by_head
+
+    heads = list(align_by_head(bundle, *pair))
+    numbers = [one.head for one in heads if one.head is not None]
+    chosen = [
+        one
+        for one in heads
+        if (layer is None or one.layer == layer)
+        and (one.head == head if head is not None else by_gold or one.head is None)
+    ]
+    if not chosen:
+        raise UsageError(
+            f"--layer {layer}{'' if head is None else f' --head {head}'}: there is no such head",
+            hint=f"the decoder has layers 0 to {heads[-1].layer}, each with heads 0 to "
+            f"{max(numbers)}",
+        )
+    return chosen
+
+
+def _best(
+    bundle: Bundle,
+    heads: Sequence[Head],
+    texts: Sequence[tuple[str, str]],
+    truth: Sequence[Gold] | None,
+) -> Head:
+    """Return the head with the lowest error on the first half, or with the lowest entropy."""
+    from headway.evaluation import score_links
+    from headway.inspection.alignment import align_by_head, entropy_by_head, links
+
+    if len(heads) == 1:
+        return heads[0]
+    if truth is None:
+        entropies = entropy_by_head(bundle, texts[:SAMPLED])
+        return min(heads, key=lambda head: entropies[head])
+    half = max(1, len(texts) // 2)
+    by_head = [align_by_head(bundle, *pair) for pair in texts[:half]]
+    return min(
+        heads,
+        key=lambda head: score_links([links(a[head]) for a in by_head], truth[:half]).error_rate,
+    )

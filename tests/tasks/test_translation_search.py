@@ -1,0 +1,141 @@
+"""What a user can ask of the search for translations: phrases, glossaries, samples, ensembles."""
+
+import json
+
+import pytest
+
+from headway.errors import DataError, UsageError
+from headway.tasks.translation import bundle as bundle_module
+from headway.tasks.translation.bundle import TranslateInput, TranslateOptions
+from headway.tasks.translation.glossary import Glossary, required_phrases
+from tests.fixtures.command_line import headway as run_headway
+from tests.fixtures.translators import make
+
+TEXTS = ["the fox eats the lemon", "two dogs play", "bread"]
+
+
+def predicted(bundle, **options):
+    inputs = [TranslateInput(text=text) for text in TEXTS]
+    outputs = bundle.predict(inputs, TranslateOptions(**options))
+    return [output.translations[0].text for output in outputs]
+
+
+def test_translations_contain_what_they_must_and_nothing_they_must_not():
+    bundle = make()
+    contain = ("zitrone", "im garten")
+    for text in predicted(bundle, contain=contain, beam=4):
+        assert all(phrase in text for phrase in contain)
+    every = [["zitrone"]] * 3
+    tokens = tuple(bundle.tokenizer.target.encode("die zitrone"))
+    for (best, *_), plain in zip(
+        bundle.search(TEXTS, beam=3, contain=every, avoid=["die zitrone"]),
+        bundle.search(TEXTS, beam=3, contain=[["die zitrone"]] * 3),
+        strict=True,
+    ):
+        assert "zitrone" in best.text and "die zitrone" in plain[0].text
+        assert all(best.tokens[i : i + len(tokens)] != tokens for i in range(len(best.tokens)))
+    with pytest.raises(UsageError, match="no output for input 1"):
+        bundle.search(TEXTS, beam=3, contain=[["die zitrone"]] * 3, avoid=["zitrone"])
+    assert bundle.search(TEXTS, beam=3, contain=[[], [], []]) == bundle.search(TEXTS, beam=3)
+
+
+def test_a_glossary_requires_the_translations_of_the_terms_of_a_text(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("fox\tfuchs\n\nred garden\troter garten\ngarden\tgarten\nC++\tC++\n")
+    glossary = Glossary.read(path)
+    assert glossary.required("The FOX in the red garden") == ["fuchs", "roter garten"]
+    assert glossary.required("a firefox gardener") == []
+    assert glossary.required("learn C++ now") == ["C++"]
+    assert required_phrases(["a fox", "a dog"], ["x"], glossary) == [["x", "fuchs"], ["x"]]
+    texts = predicted(make(), glossary=path)
+    assert "fuchs" in texts[0]
+    assert texts[1:] == predicted(make())[1:]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("fox\n", "expected a source term, a tab and a target term"),
+        ("a\tb\tc\n", "expected a source term"),
+        ("fox\tfuchs\nfox\tFuchs\n", "has two translations"),
+        ("\n", "has no terms"),
+    ],
+)
+def test_a_wrong_glossary_is_refused_with_its_line(tmp_path, content, reason):
+    path = tmp_path / "terms.tsv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=reason):
+        Glossary.read(path)
+    with pytest.raises(UsageError, match="no such file"):
+        Glossary.read(tmp_path / "none.tsv")
+
+
+def test_samples_are_ranked_by_their_likeness_to_all_and_do_not_depend_on_the_batch():
+    bundle = make()
+    together = bundle.sample([*TEXTS, ""], 8, seed=3)
+    for text, translations in zip(TEXTS, together, strict=False):
+        (alone,) = bundle.sample([text], 8, seed=3)
+        assert [t.text for t in alone] == [t.text for t in translations]
+        for one, other in zip(alone, translations, strict=True):
+            assert one.log_probability == pytest.approx(other.log_probability, rel=1e-4)
+        scores = [translation.score for translation in translations]
+        assert scores == sorted(scores, reverse=True)
+        assert len({t.text for t in translations}) == len(translations) > 1
+    assert [t.text for t in together[-1]] == [""]
+    assert bundle.sample(TEXTS, 8, seed=99) != together[:3]
+    assert predicted(bundle, mbr=8, seed=3) == [t[0].text for t in together[:3]]
+    (only,) = bundle.sample(["bread"], 1)[0]
+    assert only.score == pytest.approx(100)
+    with pytest.raises(UsageError, match="--mbr"):
+        predicted(bundle, mbr=4, contain=("brot",))
+
+
+def test_an_ensemble_of_one_model_translates_as_it_and_others_need_its_tokenizer():
+    bundle = make()
+    assert bundle.ensemble([make()]).translate(TEXTS) == bundle.translate(TEXTS)
+    other = make(joint=False)
+    with pytest.raises(DataError, match="another tokenizer"):
+        bundle.ensemble([other])
+
+
+def test_a_text_that_is_too_long_is_split_at_sentences_and_never_cut(monkeypatch):
+    bundle = make()
+    monkeypatch.setattr(bundle_module, "TOKENS", 20)
+    sentences = ["The fox eats the lemon.", "Two dogs play!", "Bread?"]
+    inputs = [TranslateInput(text=text) for text in ("bread", " ".join(sentences), "two dogs")]
+    outputs = bundle.predict(inputs, TranslateOptions(beam=2, nbest=2, align=True))
+    assert [output.line for output in outputs] == [1, 2, 3]
+    (joined,) = outputs[1].translations
+    assert joined.text == " ".join(bundle.translate(sentences, beam=2))
+    assert outputs[1].alignment is None and outputs[2].alignment is not None
+    assert len(outputs[2].translations) == 2
+    with pytest.raises(UsageError, match=r"text 1, sentence 2, has .* maximum length"):
+        long = "Bread. The fox and the dogs and the fox and the lemon and the garden play."
+        bundle.predict([TranslateInput(text=long)])
+
+
+def test_the_command_line_has_them_all(tmp_path):
+    make().save(tmp_path / "model")
+    make(num_heads=2).save(tmp_path / "other")
+    (tmp_path / "terms.tsv").write_text("bread\tbrot\n")
+
+    def translations(*words):
+        lines = run_headway("translate", "model", *words, "--json", cwd=tmp_path).stdout
+        return [json.loads(line)["translations"] for line in lines.splitlines()]
+
+    ((best, *_),) = translations("bread", "--contain", "die zitrone", "--contain", "hunde")
+    assert "die zitrone" in best["text"] and "hunde" in best["text"]
+    ((best, *_),) = translations("bread", "--glossary", "terms.tsv", "--normalisation", "average")
+    assert "brot" in best["text"]
+    assert translations("bread", "--ensemble", "other") != translations("bread")
+    (ranked,) = translations("bread", "--mbr", "6", "--nbest", "2")
+    assert len(ranked) == 2 and ranked[0]["score"] >= ranked[1]["score"]
+    for words, code, reason in [
+        (("--contain", " "), 2, "a phrase is empty"),
+        (("--glossary", "none.tsv"), 2, "no such file"),
+        (("--ensemble", "nowhere"), 2, "nowhere"),
+        (("--mbr", "4", "--avoid", "x"), 2, "--mbr samples translations"),
+        (("--contain", "zitrone " * 40), 2, "no output for input 1"),
+    ]:
+        result = run_headway("translate", "model", "bread", *words, cwd=tmp_path, check=code)
+        assert reason in result.stderr and "Traceback" not in result.stderr
