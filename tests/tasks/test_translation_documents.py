@@ -28,13 +28,16 @@ def dictionary(table: dict[str, list[str]]) -> TranslatorBundle:
     """A translator by a table: text -> candidates, best first; other texts to capitals."""
     bundle = make()
 
-    def search(texts, *, beam, num_best, length_penalty):
+    def search(texts, *, beam, num_best, length_penalty, normalisation, contain, avoid, first):
         assert all(text == text.strip() != "" for text in texts)
         assert len(set(texts)) == len(texts), "a text is searched once"
-        return [
-            [Translation(c, 0.0, 0.0, (), True) for c in table.get(text, [text.upper()])[:num_best]]
-            for text in texts
-        ]
+        lists = []
+        for text, phrases in zip(texts, contain or [[]] * len(texts), strict=True):
+            candidates = table.get(text, [text.upper()])
+            if phrases and not (candidates := table.get((text, *phrases), [])):
+                raise UsageError("no translation contains the phrases")
+            lists.append([Translation(c, 0.0, 0.0, (), True) for c in candidates[:num_best]])
+        return lists
 
     bundle.search = search
     return bundle
@@ -73,6 +76,23 @@ def test_placeholders_that_the_model_invents_between_the_others_are_removed():
     table = {"Open": ["Ouvrir %d {0}"], "now": ["<b>", ""]}
     assert translated("Open %s", ["x", "y"], table=table) == ("Ouvrir %s", "parts")
     assert translated("now %s", ["x", "y"], table=table) == (None, "left")
+
+
+def test_a_search_that_must_contain_the_placeholders_is_before_the_parts():
+    table = {
+        "Open %s": ["Ouvrir", "Ouvre"],
+        ("Open %s", "%s"): ["%s %s", "%s ouvert"],
+        "Close %s": ["Fermer", ""],
+        "<b>a</b> %s": ["x", "y"],
+        ("<b>a</b> %s", "<b>", "</b>", "%s"): ["</b><b> %s", "<b>%s</b>"],
+    }
+    texts = [Text(text) for text in ("Open %s", "Close %s", "<b>a</b> %s")]
+    results = translate_texts(dictionary(table), texts, BEAM_2)
+    assert [(r.text, r.how) for r in results] == [
+        ("%s ouvert", "constrained"),
+        ("CLOSE %s", "parts"),
+        ("<b>%s</b>", "constrained"),
+    ]
 
 
 def test_white_space_and_lines_of_a_text_stay():

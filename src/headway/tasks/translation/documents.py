@@ -153,6 +153,7 @@ _WAYS = {
     "best": "right at once",
     "other": "right in another translation of the beam",
     "copied": "copied from the source",
+    "constrained": "in a search that must contain them",
     "parts": "kept by translating the text between them",
     "left": "not right",
 }

@@ -2,22 +2,24 @@
 
 The translation of a text is, in this order: the best one of the search; the first of the others
 whose placeholders are right; the best one with its wrong placeholders replaced by the missing ones;
-the parts between the placeholders, translated one by one. A text for which none of them is right
-is left untranslated, with the reason.
+the best one of a search that must contain the placeholders; the parts between the placeholders,
+translated one by one. A text for which none of them is right is left untranslated, with the reason.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from headway.data.placeholders import Placeholders
+from headway.errors import UsageError
 from headway.settings import MOST
-from headway.tasks.translation.bundle import TranslateOptions, TranslatorBundle
+from headway.tasks.translation.bundle import TranslateInput, TranslateOptions, TranslatorBundle
+from headway.text import split_sentences
 
-How = Literal["best", "other", "copied", "parts", "unchanged", "left"]
+How = Literal["best", "other", "copied", "constrained", "parts", "unchanged", "left"]
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -34,8 +36,9 @@ class SafeTranslation:
     """The translation of a text, or None, and how it was obtained.
 
     how: "best": the best translation; "other": another one of the search; "copied": placeholders
-    were replaced; "parts": the parts between the placeholders were translated; "unchanged": there
-    is nothing to translate; "left": there is no translation. problem: the reason for "left".
+    were replaced; "constrained": a search that must contain the placeholders; "parts": the parts
+    between the placeholders were translated; "unchanged": there is nothing to translate; "left":
+    there is no translation. problem: the reason for "left".
     has_placeholders: whether the text has any.
     """
 
@@ -77,7 +80,9 @@ def _joined(text: Text, lines: dict[Text, SafeTranslation | None]) -> SafeTransl
     return SafeTranslation("\n".join(parts), worst.how, "", has_placeholders)
 
 
-_ORDER: tuple[How, ...] = ("unchanged", "best", "other", "copied", "parts", "left")
+_ORDER: tuple[How, ...] = (
+    *("unchanged", "best", "other", "copied", "constrained", "parts", "left"),
+)
 
 
 def _lines(
@@ -86,38 +91,80 @@ def _lines(
     """Translate lines without white space at their ends."""
     results: dict[Text, SafeTranslation] = {}
     chosen: list[Text] = []
-    lengths = bundle.tokenizer.source.encode_batch([line.text for line in lines])
-    for line, tokens in zip(lines, lengths, strict=True):
+    for line in lines:
         outside = Placeholders(line.protected).removed(line.text)
+        tokens = _longest_sentence(bundle, line.text)
         if not _LETTER.search(outside):
             results[line] = SafeTranslation(line.text, "unchanged")
-        elif len(tokens) > bundle.longest:
-            problem = f"it has {len(tokens):,} tokens, and the model takes {bundle.longest:,}"
+        elif tokens > bundle.longest:
+            problem = f"a sentence has {tokens:,} tokens, and the model takes {bundle.longest:,}"
             results[line] = SafeTranslation(None, "left", problem)
         else:
             chosen.append(line)
     searched = _search(bundle, [line.text for line in chosen], options)
-    waiting: list[tuple[Text, str]] = []
     for line, candidates in zip(chosen, searched, strict=True):
-        way = _chosen(line, candidates)
-        results[line] = way
-        if way.text is None:
-            waiting.append((line, way.problem))
-    results.update(_by_parts(bundle, waiting, options))
+        results[line] = _chosen(line, candidates)
+    for repair in (_constrained, _by_parts):
+        waiting = [(line, results[line].problem) for line in chosen if results[line].text is None]
+        results.update(repair(bundle, waiting, options))
     return results
+
+
+def _longest_sentence(bundle: TranslatorBundle, text: str) -> int:
+    """Return the number of tokens of a text, or of its longest sentence if the text is too long."""
+    encode = bundle.tokenizer.source.encode
+    length = len(encode(text))
+    if length <= bundle.longest:
+        return length
+    return max(len(encode(sentence)) for sentence in split_sentences(text))
 
 
 def _search(
     bundle: TranslatorBundle, texts: Sequence[str], options: TranslateOptions
 ) -> list[list[str]]:
     """Return the translations of each text on one line, best first: as many as the beam is wide."""
-    lists = bundle.search(
-        texts,
-        beam=options.beam,
-        num_best=min(options.beam, MOST),
-        length_penalty=options.length_penalty,
-    )
-    return [[" ".join(t.text.split()) for t in translations] for translations in lists]
+    if not texts:
+        return []
+    every = replace(options, nbest=min(options.beam, MOST))
+    predictions = bundle.predict([TranslateInput(text=text) for text in texts], every)
+    return [[" ".join(t.text.split()) for t in p.translations] for p in predictions]
+
+
+def _constrained(
+    bundle: TranslatorBundle, waiting: Sequence[tuple[Text, str]], options: TranslateOptions
+) -> dict[Text, SafeTranslation]:
+    """Search again for translations that contain the placeholders.
+
+    Texts with the same placeholders are searched together; if a text of them has no such
+    translation, they are searched one by one.
+    """
+    groups: dict[tuple[str, ...], list[Text]] = {}
+    for line, _ in waiting:
+        required = tuple(
+            dict.fromkeys(p.text for p in Placeholders(line.protected).find(line.text))
+        )
+        if required and not options.mbr:  # samples cannot be constrained
+            groups.setdefault(required, []).append(line)
+    results: dict[Text, SafeTranslation] = {}
+    for required, lines in groups.items():
+        stricter = replace(options, contain=(*options.contain, *required))
+        for line, candidates in zip(lines, _fitting(bundle, lines, stricter), strict=True):
+            way = _chosen(line, candidates)
+            if way.text is not None:
+                results[line] = replace(way, how="constrained")
+    return results
+
+
+def _fitting(
+    bundle: TranslatorBundle, lines: Sequence[Text], options: TranslateOptions
+) -> list[list[str]]:
+    """Return the translations of each text that contain all phrases; [] if there is none."""
+    try:
+        return _search(bundle, [line.text for line in lines], options)
+    except UsageError:
+        if len(lines) == 1:
+            return [[]]
+    return [candidates for line in lines for candidates in _fitting(bundle, [line], options)]
 
 
 def _chosen(line: Text, candidates: Sequence[str]) -> SafeTranslation:
@@ -138,7 +185,7 @@ def _chosen(line: Text, candidates: Sequence[str]) -> SafeTranslation:
 
 
 def _by_parts(
-    bundle: TranslatorBundle, waiting: Iterable[tuple[Text, str]], options: TranslateOptions
+    bundle: TranslatorBundle, waiting: Sequence[tuple[Text, str]], options: TranslateOptions
 ) -> dict[Text, SafeTranslation]:
     """Translate the parts between the placeholders of lines for which the search had no result.
 
@@ -146,7 +193,7 @@ def _by_parts(
     """
     split = [(line, problem, _parts(line)) for line, problem in waiting]
     texts = dict.fromkeys(part.text.strip() for _, _, parts in split for part in parts if part.read)
-    searched = _search(bundle, list(texts), options) if texts else []
+    searched = _search(bundle, list(texts), options)
     translations = dict(zip(texts, searched, strict=True))
     results: dict[Text, SafeTranslation] = {}
     for line, problem, parts in split:
