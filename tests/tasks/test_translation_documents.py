@@ -80,18 +80,21 @@ def test_placeholders_that_the_model_invents_between_the_others_are_removed():
 
 def test_a_search_that_must_contain_the_placeholders_is_before_the_parts():
     table = {
-        "Open %s": ["Ouvrir", "Ouvre"],
+        "Open %s": ["Ouvert", "Ouvre"],
         ("Open %s", "%s"): ["%s %s", "%s ouvert"],
         "Close %s": ["Fermer", ""],
-        "<b>a</b> %s": ["x", "y"],
-        ("<b>a</b> %s", "<b>", "</b>", "%s"): ["</b><b> %s", "<b>%s</b>"],
+        "<b>a</b> %s": ["un", "y"],
+        ("<b>a</b> %s", "<b>", "</b>", "%s"): ["</b>un<b> %s", "<b>un</b> %s"],
+        "Quit {0}": ["Quitter", "x"],
+        ("Quit {0}", "{0}"): ["{0}", "Qui {0}"],
     }
-    texts = [Text(text) for text in ("Open %s", "Close %s", "<b>a</b> %s")]
+    texts = [Text(text) for text in ("Open %s", "Close %s", "<b>a</b> %s", "Quit {0}")]
     results = translate_texts(dictionary(table), texts, BEAM_2)
     assert [(r.text, r.how) for r in results] == [
         ("%s ouvert", "constrained"),
         ("CLOSE %s", "parts"),
-        ("<b>%s</b>", "constrained"),
+        ("<b>un</b> %s", "constrained"),
+        ("QUIT {0}", "parts"),
     ]
 
 

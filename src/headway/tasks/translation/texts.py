@@ -104,10 +104,24 @@ def _lines(
     searched = _search(bundle, [line.text for line in chosen], options)
     for line, candidates in zip(chosen, searched, strict=True):
         results[line] = _chosen(line, candidates)
+    drafts = {line: found[0] for line, found in zip(chosen, searched, strict=True)}
     for repair in (_constrained, _by_parts):
-        waiting = [(line, results[line].problem) for line in chosen if results[line].text is None]
+        waiting = [
+            _Draft(line, drafts[line], results[line].problem)
+            for line in chosen
+            if results[line].text is None
+        ]
         results.update(repair(bundle, waiting, options))
     return results
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A line whose best translation, `text`, has wrong placeholders or is empty (`problem`)."""
+
+    line: Text
+    text: str
+    problem: str
 
 
 def _longest_sentence(bundle: TranslatorBundle, text: str) -> int:
@@ -131,27 +145,32 @@ def _search(
 
 
 def _constrained(
-    bundle: TranslatorBundle, waiting: Sequence[tuple[Text, str]], options: TranslateOptions
+    bundle: TranslatorBundle, waiting: Sequence[_Draft], options: TranslateOptions
 ) -> dict[Text, SafeTranslation]:
     """Search again for translations that contain the placeholders.
 
     Texts with the same placeholders are searched together; if a text of them has no such
-    translation, they are searched one by one.
+    translation, they are searched one by one. A model that was not trained on such placeholders
+    writes them instead of words: a translation with less than two thirds of the text of the draft
+    is not used.
     """
-    groups: dict[tuple[str, ...], list[Text]] = {}
-    for line, _ in waiting:
-        required = tuple(
-            dict.fromkeys(p.text for p in Placeholders(line.protected).find(line.text))
-        )
+    groups: dict[tuple[str, ...], list[_Draft]] = {}
+    for draft in waiting:
+        found = Placeholders(draft.line.protected).find(draft.line.text)
+        required = tuple(dict.fromkeys(item.text for item in found))
         if required and not options.mbr:  # samples cannot be constrained
-            groups.setdefault(required, []).append(line)
+            groups.setdefault(required, []).append(draft)
     results: dict[Text, SafeTranslation] = {}
-    for required, lines in groups.items():
+    for required, drafts in groups.items():
         stricter = replace(options, contain=(*options.contain, *required))
-        for line, candidates in zip(lines, _fitting(bundle, lines, stricter), strict=True):
-            way = _chosen(line, candidates)
+        lines = [draft.line for draft in drafts]
+        for draft, candidates in zip(drafts, _fitting(bundle, lines, stricter), strict=True):
+            removed = Placeholders(draft.line.protected).removed
+            least = len(removed(draft.text)) * 2 / 3
+            full = [text for text in candidates if len(removed(text)) >= least]
+            way = _chosen(draft.line, full)
             if way.text is not None:
-                results[line] = replace(way, how="constrained")
+                results[draft.line] = replace(way, how="constrained")
     return results
 
 
@@ -185,13 +204,10 @@ def _chosen(line: Text, candidates: Sequence[str]) -> SafeTranslation:
 
 
 def _by_parts(
-    bundle: TranslatorBundle, waiting: Sequence[tuple[Text, str]], options: TranslateOptions
+    bundle: TranslatorBundle, waiting: Sequence[_Draft], options: TranslateOptions
 ) -> dict[Text, SafeTranslation]:
-    """Translate the parts between the placeholders of lines for which the search had no result.
-
-    waiting: the lines, with the problem of their best translation.
-    """
-    split = [(line, problem, _parts(line)) for line, problem in waiting]
+    """Translate the parts between the placeholders of lines for which the search had no result."""
+    split = [(draft.line, draft.problem, _parts(draft.line)) for draft in waiting]
     texts = dict.fromkeys(part.text.strip() for _, _, parts in split for part in parts if part.read)
     searched = _search(bundle, list(texts), options)
     translations = dict(zip(texts, searched, strict=True))
