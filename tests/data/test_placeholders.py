@@ -1,5 +1,7 @@
 """Placeholders in texts of programs."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +86,16 @@ def test_any_text_has_the_placeholders_of_itself(text):
     assert "".join(text[i.start : i.end] for i in PLAIN.find(text)) == "".join(
         i.text for i in PLAIN.find(text)
     )
+
+
+@pytest.mark.parametrize(
+    "unit", ["%", "{", "{{", "<a ", "&a", "$", "%(", "${a", "%0", "{a.", "{\\\\", "</"]
+)
+def test_a_long_text_is_searched_in_seconds(unit):
+    text = unit + (unit + "0a") * 20_000 + unit * 100_000
+    started = time.monotonic()
+    PLAIN.find(text)
+    assert time.monotonic() - started < 5
 
 
 def test_nesting_of_tags_and_of_links():

@@ -111,6 +111,13 @@ def test_a_text_with_a_line_that_is_left_is_left():
     assert "the translation is empty" in results[0].problem
 
 
+def test_a_text_with_hundreds_of_different_tags_is_left():
+    tags = tuple(f"<x{number}/>" for number in range(600))
+    (result,) = translate_texts(dictionary({}), [Text(f"a {tags[0]}", tags)], BEAM_2)
+    assert (result.text, result.how) == (None, "left")
+    assert "600 different tags" in result.problem
+
+
 def test_a_file_is_filled_in_and_what_is_left_is_reported(tmp_path):
     path, output = tmp_path / "a.po", tmp_path / "b.po"
     path.write_text(PO)

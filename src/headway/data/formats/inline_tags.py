@@ -7,6 +7,7 @@ file. A model reads the code itself if the tag contains it, or else a short form
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from headway.data.formats.parallel import InlineTags
@@ -40,19 +41,15 @@ class InlineText:
         waiting: dict[str, list[str]] = {}
         for tag in self.tags:
             waiting.setdefault(tag.shown, []).append(tag.markup)
+        longest_first = sorted(waiting, key=len, reverse=True)
+        pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
         parts: list[str] = []
-        position = 0
-        while waiting:
-            places = {shown: translation.find(shown, position) for shown in waiting}
-            present = {shown: place for shown, place in places.items() if place >= 0}
-            if not present:
-                break
-            shown = min(present, key=lambda name: (present[name], -len(name)))
-            parts += [escaped(translation[position : present[shown]]), waiting[shown].pop(0)]
-            position = present[shown] + len(shown)
-            if not waiting[shown]:
-                del waiting[shown]
-        return "".join([*parts, escaped(translation[position:])])
+        end = 0
+        for match in pattern.finditer(translation):
+            if waiting[match[0]]:
+                parts += [escaped(translation[end : match.start()]), waiting[match[0]].pop(0)]
+                end = match.end()
+        return "".join([*parts, escaped(translation[end:])])
 
 
 def inline_text(element: Element, mode: InlineTags, content: str | None = None) -> InlineText:

@@ -11,6 +11,7 @@ from headway.errors import UsageError
 
 InlineTags = Literal["keep", "drop"]
 Format = Literal["lines", "table", "csv", "jsonl", "po", "mo", "tmx", "xliff"]
+_COLUMNS = ("src", "tgt", "trg")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_@.][A-Za-z0-9@._-]+)?")
 
 
@@ -63,8 +64,8 @@ class PairFiles:
 
 def is_language(name: str | None) -> bool:
     """Return whether a name has the form of a language code, such as `en`, `pt-BR` or `sr@latin`;
-    the number of a column has not."""
-    return name is not None and _CODE.fullmatch(name) is not None
+    the number of a column has not, and `src` and `tgt` are names of columns."""
+    return name is not None and name not in _COLUMNS and _CODE.fullmatch(name) is not None
 
 
 def same_language(first: str, second: str) -> bool:

@@ -20,6 +20,7 @@ from headway.tasks.translation.bundle import TranslateInput, TranslateOptions, T
 from headway.text import split_sentences
 
 How = Literal["best", "other", "copied", "constrained", "parts", "unchanged", "left"]
+MOST_TAGS = 500
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -92,13 +93,15 @@ def _lines(
     results: dict[Text, SafeTranslation] = {}
     chosen: list[Text] = []
     for line in lines:
-        outside = Placeholders(line.protected).removed(line.text)
-        tokens = _longest_sentence(bundle, line.text)
-        if not _LETTER.search(outside):
-            results[line] = SafeTranslation(line.text, "unchanged")
-        elif tokens > bundle.longest:
+        tokens, num_tags = _longest_sentence(bundle, line.text), len(set(line.protected))
+        if tokens > bundle.longest:
             problem = f"a sentence has {tokens:,} tokens, and the model takes {bundle.longest:,}"
             results[line] = SafeTranslation(None, "left", problem)
+        elif num_tags > MOST_TAGS:
+            problem = f"it has {num_tags:,} different tags, and {MOST_TAGS:,} are allowed"
+            results[line] = SafeTranslation(None, "left", problem)
+        elif not _LETTER.search(Placeholders(line.protected).removed(line.text)):
+            results[line] = SafeTranslation(line.text, "unchanged")
         else:
             chosen.append(line)
     searched = _search(bundle, [line.text for line in chosen], options)
