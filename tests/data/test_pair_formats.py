@@ -106,8 +106,11 @@ def test_catalogues_of_this_machine_are_read_as_gettext_reads_them(tmp_path):
     if len(installed) < 20:
         pytest.skip("needs compiled catalogues in /usr/share/locale")
     for path in random.Random(3).sample(installed, 20):
-        with path.open("rb") as stream:
-            catalogue = gettext.GNUTranslations(stream)
+        try:
+            with path.open("rb") as stream:
+                catalogue = gettext.GNUTranslations(stream)
+        except UnicodeDecodeError:  # the standard library reads every header as UTF-8
+            continue
         read = Counter(pairs(path))
         stated = {
             (key.rpartition("\4")[2].strip(), text.strip())
