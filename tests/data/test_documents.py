@@ -1,244 +1,362 @@
-"""Documents of files, folders and collections."""
+"""Files translated in place: what is filled in, and that all else stays byte for byte."""
 
-import gzip
-import json
-from contextlib import suppress
-from itertools import product
+import difflib
+import re
+import shutil
+import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data import documents
-from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
-from headway.data.formats import read_lines
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.data.formats import pair_files, read_pairs
+from headway.data.formats.documents import open_document
+from headway.data.formats.plain_text import broken
+from headway.data.formats.po_entries import read_catalogue
+from headway.errors import DataError, UsageError
+from tests.fixtures.catalogues import PO, TMX, XLIFF_1, XLIFF_2
+
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\0\x85\u2028\u2029"), min_size=1, max_size=30
+)
+ANY_FOLDER = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60
+)
+
+MARKDOWN = """---
+title: not translated
+---
+# A title #1
+
+A paragraph of
+two lines with `code`, [a link](http://x.y/z "t") and **bold**.\x20\x20
+After a hard break.
+
+> a quote
+> of two lines
+
+1. first *item*
+   continued
+   - [ ] inner
+
+     more
+
+```python
+print("code")
+```
+
+    indented code
+
+| Name | Value |
+|:-----|------:|
+| one  | 2 |
+
+<div>
+html stays
+</div>
+
+[ref]: http://x.y
+[^1]: A footnote.
+
+Heading
+=======
+"""
+
+HTML = """<!doctype html>
+<html lang="en"><head><title>A &amp; B</title>
+<style>p > a {}</style><!-- a < b --></head>
+<body><p class="x>y">One <b>two</b>
+  and <code>x &lt; y</code>.</p><script>if (a < b) alert("<p>")</script>
+<ul><li><a href="/">Home</a></li><li>5 < 6 &copy;</li><li> </li></ul>
+<pre>keep <b>me</b></pre><p translate="no">Brand</p>
+</body></html>
+"""
+
+SRT = """1
+00:00:01,000 --> 00:00:02,500
+A line that goes on
+in the next one
+
+2
+00:00:03,000 --> 00:00:04,000
+- Yes.
+- <i>No!</i>
+
+3
+00:00:05,000 --> 00:00:06,000
+* * *
+"""
+
+FILES = {
+    "a.po": PO,
+    "a.tmx": TMX,
+    "a.xlf": XLIFF_1,
+    "b.xlf": XLIFF_2,
+    "a.md": MARKDOWN,
+    "a.html": HTML,
+    "a.srt": SRT,
+    "a.txt": "One line.\n\n  Two. \n***\nlast",
+}
 
 
-def joined(parts: list[Part]) -> list[str]:
-    """Return whole documents."""
-    chapters: list[str] = []
-    for part in parts:
-        if part.first:
-            chapters.append("")
-        chapters[-1] += part.text
-    return chapters
-
-
-def read(*sources: Path | str, **options: Any) -> list[str]:
-    return joined(list(read_documents([str(source) for source in sources], **options)))
-
-
-def put(path: Path, text: str | bytes) -> Path:
-    """Write a file, compressed if its name ends in .gz, and return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    data = text.encode() if isinstance(text, str) else text
-    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+def saved(folder: Path, name: str, content: str | None = None, encoding: str = "utf-8") -> Path:
+    path = folder / name
+    path.write_bytes((FILES[name] if content is None else content).encode(encoding))
     return path
 
 
-TEXT = "The sea was calm.\n\nA ship,  far off: naïve 🙂\n\tturned.\n"
+def marked(path: Path, **more) -> str:
+    """The file with every text in brackets."""
+    document = open_document(path, "en", "fr", **more)
+    return document.filled([[f"«{t}»" for t in s.texts] for s in document.segments]).decode()
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "A.TXT", "a.txt.gz", "a.md.gz"])
-def test_a_text_file_is_one_unchanged_document(tmp_path, name):
-    assert read(put(tmp_path / name, TEXT)) == [TEXT]
+def changes(before: str, after: str) -> list[str]:
+    return [d for d in difflib.ndiff(before.split("\n"), after.split("\n")) if d[0] in "+-"]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_a_record_is_an_unchanged_document(tmp_path, name):
-    texts = [TEXT, "no end of line", "carriage\r\nreturns stay"]
-    lines = "\n".join(json.dumps({"id": i, "text": text}) for i, text in enumerate(texts))
-    assert read(put(tmp_path / name, lines + "\n\n")) == texts
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_file_without_new_translations_is_the_same_byte_for_byte(
+    tmp_path, name, newline, encoding
+):
+    path = saved(tmp_path, name, FILES[name].replace("\n", newline), encoding)
+    document = open_document(path, "en", "fr")
+    assert document.segments
+    assert document.filled([None] * len(document.segments)) == path.read_bytes()
+    filled = document.filled([["x"] * len(s.texts) for s in document.segments])
+    assert filled.count(b"\n") == filled.count(newline.encode())
+    assert filled.startswith(b"\xef\xbb\xbf") == (encoding == "utf-8-sig")
 
 
-def test_the_key_of_records_can_be_named(tmp_path):
-    path = put(tmp_path / "a.jsonl", '{"text": "no", "body": "yes"}\n')
-    assert read(path, key="body") == ["yes"]
+@pytest.mark.parametrize("name", FILES)
+def test_the_line_of_a_text_is_where_it_is(tmp_path, name):
+    document = open_document(saved(tmp_path, name), "en", "fr")
+    lines = FILES[name].split("\n")
+    for segment in document.segments:
+        word = re.findall(r"[A-Za-z]+", segment.texts[0])[0]
+        near = "\n".join(lines[segment.line - 1 : segment.line + (3 if name[2:] == "tmx" else 1)])
+        assert word in near, (segment.line, word)
 
 
-def test_sources_are_read_in_the_order_of_the_arguments(tmp_path):
-    b, a = put(tmp_path / "b.txt", "b\n"), put(tmp_path / "a.txt", "a\n")
-    assert read(b, a, b) == ["b\n", "a\n", "b\n"]
+def test_a_po_file_is_filled_in_and_marked(tmp_path):
+    after = marked(saved(tmp_path, "a.po"))
+    assert changes(PO, after) == [
+        "+ #, fuzzy",
+        '- msgstr   ""',
+        '+ msgstr "«Save the file»"',
+        "- #, c-format",
+        "+ #, fuzzy, c-format",
+        '- msgstr ""',
+        '+ msgstr "«Delete %s»"',
+        "+ #, fuzzy",
+        '- msgstr[0] ""',
+        '+ msgstr[0] "«%d day»"',
+        '- msgstr[1] ""',
+        '+ msgstr[1] "«%d days»"',
+    ]
 
 
-def test_a_folder_is_read_recursively_in_the_order_of_names(tmp_path):
-    for name in ("c.txt", "a/z.md", "a/b/c.txt.gz", "b.jsonl"):
-        text = f"{name}\n"
-        put(tmp_path / name, json.dumps({"text": text}) if name.endswith("l") else text)
-    for skipped in ("a.py", "b.csv.gz", "txt", ".git/x.txt", "a/.hidden.md", "d.txt/image.png"):
-        put(tmp_path / skipped, b"\xff not for us")
-    assert read(tmp_path) == ["a/b/c.txt.gz\n", "a/z.md\n", "b.jsonl\n", "c.txt\n"]
-
-
-def test_a_folder_below_a_hidden_one_is_read_when_it_is_named(tmp_path):
-    put(tmp_path / ".cache" / "a.txt", "a\n")
-    assert read(tmp_path / ".cache") == ["a\n"]
-
-
-def test_pythons_own_documentation_is_a_collection():
-    chapters = read("python-docs")
-    assert len(chapters) > 50
-    assert chapters == [text for text in COLLECTIONS["python-docs"]() if text.strip()]
-    assert any("lambda" in text for text in chapters)
-
-
-def test_a_path_has_priority_over_a_collection_of_its_name(tmp_path, monkeypatch):
-    put(tmp_path / "python-docs" / "a.txt", "mine\n")
-    monkeypatch.chdir(tmp_path)
-    assert read("python-docs") == ["mine\n"]
+@pytest.mark.skipif(shutil.which("msgfmt") is None, reason="needs msgfmt (GNU gettext)")
+@pytest.mark.parametrize("encoding", ["UTF-8", "ISO-8859-1"])
+def test_msgfmt_accepts_a_filled_file_and_reads_what_was_written(tmp_path, encoding):
+    content = PO.replace("UTF-8", encoding).replace("“", '\\"')
+    path = saved(tmp_path, "a.po", content, encoding)
+    document = open_document(path, "en", "fr")
+    new = [[f'é "\\{t}\t' for t in s.texts] for s in document.segments]
+    (tmp_path / "b.po").write_bytes(document.filled(new))
+    subprocess.run(
+        ["msgfmt", "--check-format", "--use-fuzzy", "-o", "b.mo", "b.po"], cwd=tmp_path, check=True
+    )
+    pairs = [p.target for p in read_pairs(pair_files(tmp_path / "b.mo", None, None))]
+    assert {text.strip() for texts in new for text in texts} <= set(pairs)
+    fuzzy = [e for e in read_catalogue(tmp_path / "b.po").entries if "fuzzy" in e.flags]
+    assert [entry.source for entry in fuzzy] == ["Save the file", "Delete %s", "%d day", "Close"]
 
 
 @pytest.mark.parametrize(
-    ("split", "expected"),
+    ("rule", "forms"),
     [
-        ("file", ["\n one\ntwo\n \n\n\nthree\n\n"]),
-        ("blank-line", [" one\ntwo\n", "three\n"]),
-        ("line", [" one\n", "two\n", "three\n"]),
+        ("nplurals=1; plural=0;", ["%d days"]),
+        (
+            "nplurals=3; plural=(n%10==1 && n%100!=11 ? 0 : n%10<5 ? 1 : 2);",
+            ["%d day", "%d days", "%d days"],
+        ),
+        (
+            "nplurals=4; plural=(n==1 ? 3 : n==2 ? 0 : n<5 ? 1 : 2);",
+            ["%d days", "%d days", "%d days", "%d day"],
+        ),
     ],
 )
-def test_a_file_is_split_as_requested(tmp_path, split, expected):
-    assert read(put(tmp_path / "a.txt", "\n one\ntwo\n \n\n\nthree\n\n"), split=split) == expected
+def test_plural_forms_follow_the_rule_of_the_header(tmp_path, rule, forms):
+    content = (
+        f'msgid ""\nmsgstr "Plural-Forms: {rule}\\n"\n\n'
+        'msgid "%d day"\nmsgid_plural "%d days"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    )
+    after = marked(saved(tmp_path, "a.po", content))
+    written = [line for line in after.split("\n") if line.startswith("msgstr[")]
+    assert written == [f'msgstr[{n}] "«{form}»"' for n, form in enumerate(forms)]
 
 
-def test_records_are_not_split(tmp_path):
-    path = put(tmp_path / "a.jsonl", '{"text": "one\\n\\ntwo"}')
-    assert read(path, split="line") == ["one\n\ntwo"]
+@ANY_FOLDER
+@given(TEXTS)
+def test_any_text_written_to_a_po_file_is_read_back(tmp_path, text):
+    document = open_document(saved(tmp_path, "a.po"), "en", "fr")
+    number = next(n for n, s in enumerate(document.segments) if len(s.texts) == 1)
+    new = [[text] if n == number else None for n in range(len(document.segments))]
+    (tmp_path / "b.po").write_bytes(document.filled(new))
+    entries = {e.source: e for e in read_catalogue(tmp_path / "b.po").entries}
+    assert entries["Save the file"].forms == {0: text}
+    assert entries["Open"].forms == {0: "Ouverte"}
 
 
-def test_line_ends_are_normalised(tmp_path):
-    windows = put(tmp_path / "a.txt", b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree")
-    assert read(windows) == ["one\ntwo\n\nthree\n"]
-    assert read(windows, split="blank-line") == ["one\ntwo\n", "three\n"]
+@ANY_FOLDER
+@given(TEXTS, st.sampled_from(["a.tmx", "a.xlf", "b.xlf"]))
+def test_any_text_written_to_xml_is_read_back_with_its_tags(tmp_path, text, name):
+    document = open_document(saved(tmp_path, name), "en", "fr")
+    new = [["a".join(s.protected) + text] for s in document.segments]
+    path = tmp_path / f"new-{name}"
+    path.write_bytes(document.filled(new))
+    clean = "".join(c for c in text if c in "\t\n\r" or (c >= " " and c not in "\ufffe\uffff"))
+    again = open_document(path, "en", "fr")
+    if clean.strip():
+        assert not again.segments
+        written = [p.target for p in read_pairs(pair_files(path, "en", "fr"))][2:]
+        expected = ["a".join(s.protected) + clean for s in document.segments]
+        normal = [e.replace("\r\n", "\n").replace("\r", "\n").strip() for e in expected]
+        assert written == normal
 
 
-def test_empty_texts_are_not_documents(tmp_path):
-    put(tmp_path / "a.txt", "")
-    put(tmp_path / "b.txt", "\n \n\t\n")
-    put(tmp_path / "c.jsonl", '{"text": ""}\n\n{"text": " \\n"}\n{"text": "x"}\n')
-    put(tmp_path / "d.txt.gz", "")
-    for split in ("file", "blank-line", "line"):
-        assert read(tmp_path, split=split) == ["x"]
+def test_tmx_units_get_a_variant_and_empty_ones_are_filled(tmp_path):
+    lines = changes(TMX, marked(saved(tmp_path, "a.tmx")))
+    assert lines == [
+        '+    <tuv xml:lang="fr"><prop type="x-fuzzy">yes</prop><seg>«Save &amp; <hi type="x>y">'
+        'close</hi> <ph x="2">%s</ph>»</seg></tuv>',
+        '-   <tu><tuv xml:lang="en-US"><seg>Stop</seg></tuv><tuv xml:lang="fr"><seg/></tuv></tu>',
+        '+   <tu><tuv xml:lang="en-US"><seg>Stop</seg></tuv><tuv xml:lang="fr"><seg>«Stop»</seg>'
+        "</tuv></tu>",
+    ]
+    dropped = marked(tmp_path / "a.tmx", inline_tags="drop")
+    assert "<seg>«Save &amp; close »</seg>" in dropped
+    with pytest.raises(UsageError, match="target language is not known"):
+        open_document(tmp_path / "a.tmx", None, None)
 
 
-line = st.text("ab é.", max_size=12)
+def test_xliff_targets_are_added_or_filled_and_their_state_is_set(tmp_path):
+    state = "needs-review-translation"
+    assert changes(XLIFF_1, marked(saved(tmp_path, "a.xlf"))) == [
+        f'+         <target state="{state}">«Save &lt;all&gt; <x id="7" equiv-text="{{0}}"/>»'
+        "</target>",
+        '-       <trans-unit id="4"><source>Stop</source><target state="new"/></trans-unit>',
+        f'+       <trans-unit id="4"><source>Stop</source><target state="{state}">«Stop»</target>'
+        "</trans-unit>",
+    ]
+    state = 'state="translated" subState="headway:fuzzy"'
+    content = XLIFF_2.replace(' trgLang="fr"', "")
+    after = marked(saved(tmp_path, "b.xlf", content))
+    assert f'<segment id="s" {state}>' in after
+    assert '    <target>«Save &lt;all&gt; <ph id="7" equiv="{0}"/>»</target>\n' in after
+    assert f"<segment {state}><source>Stop</source><target>«Stop»</target>" in after
+    assert 'xmlns="urn:oasis:names:tc:xliff:document:2.0" trgLang="fr">' in after
+    assert len(changes(content, after)) == 7
 
 
-@given(st.lists(line, max_size=30), st.sampled_from(["file", "blank-line", "line"]))
-def test_parts_of_any_size_join_to_the_same_documents(tmp_path_factory, lines, split):
-    path = put(tmp_path_factory.mktemp("any") / "a.txt", "".join(f"{line}\n" for line in lines))
-    whole = read(path, split=split)
-    assert all(text.strip() for text in whole)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(documents, "PART", 7)
-        parts = list(read_documents([str(path)], split))
-    assert joined(parts) == whole
-    assert all(0 < len(part.text) < 2 * 7 for part in parts)
+def test_a_prefix_of_the_names_of_tags_is_kept(tmp_path):
+    content = XLIFF_1.replace("<", "<x:").replace("<x:/", "</x:").replace("<x:?", "<?")
+    content = content.replace("xmlns=", "xmlns:x=")
+    after = marked(saved(tmp_path, "a.xlf", content))
+    assert '<x:target state="needs-review-translation">«Stop»</x:target>' in after
 
 
-@pytest.mark.parametrize("over", [-1, 0, 1])
-@pytest.mark.parametrize("split", ["file", "blank-line"])
-def test_long_documents_are_read_in_parts_around_the_limit(tmp_path, split, over):
-    line = "x" * 63 + "\n"
-    text = line * (documents.PART // 64 - 1) + "x" * (63 + over) + "\n" + line * 3000
-    parts = list(read_documents([str(put(tmp_path / "a.txt", text + "\nnew\n"))], split))
-    assert [part.first for part in parts].count(True) == (1 if split == "file" else 2)
-    assert joined(parts)[0] == text + ("\nnew\n" if split == "file" else "")
-    assert len(parts) > 3
-    assert all(part.text.endswith("\n") for part in parts)
-    assert max(len(part.text) for part in parts) < 2 * documents.PART
+def test_a_file_in_another_language_is_refused(tmp_path):
+    for name in ("a.po", "a.xlf", "b.xlf"):
+        with pytest.raises(UsageError, match="de"):
+            open_document(saved(tmp_path, name), "en", "de")
+        with pytest.raises(UsageError, match="translations of the file are in fr"):
+            open_document(saved(tmp_path, name), "fr", "en")
+    with pytest.raises(DataError, match="no unit has a text in 'it'"):
+        open_document(saved(tmp_path, "a.tmx"), "it", "fr")
 
 
-@pytest.mark.parametrize(
-    ("unit", "starts"), [("word ", " word"), ("seven77", "s"), ("line here\n", "line")]
-)
-def test_a_long_record_is_cut_where_tokens_end(tmp_path, unit, starts):
-    text = unit * 90_000
-    path = put(tmp_path / "a.jsonl", json.dumps({"text": text}) + '\n{"text": "next"}\n')
-    parts = list(read_documents([str(path)]))
-    assert joined(parts) == [text, "next"]
-    assert len(parts) > 4
-    assert max(len(part.text) for part in parts) < 2 * documents.PART
-    if unit != "seven77":
-        assert all(part.text.startswith(starts) for part in parts[1:-1])
+def test_a_letter_that_the_charset_of_a_po_file_lacks_is_an_error_with_its_line(tmp_path):
+    content = PO.replace("UTF-8", "ISO-8859-1").replace("“", '\\"')
+    path = saved(tmp_path, "a.po", content, "latin-1")
+    with pytest.raises(DataError, match="cannot represent 'œ'") as caught:
+        document = open_document(path, "en", "fr")
+        document.filled([["œuf"] * len(s.texts) for s in document.segments])
+    assert caught.value.where == f"{path}:31"
 
 
-def test_lines_beyond_those_of_sentence_pairs_are_read(tmp_path):
-    text = "All on one line. " * 80_000  # 1.3 MiB
-    for name in ("a.jsonl", "b.txt.gz"):
-        path = put(tmp_path / name, json.dumps({"text": text}) if "jsonl" in name else text)
-        assert read(path) == [text if "jsonl" in name else text + "\n"]
-        with pytest.raises(DataError, match="longer than 1,048,576 bytes"):
-            list(read_lines(path))
-
-
-def test_a_line_beyond_every_limit_is_refused_with_its_number(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "LINE_LIMIT", 40)
-    path = put(tmp_path / "a.jsonl", '{"text": "short"}\n' + '{"text": "' + "x" * 40 + '"}\n')
-    with pytest.raises(DataError, match="longer than 40 bytes") as caught:
-        read(path)
-    assert caught.value.where == f"{path}:2"
-
-
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ("{not json}", "not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
-        ('{"body": "x", "n": 1}', "a text under the key 'text', .*'body', 'n'"),
-        ('{"text": 3}', "a text under the key 'text', but has none"),
-        ('["text"]', "no object"),
-        (r'{"text": "a\ud83dz"}', r"lone surrogate, \\ud83d"),
-    ],
-)
-def test_a_bad_record_is_refused_with_its_line(tmp_path, bad, message):
-    path = put(tmp_path / "a.jsonl", f'{{"text": "fine"}}\n\n{bad}\n')
-    with pytest.raises(DataError, match=message) as caught:
-        read(path)
-    assert caught.value.where == f"{path}:3"
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.md.gz"])
-def test_other_encodings_are_refused_with_the_line(tmp_path, name):
-    path = put(tmp_path / name, b'{"text": "fine"}\n{"text": "caf\xe9"}\n')
-    with pytest.raises(DataError, match="0xe9") as caught:
-        read(path)
-    assert caught.value.where == f"{path}:2"
-
-
-def test_a_damaged_gzip_file_is_refused(tmp_path):
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(gzip.compress(TEXT.encode() * 90)[:-9])
-    with pytest.raises(DataError, match="damaged"):
-        read(path)
-
-
-def test_missing_paths_and_files_without_text_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="no such file or folder") as caught:
-        read(tmp_path / "nothing.txt")
-    assert "python-docs" in str(caught.value)
-    for name, ending in (
-        ("a.csv", "ends in .csv"),
-        ("a.tsv.gz", "ends in .tsv"),
-        ("README", "has no suffix"),
+def test_markdown_keeps_its_structure(tmp_path):
+    after = marked(saved(tmp_path, "a.md"))
+    expected = MARKDOWN.replace("# A title #1", "# «A title #1»")
+    for text in (
+        'A paragraph of\ntwo lines with `code`, [a link](http://x.y/z "t") and **bold**.',
+        "After a hard break.",
+        "a quote\n> of two lines",
+        "first *item*\n   continued",
+        "inner",
+        "more",
+        "one",
+        "Name",
+        "Value",
+        "A footnote.",
+        "Heading",
     ):
-        with pytest.raises(
-            UsageError, match=f"must end in .txt, .md, .jsonl .* this name {ending}"
-        ):
-            text_files(put(tmp_path / name, "x"))
-    with pytest.raises(UsageError, match="the folder has no file"):
-        text_files(tmp_path)
+        joined = text.replace("\n> ", " ").replace("\n   ", " ").replace("\n", " ")
+        assert expected.count(text) == 1, text
+        expected = expected.replace(text, f"«{joined}»")
+    assert after == expected
 
 
-AWKWARD = [b"", b"\x00", b"\n", b"\xef\xbb\xbf", b"{", b'{"text":', b"\xff", b"\x1f\x8b"]
+def test_html_keeps_its_structure(tmp_path):
+    expected = HTML.replace("A &amp; B", "«A &amp; B»").replace("Home", "«Home»")
+    expected = expected.replace(
+        "One <b>two</b>\n  and <code>x &lt; y</code>.",
+        "«One <b>two</b> and <code>x &lt; y</code>.»",
+    )
+    path = saved(tmp_path, "a.html")
+    assert marked(path) == expected
+    assert "«One two and <code>x &lt; y</code>.»" in marked(path, inline_tags="drop")
+    first = next(s for s in open_document(path, "en", "fr").segments if "One" in s.texts[0])
+    assert first.protected == ("<b>", "</b>", "<code>x &lt; y</code>")
 
 
-@pytest.mark.parametrize("ending", [".txt", ".jsonl", ".txt.gz"])
-def test_arbitrary_bytes_are_read_or_raise_an_error_of_headway(tmp_path, ending):
-    for first, second in product(AWKWARD, AWKWARD):
-        path = tmp_path / f"x{ending}"
-        path.write_bytes(first + second)
-        with suppress(HeadwayError):
-            read(path)
+def test_subtitles_keep_their_times_and_number_of_lines(tmp_path):
+    document = open_document(saved(tmp_path, "a.srt"), "en", "fr")
+    assert [s.texts[0] for s in document.segments] == [
+        "A line that goes on in the next one",
+        "Yes.",
+        "<i>No!</i>",
+    ]
+    new = [["Une ligne qui continue dans la suivante"], ["Oui."], ["<i>Non !</i>"]]
+    expected = SRT.replace(
+        "A line that goes on\nin the next one", "Une ligne qui continue\ndans la suivante"
+    )
+    expected = expected.replace("Yes.", "Oui.").replace("No!", "Non !")
+    assert document.filled(new).decode() == expected
+
+
+@given(st.lists(st.text(alphabet="abc", min_size=1, max_size=9), max_size=20), st.integers(1, 4))
+def test_a_text_is_broken_into_at_most_so_many_lines_without_loss(words, count):
+    lines = broken(" ".join(words), count)
+    assert " ".join(lines).split() == words
+    assert len(lines) <= count
+
+
+def test_a_plain_text_keeps_its_lines_and_their_indentation(tmp_path):
+    document = open_document(saved(tmp_path, "a.txt"), "en", "fr")
+    assert [s.texts[0] for s in document.segments] == ["One line.", "  Two. ", "last"]
+
+
+def test_other_files_are_refused_with_the_known_suffixes(tmp_path):
+    for name, message in (("a.mo", "compiled"), ("a.docx", r"\.po, \.pot"), ("a.po.gz", "gunzip")):
+        path = tmp_path / name
+        path.write_bytes(b"x")
+        with pytest.raises(UsageError) as caught:
+            open_document(path, None, None)
+        assert message.replace("\\", "") in str(caught.value)
+    with pytest.raises(UsageError, match="no such file"):
+        open_document(tmp_path / "no.po", None, None)

@@ -60,11 +60,12 @@ def check(
     Parameters
     ----------
     path
-        A .tsv file, a folder of splits, or the common prefix of the paths of two aligned files.
+        A file (.tsv, .csv, .jsonl, .po, .mo, .tmx, .xliff), a folder of splits, or the common
+        prefix of the paths of two aligned files.
     source
-        Column or file suffix of the source language.
+        Column, key, language or file suffix of the source.
     target
-        Column or file suffix of the target language.
+        Column, key, language or file suffix of the target.
     json
         Print one JSON object instead of text.
     """

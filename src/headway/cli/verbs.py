@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
+from headway.cli import documents
 from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
 from headway.cli.image_files import image_paths
@@ -51,12 +52,13 @@ def verb_command(verb: str) -> Callable[..., None]:
     the model selects the task; UsageError for a flag that only other tasks have.
     """
     from headway.tasks.opening import check_kind
-    from headway.tasks.task import TableReading
+    from headway.tasks.task import DocumentWriting, TableReading
 
     names = verbs()[verb]
     tasks = {TASKS[name].kind: cast("Predicting", task(name)) for name in names}
     entries = {TASKS[name].kind: TASKS[name] for name in names}
-    flags = _flags(list(tasks.values())) | _plot_flag(list(tasks.values()))
+    kinds = list(tasks.values())
+    flags = _flags(kinds) | _plot_flag(kinds) | documents.flags(kinds, _flag)
 
     def predict(run: str, /, *inputs: str, **chosen: Any) -> None:
         json: bool = chosen.pop("json", False)
@@ -64,13 +66,26 @@ def verb_command(verb: str) -> Callable[..., None]:
         plot: Path | None = chosen.pop("plot", None)
         if plot is not None:
             check_new_file(plot)
+        output: Path | None = chosen.pop(documents.OUTPUT, None)
+        documents.check_output(output, inputs)
         loader = machine.prepare()
         bundle = loader.load(run)
         check_kind(bundle, run, *tasks)
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
         table = _pop_table(changed) if isinstance(predicting, TableReading) else {}
+        described: Mapping[str, Any] = {}
+        if isinstance(predicting, DocumentWriting):
+            described = documents.pop_options(predicting, changed, output)
         fixed, options = _split(predicting, verb, changed)
+        if isinstance(predicting, DocumentWriting):
+            if output is not None:
+                files = Path(inputs[0]), output
+                documents.write_document(
+                    predicting, bundle, run, files, described, options, loader, json=json
+                )
+                return
+            documents.check_not_a_file(predicting, inputs)
         examples = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             examples = _of_table(predicting, bundle, run, table, [*inputs, *fixed])

@@ -262,3 +262,36 @@ class TableReading(Protocol):
         config: the configuration of the model's run; None for a model without a run.
         """
         ...
+
+
+@runtime_checkable
+class DocumentWriting(Protocol):
+    """A `Predicting` task that predicts for the texts of a whole file and writes it anew (-o).
+
+    document_suffixes: the suffixes of such files. document_options: the class of the flags that
+    describe a file, a dataclass of settings with defaults. A report is a dataclass; --json prints
+    its fields.
+    """
+
+    document_suffixes: Sequence[str]
+    document_options: type[Any]
+
+    def write_document(
+        self,
+        bundle: Any,
+        path: Path,
+        output: Path,
+        config: Any | None,
+        chosen: Any,
+        options: Any,
+    ) -> Any:
+        """Write the file `path` with predictions to the new file `output`; return the report.
+
+        config: the configuration of the model's run; None for a model without a run. Raises
+        DataError for an invalid file; then nothing is written.
+        """
+        ...
+
+    def show_document(self, report: Any) -> list[str]:
+        """Format the report as lines."""
+        ...

@@ -9,15 +9,18 @@ from headway.data.formats.labels import (
     read_unlabelled,
 )
 from headway.data.formats.lines import ending, read_lines, read_stream
+from headway.data.formats.pairs import pair_files, read_pairs
+from headway.data.formats.parallel import InlineTags, Pair, PairFiles
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tables import ENDINGS as TABLES
 from headway.data.formats.tables import check_table, checked_text, read_rows
-from headway.data.formats.tsv import Pair, PairFiles, pair_files, read_pairs, read_texts
+from headway.data.formats.tsv import read_texts
 
 __all__ = [
     "TABLES",
     "Columns",
+    "InlineTags",
     "LabelledText",
     "Pair",
     "PairFiles",

@@ -60,6 +60,14 @@ def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
     DataError (with file and line) for bytes that are not UTF-8, a line over `longest` bytes, a
     damaged gzip file, or one that expands more than 200-fold and beyond 256 MiB.
     """
+    yield from _decoded(read_raw_lines(path, longest), partial(location, path), path.name)
+
+
+def read_raw_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[bytes]:
+    r"""Yield the lines of `path` as bytes, each with its final "\n"; nothing is removed.
+
+    Raises what `read_lines` raises, except for bytes that are not UTF-8.
+    """
     if not path.is_file():
         fault = "this is a folder, not a file" if path.is_dir() else "no such file"
         raise UsageError(fault, where=str(path), hint="check the path")
@@ -67,10 +75,9 @@ def read_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[str]:
     number = 0
     try:
         with _opened(path) as stream:
-            raw_lines = _bounded(_raw_lines(stream.readline, where, longest), path)
-            for line in _decoded(raw_lines, where, path.name):
+            for raw in _bounded(_raw_lines(stream.readline, where, longest), path):
                 number += 1
-                yield line
+                yield raw
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"the gzip file is damaged: {error}",

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.tsv import PairFiles, pair_files
+from headway.data.formats.pairs import SUFFIXES, pair_files
+from headway.data.formats.parallel import InlineTags, PairFiles
 from headway.errors import HeadwayError, UsageError
 
 _SPLIT_NAMES = (
@@ -50,10 +51,12 @@ class _Refusal:
     error: HeadwayError
 
 
-def locate(data: Path, source: str | None, target: str | None) -> Splits:
+def locate(
+    data: Path, source: str | None, target: str | None, inline_tags: InlineTags = "keep"
+) -> Splits:
     """Find the corpora that `data` names.
 
-    1. A file: a table of pairs, used for training.
+    1. A file: a table, a catalogue, a translation memory ... (`pair_files`), used for training.
     2. A path prefix: `data`.`source` and `data`.`target` exist; used for training.
     3. A folder, or `folder/prefix`: files whose names, split at dots, contain train; valid, val,
        validation or dev; or test (also test_2016 and similar). A table that lacks the named columns
@@ -62,14 +65,14 @@ def locate(data: Path, source: str | None, target: str | None) -> Splits:
     Raises UsageError, with the candidates, if no file or more than one fits.
     """
     if data.is_file():
-        return Splits(train=pair_files(data, source, target))
+        return Splits(train=pair_files(data, source, target, inline_tags))
     if data.is_dir():
-        return _from_folder(data, "", source, target)
-    if not data.parent.is_dir() or data.suffix in (".tsv", ".gz", ".txt"):
+        return _from_folder(data, "", source, target, inline_tags)
+    if not data.parent.is_dir() or data.suffix in (*SUFFIXES, ".gz", ".txt"):
         raise UsageError("no such file or folder", where=str(data), hint="check the path")
     if source is not None and target is not None and _has_sides(data, source, target):
-        return Splits(train=pair_files(data, source, target))
-    return _from_folder(data.parent, f"{data.name}.", source, target)
+        return Splits(train=pair_files(data, source, target, inline_tags))
+    return _from_folder(data.parent, f"{data.name}.", source, target, inline_tags)
 
 
 def _has_sides(data: Path, source: str, target: str) -> bool:
@@ -79,7 +82,13 @@ def _has_sides(data: Path, source: str, target: str) -> bool:
     )
 
 
-def _from_folder(folder: Path, prefix: str, source: str | None, target: str | None) -> Splits:
+def _from_folder(
+    folder: Path,
+    prefix: str,
+    source: str | None,
+    target: str | None,
+    inline_tags: InlineTags,
+) -> Splits:
     names = sorted(
         path.name
         for path in folder.iterdir()
@@ -88,7 +97,7 @@ def _from_folder(folder: Path, prefix: str, source: str | None, target: str | No
     if not names:
         fault = f"no file name starts with {prefix!r}" if prefix else "the folder has no files"
         raise UsageError(fault, where=str(folder), hint="check the path")
-    candidates, refused = _candidates(folder, names, source, target)
+    candidates, refused = _candidates(folder, names, (source, target), inline_tags)
     corpus = _only_corpus(folder, candidates)
     corpora: dict[str, PairFiles] = {}
     for candidate in candidates:
@@ -141,16 +150,20 @@ def _nothing_to_train(folder: Path, names: list[str], refused: list[_Refusal]) -
 
 
 def _candidates(
-    folder: Path, names: list[str], source: str | None, target: str | None
+    folder: Path,
+    names: list[str],
+    sides: tuple[str | None, str | None],
+    inline_tags: InlineTags,
 ) -> tuple[list[_Candidate], list[_Refusal]]:
     """Return the corpora with a split in their names: those that can be read, and the refused."""
+    source, target = sides
     prefixes: dict[str, tuple[str, str]] = {}
     for name in names:
         stem, _, ending = name.removesuffix(".gz").rpartition(".")
         split, corpus = _split_of(stem)
         if split is None:
             continue
-        if ending in ("tsv", "tab"):
+        if f".{ending}" in SUFFIXES:
             prefixes[name] = (split, corpus)
         elif ending in (source, target):
             prefixes[stem] = (split, corpus)
@@ -159,7 +172,7 @@ def _candidates(
     for prefix, (split, corpus) in prefixes.items():
         try:
             candidates.append(
-                _Candidate(split, corpus, pair_files(folder / prefix, source, target))
+                _Candidate(split, corpus, pair_files(folder / prefix, source, target, inline_tags))
             )
         except HeadwayError as error:
             refused.append(_Refusal(split, corpus, error))

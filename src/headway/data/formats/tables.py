@@ -37,7 +37,7 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
         yield from _objects(path)
         return
     header: list[str] | None = None
-    for number, cells in _commas(path) if ending(path) == ".csv" else _tabs(path):
+    for number, cells in comma_rows(path) if ending(path) == ".csv" else _tabs(path):
         if header is None:
             header = [cell.strip() for cell in cells]
             _check_header(header, columns, location(path, number))
@@ -101,8 +101,11 @@ def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, line.split("\t")
 
 
-def _commas(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the row's last line, cells)."""
+def comma_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of the row's last line, cells) of a .csv file; empty rows are skipped.
+
+    Raises DataError with file and line for a quote that is not closed or not doubled.
+    """
     reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
     try:
         for cells in reader:

@@ -1,15 +1,17 @@
-"""Reads a corpus of sentence pairs from a tab-separated table, or from two line-aligned files.
+"""Reads a corpus of sentence pairs from a table (tabs or .csv), or from two line-aligned files.
 
-A tab ends a cell of a table and a newline ends a row; quotes have no special meaning.
+A tab ends a cell of a table of tabs and a newline ends a row; quotes have no special meaning. The
+cells of a .csv file may be quoted.
 """
 
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.lines import location, read_lines
+from headway.data.formats.parallel import Format, Pair, PairFiles
+from headway.data.formats.tables import comma_rows
 from headway.errors import DataError, UsageError
 
 # If columns are given by number, a first line is a header only if each cell is one of these words.
@@ -23,72 +25,52 @@ _HEADER_WORDS = frozenset(f"{_CODES} source target src tgt id text translation".
 _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
 
 
-@dataclass(frozen=True)
-class Pair:
-    """A sentence and its translation, stripped of surrounding whitespace; `line` counts from 1."""
+def read_table(corpus: PairFiles) -> Iterator[Pair]:
+    """Stream the pairs of a table of tabs or of a .csv file, including pairs with an empty side.
 
-    source: str
-    target: str
-    line: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairFiles:
-    """The files of one corpus of sentence pairs. Made by `pair_files`, read by `read_pairs`.
-
-    `paths` is one table, with `columns` = the indices of source and target from 0 and `header` its
-    first row or None; or it is a source file and a target file, with `columns` and `header` None.
-    `source` and `target` are the names of the two sides for messages.
+    Raises what `read_lines` raises; DataError for a row with too few columns or a wrong quote.
     """
-
-    paths: tuple[Path, ...]
-    source: str
-    target: str
-    columns: tuple[int, int] | None = None
-    header: tuple[str, ...] | None = None
-
-    def describe(self) -> str:
-        """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
-        if self.columns is None:
-            return " + ".join(path.name for path in self.paths)
-        header = "header" if self.header else "no header"
-        return f"{self.paths[0].name} ({self.source} -> {self.target}, {header})"
-
-
-def read_pairs(corpus: PairFiles) -> Iterator[Pair]:
-    """Stream the pairs of `corpus` in order, including pairs with an empty side.
-
-    Raises what `read_lines` raises; DataError for a row with too few columns, and, after the last
-    complete pair, for two files of different length.
-    """
-    return _read_two(corpus) if corpus.columns is None else _read_table(corpus, corpus.columns)
-
-
-def _read_table(corpus: PairFiles, columns: tuple[int, int]) -> Iterator[Pair]:
+    columns = corpus.columns
+    assert columns is not None
     (path,), (source, target) = corpus.paths, columns
     needed = max(columns) + 1
-    skipped = 1 if corpus.header else 0
-    for number, line in enumerate(read_lines(path), start=1):
-        if number <= skipped:
+    is_header = corpus.header is not None
+    for number, cells in _rows(path, corpus.format):
+        if is_header:
+            is_header = False
             continue
-        cells = line.split("\t")
         if len(cells) < needed:
-            if line.strip():
+            if any(cell.strip() for cell in cells):
                 raise _too_short(corpus, number, len(cells), needed)
             cells = [""] * needed
         yield Pair(cells[source].strip(), cells[target].strip(), number)
 
 
+def _rows(path: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of every row, the header included."""
+    if format == "csv":
+        yield from comma_rows(path)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        yield number, line.split("\t")
+
+
 def _too_short(corpus: PairFiles, number: int, columns: int, needed: int) -> DataError:
     names = f" (the header names {', '.join(corpus.header)})" if corpus.header else ""
+    separator = "comma" if corpus.format == "csv" else "tab"
     return DataError(
         f"the row must have at least {needed} columns{names}, but has {columns}",
         where=location(corpus.paths[0], number),
-        hint="separate the cells of this row by one tab each, or delete the row",
+        hint=f"separate the cells of this row by one {separator} each, or delete the row",
     )
 
 
-def _read_two(corpus: PairFiles) -> Iterator[Pair]:
+def read_two(corpus: PairFiles) -> Iterator[Pair]:
+    """Stream the pairs of two aligned files, including pairs with an empty side.
+
+    Raises what `read_lines` raises, and, after the last complete pair, DataError for two files of
+    different length.
+    """
     first, second = corpus.paths
     counts = [0, 0]
     line_pairs = itertools.zip_longest(read_lines(first), read_lines(second))
@@ -108,23 +90,11 @@ def _read_two(corpus: PairFiles) -> Iterator[Pair]:
         )
 
 
-def pair_files(path: Path, source: str | None, target: str | None) -> PairFiles:
-    """Return the corpus that `path` names: a table, or the common prefix of two files.
+def aligned_files(path: Path, source: str | None, target: str | None) -> PairFiles:
+    """Return the corpus of the two files `path`.`source` and `path`.`target`, each plain or .gz.
 
-    A table may have any name if its first line contains a tab. Otherwise `path`.`source` and
-    `path`.`target` must exist, each plain or .gz. `source` and `target` are column names or numbers
-    from 1; if both are None, the table must have two columns, source and target. Raises UsageError
-    if no file fits, DataError for an unreadable or empty table.
+    Raises UsageError if one of them is missing.
     """
-    if (source is None) != (target is None):
-        raise UsageError("only one of source and target is set", hint="set both, or neither")
-    if source is not None and source == target:
-        raise UsageError(
-            f"source and target must differ, but both are {source!r}",
-            hint="name two different columns or languages",
-        )
-    if path.is_file():
-        return _table(path, source, target)
     if source is None or target is None:
         raise UsageError(
             "no such file",
@@ -201,17 +171,23 @@ def _read_column(path: Path, column: str | None) -> Iterator[str]:
         yield row[index].strip() if len(row) > index else ""
 
 
-def _table(path: Path, source: str | None, target: str | None) -> PairFiles:
-    first = next(read_lines(path), None)
-    if first is None:
+def table_files(
+    path: Path, source: str | None, target: str | None, format: Format = "table"
+) -> PairFiles:
+    """Return the corpus of a table. source, target: names of columns, or numbers from 1.
+
+    Raises UsageError for a column that does not exist, DataError for an empty table.
+    """
+    _, cells = next(_rows(path, format), (0, None))
+    if cells is None:
         raise DataError("the file is empty", where=str(path))
-    if "\t" not in first:
+    if format == "table" and len(cells) < 2:
         raise UsageError(
             "a table of sentence pairs must have a tab in its first line, but this file has none",
             where=location(path, 1),
             hint="for two files like train.en and train.de, give their common prefix, train",
         )
-    cells = [cell.strip() for cell in first.split("\t")]
+    cells = [cell.strip() for cell in cells]
     if source is None or target is None:
         if len(cells) != 2:
             raise UsageError(
@@ -231,7 +207,12 @@ def _table(path: Path, source: str | None, target: str | None) -> PairFiles:
     header = tuple(cells) if is_named or _looks_like_header(cells) else None
     names = [cells[index] if header else f"column {index + 1}" for index in columns]
     return PairFiles(
-        paths=(path,), source=names[0], target=names[1], columns=columns, header=header
+        paths=(path,),
+        source=names[0],
+        target=names[1],
+        columns=columns,
+        header=header,
+        format=format,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.data.formats.documents import DOCUMENTS
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
@@ -17,6 +18,12 @@ from headway.tasks.translation.config import (
     emoji_names,
     translate,
     translate_multi30k,
+)
+from headway.tasks.translation.documents import (
+    DocumentOptions,
+    DocumentReport,
+    document_lines,
+    translate_document,
 )
 from headway.tasks.translation.evaluation import (
     FIVE_BEAMS,
@@ -45,6 +52,8 @@ class Translating:
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions
     evaluation: type[Any] = TranslationScoring
+    document_suffixes: Sequence[str] = tuple(DOCUMENTS)
+    document_options: type[Any] = DocumentOptions
     next_commands: Sequence[str] = (
         'translate {run} "..."',
         'translate {run} --align "..."',
@@ -110,6 +119,20 @@ class Translating:
         self, bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
     ) -> list[Styled]:
         return prediction_lines(prediction, options)
+
+    def write_document(
+        self,
+        bundle: TranslatorBundle,
+        path: Path,
+        output: Path,
+        config: Any | None,
+        chosen: DocumentOptions,
+        options: TranslateOptions,
+    ) -> DocumentReport:
+        return translate_document(bundle, path, output, config, chosen, options)
+
+    def show_document(self, report: DocumentReport) -> list[str]:
+        return document_lines(report)
 
     def show_scores(self, scores: Scores) -> list[str]:
         return score_lines(scores)

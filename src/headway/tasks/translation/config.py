@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headway.data.formats import InlineTags
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
@@ -25,8 +26,8 @@ class TranslationDataConfig:
 
     train: str | None = setting(
         None,
-        "training pairs: a .tsv file, a folder with splits, or the common prefix of two aligned "
-        "files",
+        "training pairs: a file (.tsv, .csv, .jsonl, .po, .mo, .tmx, .xliff), a folder with "
+        "splits, or the common prefix of two aligned files",
     )
     valid: str | None = setting(
         None,
@@ -37,8 +38,11 @@ class TranslationDataConfig:
         None,
         "test pairs for headway eval; if unset, the files of the test split in the folder of train",
     )
-    source: str | None = setting(None, "column or file extension of the source language")
-    target: str | None = setting(None, "column or file extension of the target language")
+    source: str | None = setting(None, "column, key, language or file extension of the source")
+    target: str | None = setting(None, "column, key, language or file extension of the target")
+    inline_tags: InlineTags = setting(
+        "keep", "tags inside the texts of TMX and XLIFF files: kept as text, or dropped"
+    )
     vocabulary: int = setting(8000, "vocabulary size of a tokenizer", ge=259, le=VOCABULARY)
     joint: bool = setting(True, "one vocabulary for both languages")
     bpe_dropout: float = setting(
@@ -95,8 +99,8 @@ class TranslationScoring:
         "split of a run's pairs: the test pairs, or the validation pairs that are translated at "
         "each evaluation of the training (with a beam width of 1 the scores equal the logged ones)",
     )
-    source: str | None = setting(None, "column or file extension of the source language")
-    target: str | None = setting(None, "column or file extension of the target language")
+    source: str | None = setting(None, "column, key, language or file extension of the source")
+    target: str | None = setting(None, "column, key, language or file extension of the target")
     sentences: int | None = setting(
         None,
         "maximum number of sentences that are translated, the first ones; if unset, "

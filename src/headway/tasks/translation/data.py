@@ -42,13 +42,16 @@ def splits_of(config: TranslationDataConfig) -> Splits:
     if config.train is None:
         raise UsageError(
             "no training pairs are named",
-            hint="headway train translate DATA --source en --target de, where DATA is a .tsv file, "
-            "a folder, or the common prefix of two aligned files",
+            hint="headway train translate DATA --source en --target de, where DATA is a table "
+            "(.tsv, .csv, .jsonl), a .po, .mo, .tmx or .xliff file, a folder, or the common prefix "
+            "of two aligned files",
         )
-    files = locate(Path(config.train), config.source, config.target)
+    files = locate(Path(config.train), config.source, config.target, config.inline_tags)
 
     def files_of(path: str | None, default: PairFiles | None) -> PairFiles | None:
-        return pair_files(Path(path), config.source, config.target) if path else default
+        if not path:
+            return default
+        return pair_files(Path(path), config.source, config.target, config.inline_tags)
 
     return Splits(
         files.train, files_of(config.valid, files.valid), files_of(config.test, files.test)

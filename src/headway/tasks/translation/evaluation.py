@@ -79,7 +79,7 @@ def read_examples(
     if isinstance(config, TranslationRunConfig):
         data, training = config.data, config.training
     source, target = options.source or data.source, options.target or data.target
-    files = [pair_files(path, source, target) for path in paths]
+    files = [pair_files(path, source, target, data.inline_tags) for path in paths]
     pairs = [pair for pair_file in files for pair in read_pairs(pair_file)]
     name = ", ".join(pair_file.describe() for pair_file in files)
     further = _further_references(paths, pairs, source, options.references)

@@ -1,0 +1,117 @@
+"""`headway VERB RUN FILE -o NEW`: predicts for the texts of a file, and writes it anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from inspect import Parameter as Argument
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from headway.cli.console import data_json, talk
+from headway.errors import UsageError
+from headway.files import check_new_file
+from headway.settings import COMMAND_LINE, override
+
+if TYPE_CHECKING:
+    from headway.machine import Machine
+    from headway.tasks.task import DocumentWriting
+
+OUTPUT = "output"
+"""The name of the flag -o."""
+
+OUTPUT_HELP = (
+    "New file: the only input is then a file, whose texts are replaced (.po, .tmx, .xliff, "
+    ".txt, .md, .html, .srt). All else in it stays."
+)
+
+
+def flags(
+    tasks: Sequence[Any], flag: Callable[[str, Any, str, Any], Argument]
+) -> dict[str, Argument]:
+    """Return -o and the flags that describe a file, if one of the tasks writes files anew.
+
+    flag: makes a flag of its name, type, help and default.
+    """
+    from headway.tasks.task import DocumentWriting
+
+    made: dict[str, Argument] = {}
+    for task in tasks:
+        if isinstance(task, DocumentWriting):
+            parameter = Parameter(name=("--output", "-o"), help=OUTPUT_HELP)
+            kind = Annotated[Path | None, parameter]
+            made[OUTPUT] = Argument(OUTPUT, Argument.KEYWORD_ONLY, default=None, annotation=kind)
+            hints = typing.get_type_hints(task.document_options)
+            for field in dataclasses.fields(task.document_options):
+                help_ = field.metadata["help"]
+                made[field.name] = flag(field.name, hints[field.name], help_, field.default)
+    return made
+
+
+def check_output(output: Path | None, inputs: Sequence[str]) -> None:
+    """Check -o before a model is loaded. UsageError for an existing file, or several inputs."""
+    if output is None:
+        return
+    check_new_file(output)
+    if len(inputs) != 1:
+        raise UsageError(
+            f"-o needs exactly one input, the path of a file, but there are {len(inputs)}",
+            hint="call the command once for each file",
+        )
+
+
+def pop_options(
+    task: DocumentWriting, chosen: dict[str, Any], output: Path | None
+) -> Mapping[str, Any]:
+    """Remove the flags of documents from `chosen` and return them. UsageError without -o."""
+    fields = {field.name for field in dataclasses.fields(task.document_options)}
+    options = {name: chosen.pop(name) for name in sorted(fields) if name in chosen}
+    if options and output is None:
+        flag = f"--{next(iter(options)).replace('_', '-')}"
+        raise UsageError(
+            f"{flag} describes a file that is translated with -o, and -o is missing",
+            hint=f"add -o FILE, or leave out {flag}",
+        )
+    return options
+
+
+def check_not_a_file(task: DocumentWriting, inputs: Sequence[str]) -> None:
+    """UsageError if an input is the path of a file and -o is missing: it is no text."""
+    for text in inputs:
+        path = Path(text)
+        if path.suffix in task.document_suffixes and len(text) < 256 and path.is_file():
+            raise UsageError(
+                "the input is the path of a file, and without -o inputs are texts",
+                text,
+                f"add -o {path.stem}.new{path.suffix}, or write < {text} for lines of text",
+            )
+
+
+def write_document(
+    task: DocumentWriting,
+    bundle: Any,
+    run: str,
+    files: tuple[Path, Path],
+    settings: Mapping[str, Any],
+    options: Any,
+    machine: Machine,
+    *,
+    json: bool,
+) -> None:
+    """Predict for the texts of a file and report. files: the input and the new file."""
+    from headway.runs import saved
+
+    folder = Path(run)
+    config = saved(folder) if (folder / "run.yaml").is_file() else None
+    chosen = override(task.document_options(), settings, COMMAND_LINE)
+    with machine.precision():
+        report = task.write_document(bundle, *files, config, chosen, options)
+    if json:
+        data_json(asdict(report))
+        return
+    for line in task.show_document(report):
+        talk.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,53 @@
+"""Opens the files that are translated in place; the name of a file decides its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from headway.data.formats.html_text import html_document
+from headway.data.formats.lines import ending
+from headway.data.formats.markdown import markdown_document
+from headway.data.formats.parallel import InlineTags
+from headway.data.formats.plain_text import subtitle_document, text_document
+from headway.data.formats.po import po_document
+from headway.data.formats.segments import Document
+from headway.data.formats.tmx import tmx_document
+from headway.data.formats.xliff import xliff_document
+from headway.errors import UsageError
+
+DOCUMENTS: Mapping[str, Callable[[Path, str | None, str | None, InlineTags], Document]] = {
+    ".po": po_document,
+    ".pot": po_document,
+    ".tmx": tmx_document,
+    ".xlf": xliff_document,
+    ".xliff": xliff_document,
+    ".txt": text_document,
+    ".md": markdown_document,
+    ".markdown": markdown_document,
+    ".html": html_document,
+    ".htm": html_document,
+    ".srt": subtitle_document,
+}
+"""Name of a suffix -> the function that opens such a file for translation in place."""
+
+
+def open_document(
+    path: Path, source: str | None, target: str | None, inline_tags: InlineTags = "keep"
+) -> Document:
+    """Open a file to fill in its untranslated texts.
+
+    source, target: the languages of the model, or None; a file that states others is refused.
+    Raises UsageError for a missing file, another suffix or other languages; DataError with file and
+    line for an invalid file.
+    """
+    if not path.is_file():
+        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
+        raise UsageError(fault, str(path), "check the path")
+    opener = DOCUMENTS.get(ending(path))
+    if opener is None:
+        hint = f"give a file that ends in {', '.join(DOCUMENTS)}"
+        if ending(path) == ".mo":
+            hint = "give the PO file from which it was compiled (or msgunfmt it)"
+        raise UsageError("a file of this name cannot be translated in place", str(path), hint)
+    return opener(path, source, target, inline_tags)

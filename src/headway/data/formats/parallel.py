@@ -1,0 +1,117 @@
+"""What a corpus of sentence pairs is: its files, its format, and its pairs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from headway.errors import UsageError
+
+InlineTags = Literal["keep", "drop"]
+Format = Literal["lines", "table", "csv", "jsonl", "po", "mo", "tmx", "xliff"]
+_COLUMNS = ("src", "tgt", "trg")
+_CODE = re.compile(r"[A-Za-z]{2,3}([-_@.][A-Za-z0-9@._-]+)?")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sentence and its translation, stripped of surrounding whitespace.
+
+    line: its line in the file, from 1; the number of the entry in an .mo file, which has no lines.
+    """
+
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairFiles:
+    """The files of one corpus of sentence pairs. Made by `pair_files`, read by `read_pairs`.
+
+    `paths` is one file; or, for the format "lines", a source file and a target file. For tables,
+    `columns` is the indices of source and target from 0 and `header` the first row or None.
+    `source` and `target` are the names of the two sides: languages, columns or keys. is_swapped:
+    whether the corpus is read from the translations to the originals. inline_tags: whether the
+    tags inside the texts of TMX and XLIFF are kept as text or dropped.
+    """
+
+    paths: tuple[Path, ...]
+    source: str
+    target: str
+    columns: tuple[int, int] | None = None
+    header: tuple[str, ...] | None = None
+    format: Format = "lines"
+    is_swapped: bool = False
+    inline_tags: InlineTags = "keep"
+
+    def describe(self) -> str:
+        """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
+        if self.format == "lines":
+            return " + ".join(path.name for path in self.paths)
+        details = [f"{self.source} -> {self.target}"]
+        if self.columns is not None:
+            details.append("header" if self.header else "no header")
+        return f"{self.paths[0].name} ({', '.join(details)})"
+
+    def pair(self, original: str, translation: str, line: int) -> Pair:
+        """Return the pair of an original and its translation in the direction of the corpus."""
+        sides = (translation, original) if self.is_swapped else (original, translation)
+        return Pair(sides[0].strip(), sides[1].strip(), line)
+
+
+def is_language(name: str | None) -> bool:
+    """Return whether a name has the form of a language code, such as `en`, `pt-BR` or `sr@latin`;
+    the number of a column has not, and `src` and `tgt` are names of columns."""
+    return name is not None and name not in _COLUMNS and _CODE.fullmatch(name) is not None
+
+
+def same_language(first: str, second: str) -> bool:
+    """Return whether two language codes agree: `en` agrees with `en-US` and `EN_GB`, and `pt-BR`
+    does not agree with `pt-PT`."""
+    codes = [re.split(r"[-_@.]", code.lower()) for code in (first, second)]
+    shorter = min(len(parts) for parts in codes)
+    return codes[0][:shorter] == codes[1][:shorter]
+
+
+def direction(
+    where: str, languages: tuple[str | None, str | None], source: str | None, target: str | None
+) -> bool:
+    """Return whether a file must be read from its translations to its originals.
+
+    languages: those that the file states for originals and translations; None: it states none.
+    source, target: the requested languages, or None. Raises UsageError if they do not agree.
+    """
+
+    def agree(stated: str | None, requested: str | None) -> bool:
+        return stated is None or requested is None or same_language(stated, requested)
+
+    original, translation = languages
+    if agree(original, source) and agree(translation, target):
+        return False
+    if agree(original, target) and agree(translation, source):
+        return True
+    raise UsageError(
+        f"the file has the languages {original or '(unnamed)'} -> {translation or '(unnamed)'}, "
+        f"but {source} -> {target} is requested",
+        where,
+        "set --source and --target to the languages of the file, or give another file",
+    )
+
+
+def check_direction(
+    where: str, languages: tuple[str | None, str | None], source: str | None, target: str | None
+) -> None:
+    """Check that the translations of a file are in the language `target`, as in `direction`.
+
+    Raises UsageError otherwise.
+    """
+    if direction(where, languages, source, target):
+        raise UsageError(
+            f"the translations of the file are in {languages[1]}, but those of the model in "
+            f"{target}",
+            where,
+            "use a model for the other direction, or set --source and --target",
+        )
