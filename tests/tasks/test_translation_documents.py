@@ -6,16 +6,14 @@ import pytest
 
 from headway.data.formats.po_entries import read_catalogue
 from headway.errors import UsageError
-from headway.tasks.translation.bundle import (
-    TranslateOptions,
-    Translation,
-    TranslatorBundle,
-)
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.documents import (
     DocumentOptions,
     document_lines,
     translate_document,
 )
+from headway.tasks.translation.options import TranslateOptions
+from headway.tasks.translation.search import Translation
 from headway.tasks.translation.texts import Text, translate_texts
 from tests.fixtures.catalogues import PO, TMX, XLIFF_2
 from tests.fixtures.command_line import headway

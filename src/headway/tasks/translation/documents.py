@@ -15,8 +15,9 @@ from headway.data.formats.segments import Document
 from headway.errors import UsageError
 from headway.files import check_new_file, write_file
 from headway.settings import setting
-from headway.tasks.translation.bundle import TranslateOptions, TranslatorBundle
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig
+from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.texts import SafeTranslation, Text, translate_texts
 
 SHOWN = 10

@@ -16,7 +16,8 @@ from typing import Literal
 from headway.data.placeholders import Placeholders
 from headway.errors import UsageError
 from headway.settings import MOST
-from headway.tasks.translation.bundle import TranslateInput, TranslateOptions, TranslatorBundle
+from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.text import split_sentences
 
 How = Literal["best", "other", "copied", "constrained", "parts", "unchanged", "left"]
