@@ -60,7 +60,7 @@ def test_the_table_marks_only_rows_below_their_goal():
     heading, fast_line, slow_line, note = table([a_row(), slow]).split("\n")
     assert "below" in slow_line and "below" not in fast_line
     assert "10,000" in fast_line and "5,000" in fast_line and "1.00..3.00" in fast_line
-    assert heading.index("goal") == slow_line.index("1.20")
+    assert heading.index("goal") == slow_line.index("1.50")
     assert note == "dropout: why"
 
 
@@ -120,7 +120,7 @@ def in_process(side, work: int):
 def test_a_row_without_a_goal_is_listed_and_never_below():
     without_goal = row("time", rounds((1.0, 9.0)), "calls/s", "dot", "cpu", goal=None)
     assert without_goal.reached
-    assert "below" not in table([without_goal]) and "1.20" not in table([without_goal])
+    assert "below" not in table([without_goal]) and "1.50" not in table([without_goal])
 
 
 def test_every_score_function_is_measured_against_the_reference(monkeypatch):
