@@ -50,6 +50,7 @@ HEADS = Most(4096, "the largest models have about a hundred")
 VOCABULARY = Most(2**21, "the largest tokenizers have about 260,000 tokens")
 LENGTH = Most(2**20, "about the longest context of any model")
 BATCH = Most(2**24, "such a batch does not fit in memory")
+SAMPLES = Most(256, "samples are compared in pairs, and more rarely change the choice")
 BEAMS = Most(
     1024, "each beam is one more sequence to decode; more than 100 rarely change the output"
 )

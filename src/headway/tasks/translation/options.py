@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.decoding.search import Normalisation
-from headway.settings import BEAMS, MOST, PENALTY, required, setting
+from headway.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class TranslateOptions:
         "If set, number of sampled translations, of which the one most like all others by chrF is "
         "chosen: minimum Bayes risk.",
         ge=0,
-        le=MOST,
+        le=SAMPLES,
     )
     seed: int = setting(0, "Seed of the samples of mbr.", ge=0)
     ensemble: tuple[Path, ...] = setting(
