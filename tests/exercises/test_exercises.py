@@ -107,7 +107,7 @@ def test_the_transcript_of_the_documentation_is_what_the_checks_print():
     text = (ROOT / "docs/exercises.md").read_text()
     exercise = EXERCISES["scaled-dot-product"]
     head = exercise.solution.split(exercise.signature)[0]
-    bodies = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    bodies = re.findall(r"```text\n(    .*?)```", text, re.DOTALL)
     assert len(bodies) == 3
     for body, number in zip(bodies, (2, 3, 5), strict=True):
         results = list(
