@@ -62,11 +62,20 @@ def test_an_invalid_value_is_refused_when_it_is_parsed(invalid):
 
 
 def test_tiny_numbers_are_flushed_to_zero_in_every_thread():
-    prepare(MachineConfig(device="cpu", threads=2))
+    """In a new process: threads that exist already keep their mode."""
     if not torch.set_flush_denormal(True):
         pytest.skip("this processor cannot flush denormals")
-    product = torch.full((1_000_000,), 1e-30) * 1e-10  # 1e-40; many enough for two threads
-    assert product.count_nonzero() == 0
+    program = """
+import torch
+from headway.machine import MachineConfig, prepare
+prepare(MachineConfig(device="cpu", threads=2))
+product = torch.full((1_000_000,), 1e-30) * 1e-10  # 1e-40; many enough for two threads
+print(product.count_nonzero().item())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "0"
 
 
 def test_bfloat16_is_used_for_matrix_products_only():
