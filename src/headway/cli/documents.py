@@ -1,4 +1,4 @@
-"""`headway VERB RUN FILE -o NEW`: predicts for the texts of a file, and writes it anew."""
+"""`headway VERB RUN FILE -o NEW`: predicts for the texts of a file and writes a new file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OUTPUT_HELP = (
 def flags(
     tasks: Sequence[Any], flag: Callable[[str, Any, str, Any], Argument]
 ) -> dict[str, Argument]:
-    """Return -o and the flags that describe a file, if one of the tasks writes files anew.
+    """Return -o and the flags that describe a file, if one of the tasks can write files.
 
     flag: makes a flag of its name, type, help and default.
     """
@@ -95,21 +95,22 @@ def write_document(
     task: DocumentWriting,
     bundle: Any,
     run: str,
-    files: tuple[Path, Path],
+    path: Path,
+    output: Path,
     settings: Mapping[str, Any],
     options: Any,
     machine: Machine,
     *,
     json: bool,
 ) -> None:
-    """Predict for the texts of a file and report. files: the input and the new file."""
+    """Predict for the texts of the file `path`, write the new file `output`, and report."""
     from headway.runs import saved
 
     folder = Path(run)
     config = saved(folder) if (folder / "run.yaml").is_file() else None
     chosen = override(task.document_options(), settings, COMMAND_LINE)
     with machine.precision():
-        report = task.write_document(bundle, *files, config, chosen, options)
+        report = task.write_document(bundle, path, output, config, chosen, options)
     if json:
         data_json(asdict(report))
         return

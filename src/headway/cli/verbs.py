@@ -74,18 +74,17 @@ def verb_command(verb: str) -> Callable[..., None]:
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         changed = {name: value for name, value in chosen.items() if value != flags[name].default}
         table = _pop_table(changed) if isinstance(predicting, TableReading) else {}
-        described: Mapping[str, Any] = {}
-        if isinstance(predicting, DocumentWriting):
-            described = documents.pop_options(predicting, changed, output)
+        writing = predicting if isinstance(predicting, DocumentWriting) else None
+        described = documents.pop_options(writing, changed, output) if writing else {}
         fixed, options = _split(predicting, verb, changed)
-        if isinstance(predicting, DocumentWriting):
-            if output is not None:
-                files = Path(inputs[0]), output
-                documents.write_document(
-                    predicting, bundle, run, files, described, options, loader, json=json
-                )
-                return
-            documents.check_not_a_file(predicting, inputs)
+        if writing and output is not None:
+            path = Path(inputs[0])
+            documents.write_document(
+                writing, bundle, run, path, output, described, options, loader, json=json
+            )
+            return
+        if writing:
+            documents.check_not_a_file(writing, inputs)
         examples = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             examples = _of_table(predicting, bundle, run, table, [*inputs, *fixed])

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from headway.data.corpus_check import CONTROL_CHARACTERS
 from headway.data.formats import Pair
 
 REASONS = {
@@ -36,7 +37,6 @@ LEARNED_FROM = 50_000
 SHORT, WORDY = 12, 20
 """Characters below which the ratio and the language cannot be judged."""
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd]")
 _SIGNS_OF_DAMAGE = re.compile("[\u00c2\u00c3\u00c5\u00e2][\u0080-\u024f\u2010-\u2122]")
 
 
@@ -172,7 +172,7 @@ def _reason(pair: Pair, languages: Languages | None, rules: CleaningRules) -> st
 
 def _is_damaged(text: str) -> bool:
     """Whether a text has control characters, or is UTF-8 that was read as Latin-1 or cp1252."""
-    if _CONTROL.search(text):
+    if CONTROL_CHARACTERS.search(text):
         return True
     if not _SIGNS_OF_DAMAGE.search(text):
         return False

@@ -26,7 +26,9 @@ from headway.text import TokenizerPair
 RATIO_LIMIT = 9
 FIRST_LINES = 5
 CHUNK = 4096
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd]")
+"""Control characters other than tab and newline, byte-order marks, replacement characters."""
+
 _EMPTY, _RATIO, _CONTROLS, _SAME = "empty", "ratio", "control", "same"
 
 
@@ -171,7 +173,7 @@ def _count(pair: Pair, tally: _Tally) -> None:
         return
     if max(sizes) > RATIO_LIMIT * min(sizes):
         tally.note(_RATIO, pair.line)
-    if _CONTROL.search(pair.source) or _CONTROL.search(pair.target):
+    if CONTROL_CHARACTERS.search(pair.source) or CONTROL_CHARACTERS.search(pair.target):
         tally.note(_CONTROLS, pair.line)
     if pair.source == pair.target:
         tally.note(_SAME, pair.line)
