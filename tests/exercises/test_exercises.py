@@ -140,7 +140,14 @@ def test_the_translator_uses_the_learners_function(name):
     assert len(trained.samples) == 3 and trained.attention
 
 
-@pytest.mark.parametrize("name", ["scaled-dot-product", "rotary-positions", "kv-cache"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kv-cache",
+        pytest.param("scaled-dot-product", marks=pytest.mark.grid),
+        pytest.param("rotary-positions", marks=pytest.mark.grid),
+    ],
+)
 def test_the_translator_learns_the_grammar(name):
     solution = function_of(name, EXERCISES[name].solution)
     assert train(EXERCISES[name], solution, lambda line: None, steps=200).correct >= 0.9
