@@ -10,8 +10,8 @@ import pytest
 
 from tests.fixtures.notebook_runner import NOTEBOOKS, cells, run_notebook
 
-FAST = ("1_", "7_", "8_")
-"""Notebooks that run in a second or two in their small form."""
+FAST = ("1_", "8_")
+"""Notebooks that run in a second in their small form."""
 
 
 def by_name(path):
