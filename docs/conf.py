@@ -17,7 +17,7 @@ import headway  # noqa: E402
 project = "Headway"
 author = "The authors of Headway"
 version = release = headway.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 exclude_patterns = ["pictures"]
 smartquotes = False  # --flag is no dash
 highlight_language = "text"
@@ -25,6 +25,17 @@ highlight_language = "text"
 suppress_warnings = ["myst.header", "ref.python"]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath"]
+# Notebooks are stored without outputs. They run once, and again if they change; `make docs LIVE=no`
+# shows them without outputs.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(DOCS.parent / "build" / "notebooks")
+nb_execution_in_temp = True
+nb_execution_timeout = 3600
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+# A widget is shown as the page that it has: there is no Python behind the site.
+nb_mime_priority_overrides = [("html", "text/html", 0)]
 toc_object_entries = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

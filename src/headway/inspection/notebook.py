@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from headway.bundle import Bundle
 from headway.inspection.document import Document
-from headway.inspection.page import Widget, encode
+from headway.inspection.page import NotebookPage, encode
 from headway.inspection.watch import watch
+
+if TYPE_CHECKING:
+    from headway.inspection.page.widget import PageWidget
 
 
 def show(
@@ -18,13 +22,20 @@ def show(
     target: str | None = None,
     language: str | None = None,
     height: int = 720,
-) -> Widget:
+) -> PageWidget | NotebookPage:
     """Return the page of one input, as `headway inspect` writes it; the last value of a cell is
     shown.
 
-    input: the text or image. second, target, language: as for `watch`. height: in pixels. Raises
-    UsageError if the model cannot be inspected.
+    With anywidget (`pip install 'headway[notebooks]'`) it is a widget: what is selected in the page
+    is its `selection` in Python, and setting `selection` selects in the page. Without, the page is
+    the same, but tells Python nothing. input: the text or image. second, target, language: as for
+    `watch`. height: in pixels. Raises UsageError if the model cannot be inspected.
     """
     frame = watch(bundle, input, second, target=target, language=language, vectors=True)
     title = input[:80] if isinstance(input, str) else frame.label
-    return Widget(encode(Document(title=title, frames=[frame])), height)
+    document = Document(title=title, frames=[frame])
+    if find_spec("anywidget") is None:
+        return NotebookPage(encode(document), height)
+    from headway.inspection.page.widget import PageWidget
+
+    return PageWidget(document, height)

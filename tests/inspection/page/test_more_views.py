@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headway.inspection.document import Document, Frame, Prediction
-from headway.inspection.page import Widget, encode, write_page
+from headway.inspection.page import NotebookPage, encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, report, walk
 
 
@@ -163,7 +163,7 @@ def test_a_report_needs_no_frame_and_predictions_need_no_map(opened, tmp_path):
 
 
 def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):
-    widget = Widget(encode(Document(title="in a cell", frames=[encoder_frame()])))
+    widget = NotebookPage(encode(Document(title="in a cell", frames=[encoder_frame()])))
     path = tmp_path / "cell.html"
     path.write_text(
         f"<!doctype html><nav><button aria-current></button></nav>{widget._repr_html_()}"

@@ -9,7 +9,7 @@ import pytest
 
 from headway.errors import UsageError
 from headway.inspection.document import Document
-from headway.inspection.page import Widget, encode, page_size, served_page, write_page
+from headway.inspection.page import NotebookPage, encode, page_size, served_page, write_page
 from tests.fixtures.documents import encoder_frame, hostile
 
 
@@ -64,7 +64,7 @@ def test_the_policy_allows_the_one_script_and_the_one_style_by_their_hashes(
 
 
 def test_a_notebook_shows_the_same_page_in_a_sandboxed_frame(encoded):
-    cell = Widget(encoded, height=500)._repr_html_()
+    cell = NotebookPage(encoded, height=500)._repr_html_()
     assert 'sandbox="allow-scripts allow-downloads"' in cell and "height:500px" in cell
     page = html.unescape(re.search(r'srcdoc="([^"]*)"', cell)[1])
     assert page.startswith("<!doctype html>") and len(page.encode()) == page_size(encoded)

@@ -1,7 +1,15 @@
 """The inspection page: one HTML file, a page of a server, or a cell of a notebook."""
 
 from headway.inspection.page.encoding import Encoded, encode, header_json
-from headway.inspection.page.notebook import Widget
+from headway.inspection.page.notebook import NotebookPage
 from headway.inspection.page.writer import page_size, served_page, write_page
 
-__all__ = ["Encoded", "Widget", "encode", "header_json", "page_size", "served_page", "write_page"]
+__all__ = [
+    "Encoded",
+    "NotebookPage",
+    "encode",
+    "header_json",
+    "page_size",
+    "served_page",
+    "write_page",
+]

@@ -51,6 +51,11 @@ def page_parts(encoded: Encoded) -> Iterator[bytes]:
     yield b"</body>\n</html>\n"
 
 
+def page_text(encoded: Encoded) -> str:
+    """Return the whole page."""
+    return b"".join(page_parts(encoded)).decode()
+
+
 def served_page() -> bytes:
     """Return the page without a document; it requests the document from its server."""
     script = _script()

@@ -2,6 +2,7 @@
 // the state is drawn once, before the next animation frame.
 import {el} from "./elements.js";
 import {forgetTheme} from "./colours.js";
+import {host} from "./host.js";
 import {fileSource, servedSource} from "./source.js";
 import {Session} from "./session.js";
 import {START, readHash, settled, writeHash} from "./state.js";
@@ -14,6 +15,7 @@ class App {
     this.state = {...START, ...readHash(location.hash)};
     this.made = new Map(); // id of a view -> what its make() returned
     this.waiting = false;
+    this.tell = host(this);
     this.failed = (error) => { this.shell?.fail(error.message || String(error)); };
   }
 
@@ -102,6 +104,7 @@ class App {
     const now = this.now();
     this.shell.show(made, now);
     if (made && (now?.map || made.view.free)) made.update(now);
+    this.tell();
   }
 }
 
