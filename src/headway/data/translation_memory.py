@@ -8,7 +8,7 @@ marks; all placeholders are alike. A match of similarity 1 has the same words.
 >>> from headway.data.translation_memory import TranslationMemory
 >>> memory = TranslationMemory([("Open the file", "Ouvrir le fichier")])
 >>> memory.best("Open the folder", least=0.6)
-Match(source='Open the file', target='Ouvrir le fichier', similarity=0.6666666666666666)
+Match(source='Open the file', target='Ouvrir le fichier', similarity=0.6666666666666667)
 """
 
 from __future__ import annotations
