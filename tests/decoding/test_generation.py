@@ -115,6 +115,16 @@ def test_forced_text_is_first_and_forbidden_text_does_not_occur():
     assert generate(model(), TOKENIZER, ["ab"], biased)[0][0].text == "Q" * 12
 
 
+@pytest.mark.parametrize("changes", [{}, {"dola": "low"}, {"length_penalty": 0.0}])
+@pytest.mark.parametrize("stop", [(), ("a",)])
+def test_the_output_of_a_beam_is_streamed_as_it_becomes_certain(changes, stop):
+    writer = model(num_layers=2)
+    for prompt in ("ab", "ca b", ""):
+        chosen = settings(beam=4, stop=stop, **changes)
+        ((whole,),) = generate(writer, TOKENIZER, [prompt], chosen)
+        assert "".join(stream(writer, TOKENIZER, prompt, chosen)) == whole.text
+
+
 def test_empty_input_full_contexts_and_invalid_settings():
     small = model(max_length=8)
     assert generate(small, TOKENIZER, [], settings()) == []
@@ -124,7 +134,7 @@ def test_empty_input_full_contexts_and_invalid_settings():
     assert (len(full.tokens), full.reason) == (3, "context")
     with pytest.raises(UsageError, match="draft"):
         generate(small, TOKENIZER, ["b"], settings(beam=2), PromptLookup())
-    with pytest.raises(UsageError, match="one sampled output"):
+    with pytest.raises(UsageError, match="shows one output"):
         next(stream(small, TOKENIZER, "b", settings(samples=2)))
     for invalid in ({"stop": ("",)}, {"beam": 3, "beam_groups": 2}, {"min_tokens": 13}):
         with pytest.raises(ValueError):

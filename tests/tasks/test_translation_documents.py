@@ -26,7 +26,7 @@ def dictionary(table: dict[str, list[str]]) -> TranslatorBundle:
     """A translator by a table: text -> candidates, best first; other texts to capitals."""
     bundle = make()
 
-    def search(texts, *, beam, num_best, length_penalty, normalisation, contain, avoid, first):
+    def search(texts, *, num_best, contain, **settings):
         assert all(text == text.strip() != "" for text in texts)
         assert len(set(texts)) == len(texts), "a text is searched once"
         lists = []
@@ -208,3 +208,38 @@ def test_what_cannot_work_is_refused_before_anything_is_written(folder, words, m
     assert done.returncode in (1, 2)
     assert message in " ".join(done.stderr.split()), done.stderr
     assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_translation_memory_is_used_before_the_model(tmp_path):
+    po = """msgid ""
+msgstr "Content-Type: text/plain; charset=UTF-8\\n"
+
+msgid "Open the file"
+msgstr ""
+
+#, python-format
+msgid "Delete %(count)s files of this folder now"
+msgstr ""
+
+msgid "Something else"
+msgstr ""
+"""
+    path, memory = tmp_path / "a.po", tmp_path / "memory.tsv"
+    path.write_text(po)
+    memory.write_text(
+        "en\tfr\nOpen the file\tOuvrir le fichier\n"
+        "Delete %(n)s files of this folder\tSupprimer %(n)s fichiers du dossier\n"
+    )
+    chosen = DocumentOptions(source="en", target="fr", memory=memory)
+    report = translate_document(
+        dictionary({}), path, tmp_path / "b.po", None, chosen, TranslateOptions(beam=2)
+    )
+    written = (tmp_path / "b.po").read_text()
+    assert report.memory == 1 and report.translated == 3
+    (similar,) = report.similar
+    assert similar.line == 8 and similar.similarity == pytest.approx(1 - 1 / 7)
+    for text in ("Ouvrir le fichier", "SOMETHING ELSE", "Supprimer %(count)s fichiers du dossier"):
+        assert f'msgstr "{text}"' in written
+    assert written.count("fuzzy") == 3
+    shown = "\n".join(document_lines(report))
+    assert "1 texts are in the translation memory" in shown and "similarity 0.86" in shown

@@ -39,6 +39,24 @@ def test_translations_contain_what_they_must_and_nothing_they_must_not():
     assert bundle.search(TEXTS, beam=3, contain=[[], [], []]) == bundle.search(TEXTS, beam=3)
 
 
+def test_a_translation_is_streamed_as_it_becomes_certain():
+    bundle = make()
+    for text in [*TEXTS, ""]:
+        for beam in (1, 4):
+            parts = list(bundle.stream(text, beam=beam, length_penalty=0.6))
+            assert "".join(parts) == bundle.search([text], beam=beam, length_penalty=0.6)[0][0].text
+            assert all(parts)
+
+
+def test_the_coverage_penalty_changes_scores_and_needs_a_beam():
+    bundle = make()
+    plain, covering = (bundle.search(TEXTS, beam=4, coverage=weight) for weight in (0.0, 2.0))
+    assert all(a[0].score > b[0].score for a, b in zip(plain, covering, strict=True))
+    assert predicted(bundle, coverage=2.0) == [best[0].text for best in covering]
+    with pytest.raises(UsageError, match="at least 2"):
+        predicted(bundle, coverage=2.0, beam=1)
+
+
 def test_a_glossary_requires_the_translations_of_the_terms_of_a_text(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("fox\tfuchs\n\nred garden\troter garten\ngarden\tgarten\nC++\tC++\n")

@@ -41,9 +41,9 @@ def generate(
     Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: greedy) --top-k --top-p --min-p
     --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N --stop TEXT
     --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
-    --length-penalty --samples --seed --alternatives N --lookup N (prompt lookup decoding)
-    --draft-tokens 4. Lists are separated by commas; \\n is a line feed. headway config explain
-    NAME explains a setting.
+    --length-penalty --contrastive 0.6 --dola low|high --samples --seed --alternatives N --lookup N
+    (prompt lookup decoding) --draft-tokens 4. Lists are separated by commas; \\n is a line feed.
+    headway config explain NAME explains a setting.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def generate(
     examples = "" if few_shot is None else _text(few_shot)
     prompts = list(arguments_or_lines(prompts, "prompt"))
     draft_model = None if draft is None else _loaded(draft, loader)
-    is_single = len(prompts) == 1 and settings.samples == 1 and settings.beam == 1
+    is_single = len(prompts) == 1 and settings.samples == 1 and settings.beam_groups == 1
     with loader.precision():
         if is_single and not json:
             shown = prompts[0] if echo else ""

@@ -3,7 +3,7 @@
 Every search uses only the Stepper contract of a model (`start`, `step`).
 """
 
-from headway.decoding.beam import Candidate, Observer, beam_search
+from headway.decoding.beam import beam_search, stream_beam
 from headway.decoding.ensemble import Ensemble
 from headway.decoding.generation import (
     Continuation,
@@ -13,6 +13,7 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
+from headway.decoding.input_search import Candidate, Observer
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
 from headway.decoding.rule import PartialOutput, Rule, apply_rules
@@ -84,4 +85,5 @@ __all__ = [
     "sample_steps",
     "speculative_steps",
     "stream",
+    "stream_beam",
 ]

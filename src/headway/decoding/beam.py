@@ -3,53 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product, takewhile
 from typing import Any
 
 import torch
 
+from headway.decoding.continuations import best_continuations, united
+from headway.decoding.coverage import Coverage, covered
+from headway.decoding.input_search import Candidate, InputSearch, Observer, best_of_groups
 from headway.decoding.phrases import Banks, Phrases
-from headway.decoding.rule import PartialOutput, Rule, not_finite
+from headway.decoding.rule import PartialOutput, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
-from headway.errors import UsageError
 from headway.machine import read, upload
 from headway.shapes import Bool, Float, Int, Tensor
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A continuation that was scored: `token` after the prefix `before`, for input `item`.
-
-    log_probability: of prefix and token together. ends: whether the token ends the output.
-    continued: whether the continuation stayed in the beam or ended; the others were dropped.
-    """
-
-    item: int
-    before: tuple[int, ...]
-    token: int
-    log_probability: float
-    ends: bool
-    continued: bool
-
-
-Observer = Callable[[Candidate], None]
-"""Called with each candidate after it was scored, step by step, the best first."""
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Beam:
-    """Settings of a search. width and num_best: per group."""
+    """Settings of a search. width and num_best: per group. coverage: None without its penalty."""
 
     width: int
-    num_best: int
+    num_best: int = 1
     alpha: float
-    groups: int
-    diversity: float
-    observe: Observer | None
-    phrases: Phrases | None
+    groups: int = 1
+    diversity: float = 0.0
+    observe: Observer | None = None
+    phrases: Phrases | None = None
+    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True)
@@ -61,34 +44,6 @@ class _LivePrefix:
     token: int
 
 
-@dataclass
-class _InputSearch:
-    """The search for the outputs of one input by one group of beams. pool: the finished ones."""
-
-    item: int
-    max_length: int
-    group: int = 0
-    pool: list[Hypothesis] = field(default_factory=list)
-
-    def add(self, hypothesis: Hypothesis, width: int) -> None:
-        self.pool.append(hypothesis)
-        self.pool.sort(key=lambda h: -h.score)
-        del self.pool[width:]
-
-    def is_settled(self, best_live: float, num_best: int, alpha: float, limits: Limits) -> bool:
-        """Return whether no live prefix can still enter the best `num_best`.
-
-        The log-probability of a prefix only falls, and the largest length penalty that it can be
-        divided by is that of the longest output, so best_live / penalty(longest) is an upper bound
-        of all further scores.
-        """
-        if len(self.pool) < num_best:
-            return best_live == -torch.inf
-        bound = best_live / limits.penalty(self.max_length + 1, alpha)
-        return bound <= self.pool[num_best - 1].score
-
-
-@torch.inference_mode()
 def beam_search(
     model: Any,
     inputs: tuple[Any, ...],
@@ -99,6 +54,7 @@ def beam_search(
     num_best: int = 1,
     groups: int = 1,
     diversity: float = 0.0,
+    coverage: float = 0.0,
     observe: Observer | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `num_best` best hypotheses of each input, best first. `model` is a Stepper.
@@ -114,17 +70,93 @@ def beam_search(
     prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
     its log-probability for the choice, but not from the score. The result lists the best of each
     group by score, then the second best; duplicates are removed, so there may be fewer than
-    `num_best`. observe: called with every candidate. With `Phrases`, every output has them.
+    `num_best`. coverage: weight of the coverage penalty, which is added to the score (`Coverage`).
+    observe: called with every candidate. With `Phrases`, every output has them.
     """
     _check_widths(width, num_best, groups)
     size = width // groups
-    phrases, rules = _split_rules(limits)
-    beam = _Beam(size, min(num_best, size), alpha, groups, diversity, observe, phrases)
-    device = next(model.parameters()).device
+    with covered(model, coverage) as penalty:
+        beam = _Beam(
+            width=size,
+            num_best=min(num_best, size),
+            alpha=alpha,
+            groups=groups,
+            diversity=diversity,
+            observe=observe,
+            phrases=_phrases(limits),
+            coverage=penalty,
+        )
+        searches = _searches(limits, groups)
+        for _ in _steps(model, inputs, limits, beam, searches):
+            pass
+    return best_of_groups(searches, len(limits.max_lengths), num_best)
+
+
+def stream_beam(
+    model: Any,
+    inputs: tuple[Any, ...],
+    limits: Limits,
+    *,
+    width: int,
+    alpha: float = 1.0,
+    coverage: float = 0.0,
+) -> Iterator[list[int]]:
+    """Yield the tokens of the best hypothesis of one input, as soon as they are certain.
+
+    A token is certain if all prefixes that can still become the best hypothesis begin with it. The
+    lists, joined, are the tokens of `beam_search`.
+    """
+    _check_widths(width, 1, 1)
+    (search,) = _searches(limits, 1)
+    shown = 0
+    with covered(model, coverage) as penalty:
+        beam = _Beam(width=width, alpha=alpha, phrases=_phrases(limits), coverage=penalty)
+        for prefixes, totals in _steps(model, inputs, limits, beam, [search]):
+            certain = _certain(search, prefixes, totals, limits, alpha)
+            if len(certain) > shown:
+                yield certain[shown:]
+                shown = len(certain)
+    ((best,),) = best_of_groups([search], 1, 1)
+    if len(best.tokens) > shown:
+        yield list(best.tokens[shown:])
+
+
+def _certain(
+    search: InputSearch,
+    prefixes: Sequence[list[int]],
+    totals: Sequence[float],
+    limits: Limits,
+    alpha: float,
+) -> list[int]:
+    """Return what the best finished output and all prefixes that can beat it have in common."""
+    longest = limits.penalty(search.max_length + 1, alpha)
+    least = search.pool[0].score if search.pool else -torch.inf
+    possible = [p for p, total in zip(prefixes, totals, strict=True) if total / longest > least]
+    possible += [list(best.tokens) for best in search.pool[:1]]
+    common = takewhile(lambda column: len(set(column)) == 1, zip(*possible, strict=False))
+    return [column[0] for column in common]
+
+
+def _searches(limits: Limits, groups: int) -> list[InputSearch]:
     by_group = product(enumerate(limits.max_lengths), range(groups))
-    live = searches = [_InputSearch(item, length, group) for (item, length), group in by_group]
+    return [InputSearch(item, length, group) for (item, length), group in by_group]
+
+
+@torch.inference_mode()
+def _steps(
+    model: Any,
+    inputs: tuple[Any, ...],
+    limits: Limits,
+    beam: _Beam,
+    searches: Sequence[InputSearch],
+) -> Iterator[tuple[list[list[int]], list[float]]]:
+    """Search until all `searches` are settled. Yield, after each step, the live prefixes and their
+    log-probabilities."""
+    rules = [rule for rule in limits.rules if rule is not beam.phrases]
+    device = next(model.parameters()).device
+    live = list(searches)
     state = model.start(*inputs)
-    if groups > 1:
+    if beam.groups > 1:
         state = state.reorder([search.item for search in live])
     scores = torch.zeros(len(live), 1, device=device)  # B W: log P of each prefix
     tokens = upload(torch.tensor(limits.first_tokens)[[s.item for s in live]], device)  # BW
@@ -133,13 +165,13 @@ def beam_search(
         logits, state = model.step(tokens[:, None], state)
         written = _written(live, prefixes, limits)
         log_p, is_finite = beam_log_probabilities(logits, rules, written)
-        if phrases is not None:  # after the softmax: the tokens that may follow keep their P
-            log_p = phrases(log_p, written)
+        if beam.phrases is not None:  # after the softmax: the tokens that may follow keep their P
+            log_p = beam.phrases(log_p, written)
         log_p = _end_where_full(log_p, live, limits, len(prefixes[0]))
         continued = _choose(live, (log_p, is_finite), scores, prefixes, limits, beam)
         live = [search for search, best in zip(live, continued, strict=True) if best]
         if not live:
-            break
+            return
         totals = [[prefix.total for prefix in best] for best in continued if best]
         scores = upload(torch.tensor(totals), device)
         chosen = [prefix for best in continued for prefix in best]
@@ -148,7 +180,9 @@ def beam_search(
         prefixes = [[*prefixes[prefix.row], prefix.token] for prefix in chosen]
         if rows != list(range(logits.shape[0])):
             state = state.reorder(rows)
-    return _best_of_groups(searches, len(limits.max_lengths), num_best)
+            if beam.coverage is not None:
+                beam.coverage.reorder(rows)
+        yield prefixes, [total for of_search in totals for total in of_search]
 
 
 def _check_widths(width: int, num_best: int, groups: int) -> None:
@@ -158,16 +192,16 @@ def _check_widths(width: int, num_best: int, groups: int) -> None:
         raise ValueError(f"{width=} must be a multiple of {groups=}")
 
 
-def _split_rules(limits: Limits) -> tuple[Phrases | None, list[Rule]]:
-    """Return the rule of the phrases, if any, and all others."""
+def _phrases(limits: Limits) -> Phrases | None:
+    """Return the rule of the phrases, if any."""
     phrases = next((rule for rule in limits.rules if isinstance(rule, Phrases)), None)
     if phrases is not None and limits.cut:
         raise ValueError("outputs that must contain phrases cannot be cut at their maximum length")
-    return phrases, [rule for rule in limits.rules if rule is not phrases]
+    return phrases
 
 
 def _written(
-    live: list[_InputSearch], prefixes: Sequence[list[int]], limits: Limits
+    live: list[InputSearch], prefixes: Sequence[list[int]], limits: Limits
 ) -> list[PartialOutput]:
     """Return each prefix for the rules; an empty list if there are no rules."""
     if not limits.rules:
@@ -178,7 +212,7 @@ def _written(
 
 
 def _end_where_full(
-    log_p: Float[Tensor, "N V"], live: list[_InputSearch], limits: Limits, written: int
+    log_p: Float[Tensor, "N V"], live: list[InputSearch], limits: Limits, written: int
 ) -> Float[Tensor, "N V"]:
     """Force a prefix of maximum length to end; if outputs are cut, at no cost."""
     full = [i for i, search in enumerate(live) if written >= search.max_length]
@@ -192,7 +226,7 @@ def _end_where_full(
 
 
 def _choose(
-    live: list[_InputSearch],
+    live: list[InputSearch],
     next_tokens: tuple[Float[Tensor, "N V"], Bool[Tensor, ""]],
     scores: Float[Tensor, "B W"],
     prefixes: Sequence[list[int]],
@@ -217,11 +251,11 @@ def _choose(
             at = upload(torch.tensor(indices), scores.device)
             selected = by_sentence[at], scores[at]
         counts = [taken[live[i].item] for i in indices]
-        candidates = _best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
+        candidates = best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
         if beam.phrases is not None:
             searches = [live[i] for i in indices]
             more = _wanted_continuations(*selected, searches, prefixes, indices, beam.phrases)
-            candidates = _united(candidates, more)
+            candidates = united(candidates, more)
         *lists, all_finite = read(*candidates, is_finite)
         if not all_finite:
             raise not_finite()
@@ -244,32 +278,10 @@ def _penalty(
     return beam.diversity * counted_tokens(counts, log_p)
 
 
-def _best_continuations(
-    log_p: Float[Tensor, "B W V"],
-    scores: Float[Tensor, "B W"],
-    count: int,
-    penalty: Float[Tensor, "B V"] | None,
-) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
-    """Return log-probabilities, parent beams and tokens of the best `count` continuations of each
-    search, best first.
-
-    The top-k of each row is computed first, then the top-k of those: this is exact, and on a CPU
-    faster than one top-k over all. `penalty` affects the choice, not the log-probability.
-    """
-    ranked = log_p if penalty is None else log_p - penalty[:, None]
-    per_row = ranked.topk(min(count, log_p.shape[-1]), dim=-1)
-    sums = per_row.values + scores[:, :, None]  # B W C'
-    best = sums.flatten(1).topk(min(count, sums[0].numel()), dim=-1)
-    tokens = per_row.indices.flatten(1).gather(1, best.indices)
-    parents = torch.div(best.indices, sums.shape[2], rounding_mode="floor")
-    totals = best.values if penalty is None else best.values + penalty.gather(1, tokens)
-    return totals, parents, tokens
-
-
 def _wanted_continuations(
     log_p: Float[Tensor, "B W V"],
     scores: Float[Tensor, "B W"],
-    searches: Sequence[_InputSearch],
+    searches: Sequence[InputSearch],
     prefixes: Sequence[list[int]],
     indices: Sequence[int],
     phrases: Phrases,
@@ -295,18 +307,8 @@ def _wanted_continuations(
     )
 
 
-def _united(
-    best: tuple[Tensor, Tensor, Tensor], more: tuple[Tensor, Tensor, Tensor]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the candidates of both, best first; a candidate of both occurs twice."""
-    totals, *others = (torch.cat(pair, dim=1) for pair in zip(best, more, strict=True))
-    order = totals.argsort(dim=1, descending=True, stable=True)
-    parents, tokens = (other.gather(1, order) for other in others)
-    return totals.gather(1, order), parents, tokens
-
-
 def _finish_and_keep(
-    search: _InputSearch,
+    search: InputSearch,
     first: int,
     candidates: list[list[Any]],
     prefixes: Sequence[list[int]],
@@ -332,6 +334,8 @@ def _finish_and_keep(
             written = tuple(prefixes[first + parent])
             cut = limits.cut and len(written) == search.max_length
             score = total / limits.penalty(len(written) + (not cut), beam.alpha)
+            if beam.coverage is not None:
+                score += beam.coverage.penalty(first + parent)
             search.add(Hypothesis(written, total, score, not cut), beam.width)
     best_live = max((prefix.total for prefix in continued), default=-torch.inf)
     if search.is_settled(best_live, beam.num_best, beam.alpha, limits):
@@ -342,7 +346,7 @@ def _finish_and_keep(
 
 
 def _continued(
-    search: _InputSearch,
+    search: InputSearch,
     first: int,
     candidates: Mapping[tuple[int, int], float],
     prefixes: Sequence[list[int]],
@@ -365,21 +369,3 @@ def _continued(
         (phrases.progress(item, [*prefixes[prefix.row], prefix.token]), prefix) for prefix in live
     ]
     return Banks(phrases.banks(item), beam.width).keep(ranked)
-
-
-def _best_of_groups(
-    searches: list[_InputSearch], count: int, num_best: int
-) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each input. Raises UsageError if the rules allowed none."""
-    results: list[list[Hypothesis]] = []
-    for item in range(count):
-        pools = [search.pool for search in searches if search.item == item]
-        if not any(pools):
-            raise UsageError(f"no output for input {item + 1} satisfies all decoding rules")
-        distinct: dict[tuple[int, ...], Hypothesis] = {}
-        for rank in range(max(map(len, pools))):
-            of_rank = [pool[rank] for pool in pools if rank < len(pool)]
-            for hypothesis in sorted(of_rank, key=lambda h: -h.score):
-                distinct.setdefault(hypothesis.tokens, hypothesis)
-        results.append(list(distinct.values())[:num_best])
-    return results

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.beam import beam_search
+from headway.decoding.beam import beam_search, stream_beam
+from headway.decoding.contrastive import CANDIDATES, contrastive_steps
 from headway.decoding.generation_config import GenerationConfig
+from headway.decoding.layer_contrast import layer_contrast
 from headway.decoding.rule import Rule
 from headway.decoding.rules import WithinVocabulary
 from headway.decoding.sampling import (
@@ -25,6 +29,7 @@ from headway.decoding.writing import TextStreamer
 from headway.errors import UsageError
 from headway.machine import upload
 from headway.models import GPT
+from headway.shapes import Tensor
 from headway.text import TextTokenizer
 
 LONGEST_PROMPT = 2**15  # maximum number of tokens for a model without a maximum length
@@ -63,13 +68,9 @@ def generate(
     """
     if not prompts:
         return []
+    _check_draft(config, draft)
     ids = _encoded_prompts(model, tokenizer, prompts)
     if config.beam > 1:
-        if draft is not None or config.lookup:
-            raise UsageError(
-                f"beam={config.beam}: beam search cannot be combined with a draft",
-                hint="set beam=1, or use neither a draft model nor lookup",
-            )
         return _beams(model, tokenizer, ids, config)
     outputs = _open(model, tokenizer, ids, config)
     for _ in _steps(model, tokenizer, outputs, config, draft or config.own_draft):
@@ -87,19 +88,45 @@ def stream(
     config: GenerationConfig,
     draft: Draft | None = None,
 ) -> Iterator[str]:
-    """Yield the text of `generate` for one prompt while it is generated."""
-    if config.beam > 1 or config.samples > 1:
+    """Yield the text of `generate` for one prompt while it is generated.
+
+    Of a beam search, the text is what all hypotheses that can still win begin with.
+    """
+    if config.samples > 1 or config.beam_groups > 1:
         raise UsageError(
-            f"streaming shows one sampled output, not beam={config.beam}, samples={config.samples}",
-            hint="set beam=1 and samples=1, or call generate instead of stream",
+            f"streaming shows one output, not samples={config.samples}, "
+            f"beam_groups={config.beam_groups}",
+            hint="set samples=1 and beam_groups=1, or call generate instead of stream",
         )
-    (output,) = _open(model, tokenizer, _encoded_prompts(model, tokenizer, [prompt]), config)
+    _check_draft(config, draft)
+    ids = _encoded_prompts(model, tokenizer, [prompt])
+    if config.beam > 1:
+        yield from _stream_beam(model, tokenizer, ids, config)
+        return
+    (output,) = _open(model, tokenizer, ids, config)
     shown = 0
     for _ in _steps(model, tokenizer, [output], config, draft or config.own_draft):
         yield from output.parts[shown:]
         shown = len(output.parts)
     output.finished()
     yield from output.parts[shown:]
+
+
+def _check_draft(config: GenerationConfig, draft: Draft | None) -> None:
+    """Raise UsageError for speculative decoding with a search that a draft cannot speed up."""
+    if draft is None and not config.lookup:
+        return
+    searches = {
+        f"beam={config.beam}: beam search": config.beam > 1,
+        f"contrastive={config.contrastive}: contrastive search": config.contrastive > 0,
+        f"dola={config.dola}: contrasting layers": config.dola != "none",
+    }
+    for name, chosen in searches.items():
+        if chosen:
+            raise UsageError(
+                f"{name} cannot be combined with a draft",
+                hint="use neither a draft model nor lookup, or leave it out",
+            )
 
 
 class _Output:
@@ -186,21 +213,77 @@ def _steps(
     rows = [output.row for output in outputs]
     of_row = {id(output.row): output for output in outputs}
     sampling = _sampling(model, tokenizer, config, rows[-1].item + 1)
-    steps = (
-        sample_steps(model, rows, sampling)
-        if draft is None
-        else speculative_steps(model, rows, sampling, draft)
-    )
-    for grown in steps:
-        for row in grown:
-            of_row[id(row)].grow()
-        yield
+    with _stepper(model, config) as stepper:
+        if draft is not None:
+            steps = speculative_steps(stepper, rows, sampling, draft)
+        elif config.contrastive:
+            count = config.top_k or CANDIDATES
+            steps = contrastive_steps(stepper, rows, sampling, config.contrastive, count)
+        else:
+            steps = sample_steps(stepper, rows, sampling)
+        for grown in steps:
+            for row in grown:
+                of_row[id(row)].grow()
+            yield
+
+
+@contextmanager
+def _stepper(model: GPT, config: GenerationConfig) -> Iterator[Any]:
+    """Yield what the searches call: the model, or its layers contrasted (DoLa)."""
+    if config.dola == "none":
+        yield model
+        return
+    with layer_contrast(model, config.dola) as contrast:
+        yield contrast
 
 
 def _beams(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> list[list[Continuation]]:
     """Return the best `config.samples` outputs of beam search, cut at their first stop strings."""
+    opened, inputs, limits = _beam_inputs(model, tokenizer, ids, config)
+    with _stepper(model, config) as stepper:
+        hypotheses = beam_search(
+            stepper,
+            inputs,
+            limits,
+            width=config.beam,
+            alpha=config.length_penalty,
+            num_best=config.samples,
+            groups=config.beam_groups,
+            diversity=config.diversity,
+        )
+    return [
+        [
+            _continuation(model, TextStreamer(tokenizer, row.prompt, config.stop), row, h.tokens)
+            for h in best
+        ]
+        for row, best in zip(opened, hypotheses, strict=True)
+    ]
+
+
+def _stream_beam(
+    model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
+) -> Iterator[str]:
+    """Yield the text of the best output of beam search for one prompt, as it becomes certain."""
+    (row,), inputs, limits = _beam_inputs(model, tokenizer, ids, config)
+    writer = TextStreamer(tokenizer, row.prompt, config.stop)
+    with _stepper(model, config) as stepper:
+        parts = stream_beam(stepper, inputs, limits, width=config.beam, alpha=config.length_penalty)
+        for tokens in parts:
+            for token in tokens:
+                if text := writer.feed(token):
+                    yield text
+                if writer.stopped:
+                    return
+    if text := writer.finish():
+        yield text
+
+
+def _beam_inputs(
+    model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
+) -> tuple[list[Row], tuple[Tensor, Tensor], Limits]:
+    """Return a row for each prompt, what `start` takes, and the limits of a beam search."""
     sampling = _sampling(model, tokenizer, config, len(ids))
     opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
     limits = Limits(
@@ -213,23 +296,7 @@ def _beams(
     )
     tokens, keys = padded([row[:-1] for row in ids], 0)
     device = next(model.parameters()).device
-    hypotheses = beam_search(
-        model,
-        (upload(tokens, device), upload(keys, device)),
-        limits,
-        width=config.beam,
-        alpha=config.length_penalty,
-        num_best=config.samples,
-        groups=config.beam_groups,
-        diversity=config.diversity,
-    )
-    return [
-        [
-            _continuation(model, TextStreamer(tokenizer, row.prompt, config.stop), row, h.tokens)
-            for h in best
-        ]
-        for row, best in zip(opened, hypotheses, strict=True)
-    ]
+    return opened, (upload(tokens, device), upload(keys, device)), limits
 
 
 def _continuation(

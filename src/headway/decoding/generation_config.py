@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from headway.decoding.rule import Rule
 from headway.decoding.rules import (
@@ -124,6 +125,19 @@ class GenerationConfig:
         ge=0,
         le=PENALTY,
     )
+    contrastive: float = setting(
+        0.0,
+        "Contrastive search: weight, 0 to 1, of the similarity between the vector of a candidate "
+        "and those of all earlier tokens, against its probability; nothing is sampled, and top-k "
+        "is the number of candidates (if unset, 4). 0 is no contrastive search.",
+        ge=0,
+        le=1,
+    )
+    dola: Literal["none", "low", "high"] = setting(
+        "none",
+        "DoLa: the last layer's prediction is contrasted with that of a layer of the lower or "
+        "upper half; log-probabilities are then those of the contrasted scores.",
+    )
     samples: int = setting(1, "Number of outputs per prompt.", gt=0, le=BEAMS)
     seed: int = setting(
         0, "Random seed; sample i of every prompt uses the seed + i.", ge=0, le=SEED
@@ -158,6 +172,13 @@ class GenerationConfig:
             raise ValueError(f"beam={self.beam} must be a multiple of {self.beam_groups=}")
         if self.beam > 1 and self.samples > self.beam:
             raise ValueError(f"samples={self.samples} is more than beam={self.beam}")
+        if self.contrastive and (self.beam > 1 or self.samples > 1):
+            raise ValueError(
+                f"contrastive={self.contrastive} gives one output without a beam, not "
+                f"beam={self.beam}, samples={self.samples}"
+            )
+        if self.contrastive and self.dola != "none":
+            raise ValueError(f"{self.contrastive=} and {self.dola=} exclude each other")
 
     @property
     def own_draft(self) -> PromptLookup | None:
@@ -182,7 +203,7 @@ class GenerationConfig:
             chosen.append(PresencePenalty(self.presence_penalty))
         if self.bias:
             chosen.append(Bias(_biases(tokenizer, self.bias)))
-        if self.beam > 1:
+        if self.beam > 1 or self.contrastive:
             return [*chosen, *forced]
         if self.temperature == 0:
             return [*chosen, *forced, MostProbable()]

@@ -3,14 +3,22 @@ without stop strings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from headway.text import TextTokenizer
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
 
 CONTEXT = 8  # preceding tokens that may change the text of a token (joiners, spaces)
 WINDOW = 24  # maximum number of tokens that are decoded again at each step
 BROKEN = "\ufffd"
 MOST_BROKEN = 3  # maximum number of bytes of an incomplete UTF-8 character
+
+
+@runtime_checkable
+class Decodes(Protocol):
+    """A tokenizer, of which only this method is used."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of tokens."""
+        ...
 
 
 class TextStreamer:
@@ -27,7 +35,7 @@ class TextStreamer:
     """
 
     def __init__(
-        self, tokenizer: TextTokenizer, prompt: Sequence[int] = (), stop: Sequence[str] = ()
+        self, tokenizer: Decodes, prompt: Sequence[int] = (), stop: Sequence[str] = ()
     ) -> None:
         if not all(stop):
             raise ValueError("a stop string must not be empty")

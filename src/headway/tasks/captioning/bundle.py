@@ -228,6 +228,11 @@ class CaptionerBundle(StoredBundle):
         these settings change the distribution.
         """
         config = override(GenerationConfig(max_tokens=self.longest), settings, "sampling")
+        if config.contrastive or config.dola != "none":
+            raise UsageError(
+                "captions are sampled without contrastive search and DoLa",
+                hint="leave out contrastive and dola",
+            )
         first, captions = self.reader.first(language), []
         for batch in batches_of(self.reader.images, images, self.device):
             rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(batch))]

@@ -127,6 +127,7 @@ class TranslatorBundle(StoredBundle):
         num_best: int = 1,
         length_penalty: float = 1.0,
         normalisation: Normalisation = "gnmt",
+        coverage: float = 0.0,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
         first: int = 1,
@@ -138,14 +139,20 @@ class TranslatorBundle(StoredBundle):
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        length_penalty, normalisation: see `decoding.length_penalty`. contain: for each text, the
-        phrases that its translations must contain; empty for no phrases. avoid: phrases that none
-        may contain. first: the number of the first text, in errors. progress: called with the
+        length_penalty, normalisation: see `decoding.length_penalty`. coverage: weight of the
+        penalty for source tokens without attention (`decoding.coverage`). contain: for each text,
+        the phrases that its translations must contain; empty for no phrases. avoid: phrases that
+        none may contain. first: the number of the first text, in errors. progress: called with the
         number of texts translated so far. observe: receives the candidates of every step of the
         search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
         and if no translation fits the phrases.
         """
         check_search(beam, num_best, length_penalty)
+        if coverage and beam == 1:
+            raise UsageError(
+                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
+                hint="set a beam width of at least 2, or no coverage penalty",
+            )
         if observe is not None and (len(texts) != 1 or beam == 1):
             raise UsageError(
                 "observe needs a single text and a beam width above 1", hint="[text], beam=4"
@@ -155,6 +162,7 @@ class TranslatorBundle(StoredBundle):
             num_best=num_best,
             alpha=length_penalty,
             normalisation=normalisation,
+            coverage=coverage,
             phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
@@ -169,6 +177,20 @@ class TranslatorBundle(StoredBundle):
             done += len(chosen)
             progress(done)
         return results
+
+    def stream(
+        self, text: str, *, beam: int = 4, length_penalty: float = 1.0, coverage: float = 0.0
+    ) -> Iterator[str]:
+        """Yield the translation of a text in parts, as soon as they are certain.
+
+        A part is certain if everything that the beam search can still return begins with it. The
+        parts, joined, are the translation that `search` returns for the same settings. Raises
+        UsageError for a text of more than `longest` tokens.
+        """
+        check_search(beam, 1, length_penalty)
+        (row,) = self._encoded([text], 1)
+        if row:
+            yield from self._search.streamed(row, beam, length_penalty, coverage)
 
     def sample(
         self, texts: Sequence[str], count: int, seed: int = 0, *, first: int = 1

@@ -12,6 +12,7 @@ from headway.data.formats import InlineTags, ending
 from headway.data.formats.documents import DOCUMENTS, open_document
 from headway.data.formats.parallel import is_language
 from headway.data.formats.segments import Document
+from headway.data.translation_memory import TranslationMemory
 from headway.errors import UsageError
 from headway.files import check_new_file, write_file
 from headway.settings import setting
@@ -37,6 +38,18 @@ class DocumentOptions:
     inline_tags: InlineTags = setting(
         "keep", "tags inside the texts of HTML, TMX and XLIFF files: kept, or dropped"
     )
+    memory: Path | None = setting(
+        None,
+        "translation memory, a file of sentence pairs (.tmx, .po, .tsv ...): a text that is in it, "
+        "or a similar one, has that translation",
+    )
+    similarity: float = setting(
+        0.8,
+        "minimum similarity of a text of the memory: 1 - edit distance in words / number of words "
+        "of the longer one; 1: only the same text",
+        ge=0.5,
+        le=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +62,24 @@ class LeftText:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SimilarText:
+    """A text with the translation of `source`, a similar text of the translation memory."""
+
+    line: int
+    text: str
+    source: str
+    similarity: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class DocumentReport:
     """What happened to the texts of a file.
 
     texts: the number of its texts. present: those that were translated before. translated: those
     that are translated now. placeholders: the number of translated lines with placeholders, by how
     they came right (`SafeTranslation.how`). mark: how a new translation is marked in the file.
+    memory: the number of texts that were in the translation memory. similar: the texts with the
+    translation of a similar one.
     """
 
     input: str
@@ -65,6 +90,8 @@ class DocumentReport:
     placeholders: Mapping[str, int]
     left: tuple[LeftText, ...]
     mark: str
+    memory: int = 0
+    similar: tuple[SimilarText, ...] = ()
 
 
 def check_document(path: Path, output: Path) -> None:
@@ -108,7 +135,10 @@ def translate_document(
     target = chosen.target or (data.target if data and is_language(data.target) else None)
     document = open_document(path, source, target, chosen.inline_tags)
     texts = [Text(text, s.protected) for s in document.segments for text in s.texts]
-    results = translate_texts(bundle, texts, options)
+    memory = None
+    if chosen.memory is not None:
+        memory = TranslationMemory.read(chosen.memory, source, target)
+    results = translate_texts(bundle, texts, options, memory, chosen.similarity)
     by_segment = _by_segment(document, results)
     filled: list[list[str] | None] = []
     for group in by_segment:
@@ -134,10 +164,23 @@ def _report(
 ) -> DocumentReport:
     left: list[LeftText] = []
     ways: Counter[str] = Counter()
+    similar: list[SimilarText] = []
+    remembered = 0
     for segment, group in zip(document.segments, groups, strict=True):
         failed = [(t, r) for t, r in zip(segment.texts, group, strict=True) if r.text is None]
         left += [LeftText(line=segment.line, text=t, problem=r.problem) for t, r in failed[:1]]
         ways.update(result.how for result in group if result.has_placeholders)
+        remembered += all(result.how == "memory" for result in group)
+        similar += [
+            SimilarText(
+                line=segment.line,
+                text=text,
+                source=result.match.source,
+                similarity=result.match.similarity,
+            )
+            for text, result in zip(segment.texts, group, strict=True)
+            if result.how == "similar" and result.match is not None
+        ]
     return DocumentReport(
         input=str(document.path),
         output=str(output),
@@ -147,10 +190,14 @@ def _report(
         placeholders=dict(ways),
         left=tuple(left),
         mark=document.mark,
+        memory=remembered,
+        similar=tuple(similar),
     )
 
 
 _WAYS = {
+    "memory": "in the memory",
+    "similar": "adapted from the memory",
     "best": "right at once",
     "other": "right in another translation of the beam",
     "copied": "copied from the source",
@@ -171,10 +218,28 @@ def document_lines(report: DocumentReport) -> list[str]:
     if report.placeholders:
         ways = [f"{count:,} {_WAYS[w]}" for w in _WAYS if (count := report.placeholders.get(w))]
         lines.append(f"          texts with placeholders: {', '.join(ways)}")
-    for text in report.left[:SHOWN]:
-        shown = " ".join(text.text.split())
-        shown = shown if len(shown) <= 60 else f"{shown[:59]}…"
-        lines.append(f"left      {report.input}:{text.line}  {shown!r}: {text.problem}")
-    if len(report.left) > SHOWN:
-        lines.append(f"left      and {len(report.left) - SHOWN:,} more; --json lists all")
+    if report.memory:
+        lines.append(f"memory    {report.memory:,} texts are in the translation memory")
+    similar = [
+        (s.line, s.text, f"as {_short(s.source)}, similarity {s.similarity:.2f}: review it")
+        for s in report.similar
+    ]
+    lines += _listed("similar", report.input, similar)
+    left = [(text.line, text.text, text.problem) for text in report.left]
+    return lines + _listed("left", report.input, left)
+
+
+def _listed(name: str, path: str, rows: Sequence[tuple[int, str, str]]) -> list[str]:
+    """Format the first rows, each of a line in the file, a text and a remark."""
+    lines = [
+        f"{name:9} {path}:{line}  {_short(text)}: {remark}" for line, text, remark in rows[:SHOWN]
+    ]
+    if len(rows) > SHOWN:
+        lines.append(f"{name:9} and {len(rows) - SHOWN:,} more; --json lists all")
     return lines
+
+
+def _short(text: str) -> str:
+    """Return a text in quotes on one line, shortened to 60 characters."""
+    line = " ".join(text.split())
+    return repr(line if len(line) <= 60 else f"{line[:59]}…")

@@ -38,6 +38,14 @@ class TranslateOptions:
         "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
         "length ** length_penalty.",
     )
+    coverage: float = setting(
+        0.0,
+        "Coverage penalty: weight of the sum of log(min(attention, 1)) over the source tokens, "
+        "which is added to the score; it lowers translations that leave something out. Values of "
+        "0.1 to 0.5 are usual.",
+        ge=0,
+        le=PENALTY,
+    )
     contain: tuple[str, ...] = setting((), "Phrases that every translation must contain.")
     avoid: tuple[str, ...] = setting((), "Phrases that no translation may contain.")
     glossary: Path | None = setting(

@@ -128,6 +128,7 @@ def _lists(
         num_best=options.nbest,
         length_penalty=options.length_penalty,
         normalisation=options.normalisation,
+        coverage=options.coverage,
         contain=required_phrases(texts, options.contain, glossary),
         avoid=options.avoid,
         first=first,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +20,12 @@ from headway.decoding import (
     Row,
     Rule,
     Sampling,
+    TextStreamer,
     beam_search,
     expected_utilities,
     greedy_search,
     sample_steps,
+    stream_beam,
 )
 from headway.decoding.search import Normalisation
 from headway.errors import UsageError
@@ -54,6 +57,7 @@ class BeamSettings:
     num_best: int
     alpha: float
     normalisation: Normalisation
+    coverage: float
     phrases: Sequence[Sequence[Sequence[int]]]
     avoided: Sequence[Sequence[int]]
 
@@ -101,9 +105,32 @@ class TranslationSearch:
             width=search.beam,
             alpha=search.alpha,
             num_best=search.num_best,
+            coverage=search.coverage,
             observe=observe,
         )
         return [[self._translation(hypothesis) for hypothesis in best] for best in lists]
+
+    def streamed(
+        self, row: Sequence[int], beam: int, alpha: float, coverage: float
+    ) -> Iterator[str]:
+        """Yield the text of the best translation of the ids of one text, as it becomes certain."""
+        target = self.tokenizer.target
+        rules = [Forbidden([[target.pad], [target.bos]])]
+        limits = Limits(target.bos, target.eos, self._max_lengths([row]), rules)
+        writer = TextStreamer(target)
+        parts = stream_beam(
+            self.stepper,
+            self._inputs([row]),
+            limits,
+            width=beam,
+            alpha=alpha,
+            coverage=coverage,
+        )
+        for token in itertools.chain.from_iterable(parts):
+            if text := writer.feed(token):
+                yield text
+        if text := writer.finish():
+            yield text
 
     def _inputs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
         source, keys = collate_sources(rows, self.tokenizer.source)

@@ -1,6 +1,7 @@
 """Translates texts with placeholders, so that every placeholder survives.
 
-The translation of a text is, in this order: the best one of the search; the first of the others
+The translation of a text is, in this order: that of a translation memory, of the same text or of
+one that is similar enough; the best one of the search; the first of the others
 whose placeholders are right; the best one with its wrong placeholders replaced by the missing ones;
 the best one of a search that must contain the placeholders; the parts between the placeholders,
 translated one by one. A text for which none of them is right is left untranslated, with the reason.
@@ -11,16 +12,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from headway.data.placeholders import Placeholders
+from headway.data.translation_memory import Match, TranslationMemory
 from headway.errors import UsageError
 from headway.settings import MOST
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.text import split_sentences
 
-How = Literal["best", "other", "copied", "constrained", "parts", "unchanged", "left"]
+How = Literal[
+    "unchanged", "memory", "best", "other", "copied", "constrained", "parts", "similar", "left"
+]
 MOST_TAGS = 500
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -37,30 +41,59 @@ class Text:
 class SafeTranslation:
     """The translation of a text, or None, and how it was obtained.
 
-    how: "best": the best translation; "other": another one of the search; "copied": placeholders
+    how: "memory": that of the same text in a translation memory; "similar": that of a similar text;
+    "best": the best translation; "other": another one of the search; "copied": placeholders
     were replaced; "constrained": a search that must contain the placeholders; "parts": the parts
     between the placeholders were translated; "unchanged": there is nothing to translate; "left":
-    there is no translation. problem: the reason for "left".
-    has_placeholders: whether the text has any.
+    there is no translation. problem: the reason for "left". has_placeholders: whether the text has
+    any. match: the entry of the memory, if it is from there.
     """
 
     text: str | None
     how: How
     problem: str = ""
     has_placeholders: bool = False
+    match: Match | None = None
 
 
 def translate_texts(
-    bundle: TranslatorBundle, texts: Sequence[Text], options: TranslateOptions
+    bundle: TranslatorBundle,
+    texts: Sequence[Text],
+    options: TranslateOptions,
+    memory: TranslationMemory | None = None,
+    least: float = 1.0,
 ) -> list[SafeTranslation]:
     """Translate texts, in order. Each line of a text is translated on its own; white space at the
-    ends of a line, and empty lines, stay."""
+    ends of a line, and empty lines, stay. least: the similarity from which an entry of the memory
+    is used."""
+    remembered = {
+        text: found
+        for text in dict.fromkeys(texts)
+        if memory is not None and (found := _remembered(memory, text, least)) is not None
+    }
     lines: dict[Text, SafeTranslation | None] = {}
     for text in texts:
-        for line in text.text.split("\n"):
-            lines[Text(line.strip(), text.protected)] = None
+        if text not in remembered:
+            for line in text.text.split("\n"):
+                lines[Text(line.strip(), text.protected)] = None
     lines.update(_lines(bundle, list(lines), options))
-    return [_joined(text, lines) for text in texts]
+    return [remembered.get(text) or _joined(text, lines) for text in texts]
+
+
+def _remembered(memory: TranslationMemory, text: Text, least: float) -> SafeTranslation | None:
+    """Return the translation of a text, or of a similar one, in the memory; None if there is none
+    that can have the placeholders of the text."""
+    match = memory.best(text.text, least)
+    if match is None:
+        return None
+    target = match.adapted(text.text, text.protected)
+    if target is None:
+        return None
+    core = text.text.strip()
+    start = text.text.index(core)
+    whole = text.text[:start] + target + text.text[start + len(core) :]
+    has = bool(Placeholders(text.protected).find(text.text))
+    return SafeTranslation(whole, "memory" if match.similarity == 1 else "similar", "", has, match)
 
 
 def _joined(text: Text, lines: dict[Text, SafeTranslation | None]) -> SafeTranslation:
@@ -82,9 +115,8 @@ def _joined(text: Text, lines: dict[Text, SafeTranslation | None]) -> SafeTransl
     return SafeTranslation("\n".join(parts), worst.how, "", has_placeholders)
 
 
-_ORDER: tuple[How, ...] = (
-    *("unchanged", "best", "other", "copied", "constrained", "parts", "left"),
-)
+_ORDER: tuple[How, ...] = get_args(How)
+"""From the least to the most in need of a review."""
 
 
 def _lines(

@@ -1,0 +1,76 @@
+"""The search for the outputs of one input: its finished outputs, and when it is settled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from headway.decoding.search import Hypothesis, Limits
+from headway.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A continuation that was scored: `token` after the prefix `before`, for input `item`.
+
+    log_probability: of prefix and token together. ends: whether the token ends the output.
+    continued: whether the continuation stayed in the beam or ended; the others were dropped.
+    """
+
+    item: int
+    before: tuple[int, ...]
+    token: int
+    log_probability: float
+    ends: bool
+    continued: bool
+
+
+Observer = Callable[[Candidate], None]
+"""Called with each candidate after it was scored, step by step, the best first."""
+
+
+@dataclass
+class InputSearch:
+    """The search for the outputs of one input by one group of beams. pool: the finished ones."""
+
+    item: int
+    max_length: int
+    group: int = 0
+    pool: list[Hypothesis] = field(default_factory=list)
+
+    def add(self, hypothesis: Hypothesis, width: int) -> None:
+        self.pool.append(hypothesis)
+        self.pool.sort(key=lambda h: -h.score)
+        del self.pool[width:]
+
+    def is_settled(self, best_live: float, num_best: int, alpha: float, limits: Limits) -> bool:
+        """Return whether no live prefix can still enter the best `num_best`.
+
+        The log-probability of a prefix only falls, and the largest length penalty that it can be
+        divided by is that of the longest output, so best_live / penalty(longest) is an upper bound
+        of all further scores. The coverage penalty is never positive.
+        """
+        if len(self.pool) < num_best:
+            return best_live == -torch.inf
+        bound = best_live / limits.penalty(self.max_length + 1, alpha)
+        return bound <= self.pool[num_best - 1].score
+
+
+def best_of_groups(
+    searches: list[InputSearch], count: int, num_best: int
+) -> list[list[Hypothesis]]:
+    """Return the hypotheses of each input. Raises UsageError if the rules allowed none."""
+    results: list[list[Hypothesis]] = []
+    for item in range(count):
+        pools = [search.pool for search in searches if search.item == item]
+        if not any(pools):
+            raise UsageError(f"no output for input {item + 1} satisfies all decoding rules")
+        distinct: dict[tuple[int, ...], Hypothesis] = {}
+        for rank in range(max(map(len, pools))):
+            of_rank = [pool[rank] for pool in pools if rank < len(pool)]
+            for hypothesis in sorted(of_rank, key=lambda h: -h.score):
+                distinct.setdefault(hypothesis.tokens, hypothesis)
+        results.append(list(distinct.values())[:num_best])
+    return results
