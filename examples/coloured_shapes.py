@@ -46,6 +46,8 @@ def draw(first: tuple[str, str], second: tuple[str, str], is_above: bool) -> np.
 def write(folder: Path, count: int = COUNT) -> None:
     """Write `count` images and the table of their captions into a new folder."""
     choices = random.Random(0)
+    if folder.exists():
+        sys.exit(f"{folder} exists already; name a new folder")
     folder.mkdir(parents=True)
     rows = ["image\ten"]
     for number in range(count):
