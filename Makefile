@@ -26,7 +26,7 @@ help:
 	@echo "make test-all    the long tests and every combination too"
 	@echo "make check       format, lint, types, import rules"
 	@echo "make fix         format, and mend what the linter can"
-	@echo "make docs        the documentation site, in build/docs"
+	@echo "make docs        the documentation site, in build/docs (LIVE=no: trains nothing)"
 	@echo "make bench       speed beside other libraries"
 	@echo "make gpu         tests and speed on a GPU (PYTHON=... ONLY='training-124m ...')"
 	@echo "make clean       remove .venv and caches; never data/ or runs/"
@@ -79,9 +79,13 @@ fix: $(VENV)/.dev
 	@$(VENV)/bin/ruff format .
 	@$(VENV)/bin/ruff check --fix .
 
-# Warnings are errors. The pages load nothing from a network: open build/docs/index.html.
+# Warnings are errors. The pages load nothing from a network: open build/docs/index.html. The small
+# models of the tour are trained first, once, in build/live, and the notebooks run once, in
+# build/notebooks; make docs LIVE=no builds without both.
 docs: $(VENV)/.docs
-	@$(PY) -m sphinx -q -W --keep-going -j auto -b html -d build/docs-cache docs build/docs
+	@$(if $(filter no,$(LIVE)),,$(PY) docs/live.py)
+	@$(PY) -m sphinx -q -W --keep-going -j auto -b html -d build/docs-cache \
+	$(if $(filter no,$(LIVE)),-D live_pages=0 -D nb_execution_mode=off) docs build/docs
 	@echo "built build/docs/index.html"
 
 bench: $(VENV)/.bench

@@ -10,15 +10,18 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+import drawings  # noqa: E402
+import frames  # noqa: E402
 import generate  # noqa: E402
+from docutils import nodes  # noqa: E402
 
 import headway  # noqa: E402
 
 project = "Headway"
 author = "The authors of Headway"
 version = release = headway.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
-exclude_patterns = ["pictures"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "mathml"]
+exclude_patterns = ["pictures", "drawings"]
 smartquotes = False  # --flag is no dash
 highlight_language = "text"
 # An annotation may name a class that several modules have.
@@ -36,6 +39,8 @@ nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 # A widget is shown as the page that it has: there is no Python behind the site.
 nb_mime_priority_overrides = [("html", "text/html", 0)]
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # they would be loaded from a network
+html_math_renderer = "mathml"
 toc_object_entries = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -50,6 +55,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["_static"]
 html_js_files = ["accessible.js"]
+html_css_files = ["tour.css"]
 html_theme_options = {"navigation_with_keys": True}
 
 SOURCE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/headway/([\w/]+)\.py\)")
@@ -87,6 +93,17 @@ def _shorter_annotations(
     return short(signature), short(result)
 
 
+def _inline_drawings(app: Any, doctree: nodes.document, page: str) -> None:
+    """Put the drawings of the tour into their pages, so that they follow the dark mode."""
+    if app.builder.format != "html":
+        return
+    for image in list(doctree.findall(nodes.image)):
+        path = DOCS / image["uri"]
+        if path.parent == drawings.FOLDER:
+            svg = drawings.inline(path.read_text(encoding="utf-8"), image.get("alt", ""))
+            image.replace_self(nodes.raw("", svg, format="html"))
+
+
 def _write_index_for_models(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.name == "html":
         text = generate.llms_text(DOCS)
@@ -95,7 +112,9 @@ def _write_index_for_models(app: Any, error: Exception | None) -> None:
 
 def setup(app: Any) -> dict[str, bool]:
     generate.write(DOCS)
+    frames.setup(app)
     app.connect("source-read", _link_sources)
+    app.connect("doctree-resolved", _inline_drawings)
     app.connect("autodoc-process-docstring", _plain_docstring)
     app.connect("autodoc-process-signature", _shorter_annotations)
     app.connect("build-finished", _write_index_for_models)

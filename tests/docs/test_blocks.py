@@ -24,7 +24,7 @@ from tests.fixtures.pages import (
     page_paths,
 )
 
-LANGUAGES = {*RUN, "text", "json", "yaml", "toml", "markdown", "{toctree}", "{include}"}
+LANGUAGES = {*RUN, "text", "json", "yaml", "toml", "markdown", "{toctree}", "{include}", "{live}"}
 PARSED_ONLY = {"record", "interactive"}
 PAGES = {name_of(path): path for path in page_paths()}
 

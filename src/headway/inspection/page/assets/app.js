@@ -121,6 +121,8 @@ async function start() {
   const app = new App(source);
   const root = document.getElementById("page");
   app.root = root;
+  app.framed = window !== window.parent; // inside another page, which has less room and explains the view
+  document.documentElement.classList.toggle("framed", app.framed);
   const again = () => { forgetTheme(); if (app.session) app.redraw(); };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   addEventListener("hashchange", () => { if (app.session) app.set({...START, ...readHash(location.hash)}); });

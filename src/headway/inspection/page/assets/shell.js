@@ -63,7 +63,8 @@ export function shell(app) {
   const chosen = el("div", {class: "controls", role: "group", "aria-label": "Model, layer and head"}, frame.element, map.element, layer.element, head.element);
   const live = liveBar(app);
   const main = el("main", {}, stage, words.element);
-  app.root.replaceChildren(el("header", {class: "top"}, title, summary, answer, notes, live.element), nav, chosen, el("div", {class: "beside"}, measures, why, note), problem, main, tooltip(app.root));
+  const above = el("div", {class: "beside"}, measures, why, app.framed ? null : note);
+  app.root.replaceChildren(el("header", {class: "top"}, title, summary, answer, notes, live.element), nav, chosen, above, problem, main, ...(app.framed ? [note] : []), tooltip(app.root));
   let shown = null;
 
   const open = () => {

@@ -1,0 +1,94 @@
+"""Figures of the claims that are measured by comparing trained models.
+
+The numbers are read from the tables of docs/results.md, so that figure and table cannot differ.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from drawings.kit import Sheet
+
+RESULTS = Path(__file__).resolve().parents[1] / "results.md"
+
+
+def table(claim: str, column: str) -> dict[str, str]:
+    """The first table with this column below the heading of a claim, such as "(c)".
+
+    Returns the text of its first column -> the text of the column. ValueError if there is none.
+    """
+    text = RESULTS.read_text(encoding="utf-8")
+    section = text.partition(f"\n### {claim} ")[2].partition("\n### ")[0]
+    columns: list[str] = []
+    rows: dict[str, str] = {}
+    for line in section.split("\n"):
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else []
+        if column in columns:
+            if not cells:
+                return rows
+            if not re.fullmatch(r":?-+:?", cells[0]):
+                rows[cells[0]] = cells[columns.index(column)]
+        else:
+            columns = cells
+    raise ValueError(f"docs/results.md: claim {claim} has no table with a column {column!r}")
+
+
+def _bars(values: dict[str, float], title: str, unit: str) -> Sheet:
+    sheet = Sheet(44 + 36 * len(values), title)
+    most = max(values.values())
+    for number, (name, value) in enumerate(values.items()):
+        y = 44 + 36 * number
+        sheet.text(136, y + 5, name, "small end")
+        sheet.bar(142, y - 9, 200 * value / most, 20)
+        sheet.text(148 + 200 * value / most, y + 5, f"{value:g}", "small start")
+    sheet.text(142, 14, unit, "small soft start")
+    return sheet
+
+
+def _bleu(claim: str, title: str) -> Sheet:
+    rows = table(claim, "BLEU")
+    values = {name.partition(", trained")[0]: float(text.strip("*")) for name, text in rows.items()}
+    return _bars(values, title, "BLEU on Multi30k after 800 steps")
+
+
+def score_functions() -> Sheet:
+    return _bleu("(c)", "BLEU with seven score functions")
+
+
+def number_of_heads() -> Sheet:
+    rows = table("(e)", "BLEU")
+    values = {
+        f"{name} head{'s' if name != '1' else ''}": float(text) for name, text in rows.items()
+    }
+    return _bars(values, "BLEU with one to eight heads", "BLEU on Multi30k after 800 steps")
+
+
+def growing_keys() -> Sheet:
+    rows = table("(f)", "value")
+    sheet = Sheet(132, "Time of the loop over prefixes, relative to one masked call")
+    sheet.text(12, 18, "time of the loop / time of one masked call", "small soft start")
+    for number, kernel in enumerate(("reference", "fused")):
+        text = next(value for name, value in rows.items() if f", {kernel} kernel" in name)
+        low, high = (float(part) for part in text.split(" to "))
+        y = 44 + 38 * number
+        sheet.text(112, y + 5, f"{kernel} kernel", "small end")
+        sheet.line((120, y - 12), (120, y + 18))
+        sheet.bar(120 + 4 * low, y - 9, 4 * (high - low), 20)
+        sheet.text(126 + 4 * high, y + 5, f"{low:g} to {high:g}", "small start")
+    sheet.text(12, 122, "sequences of 32 to 1,024 tokens", "small soft start")
+    return sheet
+
+
+def number_of_layers() -> Sheet:
+    rows = {name: text for name, text in table("(g)", "BLEU").items() if "trained" not in name}
+    values = {f"{name} layers": float(text) for name, text in rows.items()}
+    return _bars(values, "BLEU with one to four layers", "BLEU on Multi30k after 800 steps")
+
+
+DRAWINGS = {
+    "claim-c": score_functions,
+    "claim-e": number_of_heads,
+    "claim-f": growing_keys,
+    "claim-g": number_of_layers,
+}

@@ -1,0 +1,52 @@
+"""The page in a sandboxed frame of another page, as the tour of the site shows it."""
+
+import pytest
+
+SANDBOX = "allow-scripts allow-downloads allow-popups allow-popups-to-escape-sandbox"
+
+
+@pytest.fixture
+def framed(tabs, pages, tmp_path):
+    """framed(state, width) -> the frame of a page that was opened from a file."""
+    page = tabs.new("")
+    tabs.errors.clear()
+
+    def open_frame(state, width):
+        page.set_viewport_size({"width": width, "height": 800})
+        outer = tmp_path / "outer.html"
+        outer.write_text(
+            f'<!doctype html><title>t</title><iframe title="A model" sandbox="{SANDBOX}" '
+            f'src="{pages["all"].as_uri()}#{state}" style="width:{width - 40}px;height:640px">'
+        )
+        page.goto(outer.as_uri())
+        frame = page.frames[1]
+        frame.wait_for_selector("h2#view-title")
+        page.wait_for_timeout(200)
+        return frame
+
+    yield open_frame
+    page.close()
+    assert not tabs.errors
+
+
+@pytest.mark.parametrize("view", ["alignment&frame=3", "image&frame=5", "matrix", "grid", "walk"])
+def test_a_framed_page_runs_without_access_to_its_outer_page(framed, view):
+    frame = framed(f"view={view}", 390)
+    assert frame.locator("nav [aria-current]").count() == 1
+    assert frame.evaluate("document.documentElement.scrollWidth") <= 350
+    assert frame.evaluate("try { parent.document.title } catch { 'denied' }") == "denied"
+
+
+def test_a_framed_page_shows_its_view_first_and_keeps_the_caution(framed):
+    frame = framed("view=alignment&frame=3", 1400)
+    view, caution = frame.locator("main"), frame.locator(".caution")
+    assert not frame.locator(".lead").is_visible()
+    assert view.bounding_box()["y"] < caution.bounding_box()["y"]
+    assert "attention is not an explanation" in caution.inner_text()
+
+
+def test_a_page_of_its_own_has_the_caution_above_the_view(opened):
+    page = opened("all", "view=alignment&frame=3")
+    view, caution = page.locator("main"), page.locator(".caution")
+    assert caution.bounding_box()["y"] < view.bounding_box()["y"]
+    assert page.locator(".lead").is_visible()
