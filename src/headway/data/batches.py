@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 
 from headway.data.bucketing import Array, Buckets
-from headway.data.parallel_corpus import Corpus
+from headway.data.noise import SourceNoise
+from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
 from headway.text import Tokenizer, TokenizerPair
@@ -72,15 +73,16 @@ class RandomSplits:
 
 
 def collate(
-    corpus: Corpus,
+    corpus: Corpus | JoinedCorpora,
     indices: Array,
     tokenizers: TokenizerPair,
     splits: RandomSplits | None = None,
     epoch: int = 0,
+    noise: SourceNoise | None = None,
 ) -> TranslationBatch:
     """Return the pairs at `indices` of the corpus as one batch.
 
-    splits: splits them into the tokens of an epoch, if any.
+    splits: splits them into the tokens of an epoch, if any. noise: changes the sources after that.
     """
     positions = [int(i) for i in indices]
     sources = [corpus.source(i).tolist() for i in positions]
@@ -89,6 +91,9 @@ def collate(
         pairs = zip(sources, targets, positions, strict=True)
         split = [splits.pair(source, target, epoch, i) for source, target, i in pairs]
         sources, targets = [source for source, _ in split], [target for _, target in split]
+    if noise is not None:
+        numbered = zip(sources, positions, strict=True)
+        sources = [noise.source(source, epoch, i) for source, i in numbered]
     source, keys = collate_sources(sources, tokenizers.source)
     end, start = tokenizers.target.eos, tokenizers.target.bos
     pad = tokenizers.target.pad
@@ -134,14 +139,16 @@ class Batches:
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Corpus | JoinedCorpora,
         buckets: Buckets,
         tokenizers: TokenizerPair,
         device: str = "cpu",
         splits: RandomSplits | None = None,
+        noise: SourceNoise | None = None,
     ) -> None:
         self.corpus, self.buckets = corpus, buckets
-        self.tokenizers, self.device, self.splits = tokenizers, device, splits
+        self.tokenizers, self.device = tokenizers, device
+        self.splits, self.noise = splits, noise
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.
@@ -152,7 +159,9 @@ class Batches:
             order = self.buckets.epoch(epoch)
             while position < len(order):
                 chosen = order[position]
-                batch = collate(self.corpus, chosen, self.tokenizers, self.splits, epoch)
+                batch = collate(
+                    self.corpus, chosen, self.tokenizers, self.splits, epoch, self.noise
+                )
                 position += 1
                 is_last = position == len(order)
                 following = (epoch + 1, 0) if is_last else (epoch, position)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headway.data.mixing import Mixture
 from headway.errors import UsageError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -17,7 +18,8 @@ class Buckets:
 
     The pairs are shuffled. Pools of `pool` pairs are sorted by target length, then source length
     (ties stay shuffled) and cut into batches, and all batches are shuffled. The result depends only
-    on (seed, epoch), so training can resume at any batch. The + 1 is for </s>.
+    on (seed, epoch), so training can resume at any batch. The + 1 is for </s>. mixture: chooses the
+    pairs of each epoch from several corpora; None for each pair once.
     """
 
     def __init__(
@@ -27,9 +29,10 @@ class Buckets:
         tokens: int,
         seed: int,
         pool: int = 100_000,
+        mixture: Mixture | None = None,
     ) -> None:
         self.source, self.target = source_lengths, target_lengths
-        self.tokens, self.seed, self.pool = tokens, seed, pool
+        self.tokens, self.seed, self.pool, self.mixture = tokens, seed, pool, mixture
         self.longest = np.maximum(source_lengths, target_lengths) + 1
         if len(self.longest) and (longest := int(self.longest.max())) > tokens:
             raise UsageError(
@@ -38,10 +41,14 @@ class Buckets:
             )
 
     def epoch(self, number: int) -> list[Array]:
-        """Return the batches of an epoch as arrays of indices; each index occurs exactly once."""
+        """Return the batches of an epoch as arrays of indices.
+
+        Without a mixture each index occurs exactly once.
+        """
         seeds = np.random.SeedSequence([self.seed, number])
         generator = np.random.Generator(np.random.PCG64(seeds))
-        order = generator.permutation(len(self.longest))
+        chosen = None if self.mixture is None else self.mixture.epoch(number)
+        order = generator.permutation(len(self.longest) if chosen is None else chosen)
         batches: list[Array] = []
         for start in range(0, len(order), self.pool):
             pool = order[start : start + self.pool]

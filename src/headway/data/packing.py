@@ -3,7 +3,6 @@ attention masks."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -13,8 +12,9 @@ import numpy.typing as npt
 import torch
 
 from headway.data.epochs import endless
+from headway.data.mixing import check_weights, quotas_of
 from headway.data.text_corpus import TextCorpus
-from headway.errors import DataError, UsageError
+from headway.errors import DataError
 from headway.machine import upload
 from headway.shapes import Int, Tensor
 
@@ -124,26 +124,11 @@ class PackedBatches:
                 "the number of corpora, batch_size and length must be at least 1, but there are "
                 f"{len(corpora)} corpora, {batch_size=}, {length=}"
             )
-        if weights and len(weights) != len(corpora):
-            raise UsageError(
-                f"there must be one weight for each of {len(corpora)} corpora, but there are "
-                f"{len(weights)}",
-                hint="set --data.weights to one positive number for each of --data.train",
-            )
-        if weights and not all(weight > 0 and math.isfinite(weight) for weight in weights):
-            raise UsageError(
-                f"weights must be positive numbers, but are {', '.join(map(str, weights))}",
-                hint="set --data.weights to positive numbers; remove a corpus from --data.train "
-                "to leave it out",
-            )
+        check_weights(weights, len(corpora))
         self.sources = [_Source(c, i, length, seed) for i, c in enumerate(corpora)]
         self.batch_size, self.length, self.seed, self.device = batch_size, length, seed, device
-        total = sum(source.num_sequences for source in self.sources)
-        fractions = np.array(
-            weights or [source.num_sequences for source in self.sources], dtype=np.float64
-        )
-        ends = np.round(np.cumsum(fractions / fractions.sum()) * total).astype(np.int64)
-        self.quotas: npt.NDArray[np.int64] = np.diff(ends, prepend=0)
+        sizes = [source.num_sequences for source in self.sources]
+        self.quotas: npt.NDArray[np.int64] = quotas_of(sizes, weights)
         """The number of sequences from each corpus in an epoch."""
         self._epoch = -1
         self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)

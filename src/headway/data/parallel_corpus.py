@@ -6,7 +6,7 @@ ids[offsets[i] : offsets[i + 1]]); and it has `corpus.json`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -77,6 +77,34 @@ class Corpus:
     def target(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
         """Return the ids of target sentence `index` as a read-only view into the file."""
         return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
+
+
+class JoinedCorpora:
+    """Several corpora as one: their pairs are numbered one after the other."""
+
+    def __init__(self, corpora: Sequence[Corpus]) -> None:
+        self.corpora = tuple(corpora)
+        self.sizes = tuple(len(corpus) for corpus in corpora)
+        self._ends = np.cumsum(self.sizes)
+        self.source_lengths = np.concatenate([corpus.source_lengths for corpus in corpora])
+        self.target_lengths = np.concatenate([corpus.target_lengths for corpus in corpora])
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    def source(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Return the ids of source sentence `index`, as `Corpus.source`."""
+        corpus, position = self._at(index)
+        return corpus.source(position)
+
+    def target(self, index: int) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Return the ids of target sentence `index`, as `Corpus.target`."""
+        corpus, position = self._at(index)
+        return corpus.target(position)
+
+    def _at(self, index: int) -> tuple[Corpus, int]:
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        return self.corpora[number], index - int(self._ends[number]) + self.sizes[number]
 
 
 def prepare(

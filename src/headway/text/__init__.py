@@ -1,6 +1,7 @@
 """Tokenizers convert between text and token ids: byte-level BPE, WordPiece, characters, Hugging
 Face tokenizers and vocabularies of whole words."""
 
+from headway.text.bpe import LANGUAGE_TAG
 from headway.text.characters import CharacterTokenizer
 from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
@@ -17,6 +18,7 @@ from headway.text.word_positions import positions_of_words
 
 __all__ = [
     "BORDER",
+    "LANGUAGE_TAG",
     "CharacterTokenizer",
     "EncoderTokenizer",
     "MissingEncoderTokenizer",

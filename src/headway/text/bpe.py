@@ -24,6 +24,7 @@ PAD, BOS, EOS = "<pad>", "<s>", "</s>"
 FILE_LIMIT = 64 * 2**20
 LONGEST_WORD = 1000  # characters; each merge scans the whole word, so longer words take hours
 _LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
+LANGUAGE_TAG = re.compile(r"<2([A-Za-z0-9_@.-]+)>")
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 
 
@@ -75,13 +76,14 @@ B = TypeVar("B", bound="BytePairs")
 class BytePairs:
     """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextBPE`.
 
-    A subclass sets the special tokens and whether a space is added before the first word. Instances
-    are made by `train` or `load`. Ids are 0 .. size-1. Text that looks like a special token is
-    never encoded as that token.
+    A subclass sets the special tokens, whether a space is added before the first word, and whether
+    the vocabulary may have language tags. Instances are made by `train` or `load`. Ids are
+    0 .. size-1. Text that looks like a special token is never encoded as that token.
     """
 
     specials: ClassVar[tuple[str, ...]]
     leading_space: ClassVar[bool]
+    has_language_tags: ClassVar[bool] = False
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         """Wrap a Hugging Face tokenizer `engine` for which `_fault` returns None."""
@@ -91,7 +93,10 @@ class BytePairs:
         self._engine = engine
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
+        added = (token.content for token in engine.get_added_tokens_decoder().values())
+        tags = [name for name in added if self.has_language_tags and LANGUAGE_TAG.fullmatch(name)]
         self.special_ids: dict[str, int] = {name: vocabulary[name] for name in self.specials}
+        self.special_ids |= {name: vocabulary[name] for name in tags}
         self._specials = {i: name for name, i in self.special_ids.items()}
         self._bytes = [b""] * self.size
         for letters, index in vocabulary.items():
@@ -100,20 +105,25 @@ class BytePairs:
         self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
-    def train(cls: type[B], texts: Iterable[str], vocabulary_size: int) -> B:
+    def train(
+        cls: type[B], texts: Iterable[str], vocabulary_size: int, language_tags: Sequence[str] = ()
+    ) -> B:
         """Learn a vocabulary of at most `vocabulary_size` tokens from `texts`, read once as a
         stream.
+
+        language_tags: further special tokens such as <2de>.
 
         Deterministic: the same texts give the same tokenizer. A small corpus may have fewer pairs
         to merge than requested; then `size` is smaller. Raises UsageError if `vocabulary_size` is
         below the 256 bytes plus the special tokens, DataError for a string that cannot be encoded
         as UTF-8.
         """
-        smallest = 256 + len(cls.specials)
+        special_tokens = [*cls.specials, *language_tags]
+        smallest = 256 + len(special_tokens)
         if vocabulary_size < smallest:
             raise UsageError(
                 f"the vocabulary size must be at least {smallest} (256 bytes and "
-                f"{len(cls.specials)} special tokens), but is {vocabulary_size}",
+                f"{len(special_tokens)} special tokens), but is {vocabulary_size}",
                 hint=f"set it to {smallest} or more; 8000 suits a small corpus",
             )
         engine = tokenizers.Tokenizer(models.BPE())
@@ -121,7 +131,7 @@ class BytePairs:
         engine.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=vocabulary_size,
-            special_tokens=list(cls.specials),
+            special_tokens=special_tokens,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
@@ -136,7 +146,7 @@ class BytePairs:
             content = json.loads(raw)
         except (ValueError, RecursionError) as error:
             raise DataError(f"the tokenizer file is not JSON: {error}", where=str(path)) from error
-        fault = _fault(content, cls.specials, cls.leading_space)
+        fault = _fault(content, cls._special_names(content), cls.leading_space)
         if fault:
             raise DataError(
                 fault,
@@ -148,6 +158,16 @@ class BytePairs:
         except Exception as error:  # the engine raises bare Exception for every fault in a file
             raise DataError(f"the tokenizer cannot be loaded: {error}", where=str(path)) from error
         return cls(engine)
+
+    @classmethod
+    def _special_names(cls, content: Any) -> tuple[str, ...]:
+        """Return the special tokens that the JSON value of a tokenizer may have."""
+        added = content.get("added_tokens") if isinstance(content, dict) else None
+        if not cls.has_language_tags or not isinstance(added, list):
+            return cls.specials
+        names = [entry.get("content") for entry in added if isinstance(entry, dict)]
+        tags = [n for n in names if isinstance(n, str) and LANGUAGE_TAG.fullmatch(n)]
+        return (*cls.specials, *tags)
 
     def _json(self) -> bytes:
         return str(self._engine.to_str()).encode("utf-8")

@@ -26,6 +26,7 @@ class BPEDropout:
         self._tokenizer, self._probability = tokenizer, probability
         self._ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges())}
         self._ids = tokenizer.ids_by_letters()
+        self._tags = frozenset(tokenizer.language_tags.values())
 
     def encode(self, text: str, random: Random) -> list[int]:
         """Return the ids of one random split of a text, without special tokens."""
@@ -36,8 +37,12 @@ class BPEDropout:
         ]
 
     def again(self, ids: Sequence[int], random: Random) -> list[int]:
-        """Return the ids of another split of a text that the tokenizer encoded as `ids`."""
-        return self.encode(self._tokenizer.decode(ids), random)
+        """Return the ids of another split of a text that the tokenizer encoded as `ids`.
+
+        A language tag at its start is kept.
+        """
+        tags = [i for i in ids[:1] if i in self._tags]
+        return [*tags, *self.encode(self._tokenizer.decode(ids), random)]
 
     def _split(self, tokens: list[str], random: Random) -> list[str]:
         ranks, probability, draw = self._ranks, self._probability, random.random

@@ -8,7 +8,7 @@ from typing import ClassVar
 import tokenizers
 
 from headway.files import write_file
-from headway.text.bpe import BOS, EOS, PAD, BytePairs, readable
+from headway.text.bpe import BOS, EOS, LANGUAGE_TAG, PAD, BytePairs, readable
 from headway.text.token_ids import checked_ids
 
 
@@ -17,15 +17,44 @@ class Tokenizer(BytePairs):
     `eos`.
 
     A space is added before the first word, so that a word has the same tokens at the start of a
-    sentence and inside it.
+    sentence and inside it. The tokenizer of a model for several target languages has language tags
+    too: a tag at the start of a text is encoded as one token ("<2de> a cat"; Johnson et al. 2017).
     """
 
     specials: ClassVar[tuple[str, ...]] = (PAD, BOS, EOS)
     leading_space: ClassVar[bool] = True
+    has_language_tags: ClassVar[bool] = True
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         self.pad, self.bos, self.eos = (self.special_ids[name] for name in self.specials)
+        self.language_tags: dict[str, int] = {
+            tag[1]: index
+            for name, index in self.special_ids.items()
+            if (tag := LANGUAGE_TAG.fullmatch(name))
+        }
+        """The id of the tag of each target language; empty for one direction."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return the token ids of `text`: its language tag if it begins with one of this
+        tokenizer, and its words."""
+        tags, words = self._without_tag(text)
+        return [*tags, *super().encode(words)]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """Encode each text, in parallel on all cores."""
+        if not self.language_tags:
+            return super().encode_batch(texts)
+        parts = [self._without_tag(text) for text in texts]
+        encoded = super().encode_batch([words for _, words in parts])
+        return [[*tags, *ids] for (tags, _), ids in zip(parts, encoded, strict=True)]
+
+    def _without_tag(self, text: str) -> tuple[list[int], str]:
+        """Return the id of the language tag that a text begins with, if any, and the rest."""
+        tag = LANGUAGE_TAG.match(text) if self.language_tags else None
+        if tag is None or tag[1] not in self.language_tags:
+            return [], text
+        return [self.language_tags[tag[1]]], text[tag.end() :].removeprefix(" ")
 
     def save(self, path: Path) -> None:
         """Write the tokenizer durably as one JSON file in the Hugging Face format."""

@@ -9,8 +9,8 @@ from headway.data.formats.labels import (
     read_unlabelled,
 )
 from headway.data.formats.lines import ending, read_lines, read_stream
-from headway.data.formats.pairs import pair_files, read_pairs
-from headway.data.formats.parallel import InlineTags, Pair, PairFiles
+from headway.data.formats.pairs import OPENERS, pair_files, read_pairs
+from headway.data.formats.parallel import InlineTags, Pair, PairFiles, is_language
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tables import ENDINGS as TABLES
@@ -18,6 +18,7 @@ from headway.data.formats.tables import check_table, checked_text, read_rows
 from headway.data.formats.tsv import read_texts
 
 __all__ = [
+    "OPENERS",
     "TABLES",
     "Columns",
     "InlineTags",
@@ -30,6 +31,7 @@ __all__ = [
     "check_unlabelled",
     "checked_text",
     "ending",
+    "is_language",
     "locate",
     "pair_files",
     "read_labelled",

@@ -20,11 +20,13 @@ class Pair:
     """A sentence and its translation, stripped of surrounding whitespace.
 
     line: its line in the file, from 1; the number of the entry in an .mo file, which has no lines.
+    direction: its languages, such as en-de, in a corpus with several directions; else empty.
     """
 
     source: str
     target: str
     line: int
+    direction: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

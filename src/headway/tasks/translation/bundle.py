@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -32,6 +33,7 @@ from headway.tasks.translation.search import (
     TranslationSearch,
     encoded_phrases,
 )
+from headway.tasks.translation.target_languages import TargetLanguages
 from headway.text import TokenizerPair, positions_of_words
 
 ROWS = 64
@@ -68,6 +70,32 @@ class TranslatorBundle(StoredBundle):
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
         self._others: tuple[Translator, ...] = ()  # further members of an ensemble
+        self.target_languages = TargetLanguages(tuple(sorted(tokenizer.source.language_tags)))
+        if self.languages:
+            self.inputs = InputSpec(target=True, language=True)  # type: ignore[misc]
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The target languages of a model for several, sorted; empty for one direction."""
+        return self.target_languages.names
+
+    @property
+    def _num_tags(self) -> int:
+        return 1 if self.languages else 0
+
+    def into(self, language: str | None) -> TranslatorBundle:
+        """Return a bundle that translates texts without a tag into `language`; None changes
+        nothing.
+
+        Raises UsageError, with the known languages, for another one.
+        """
+        if language is None:
+            return self
+        self.target_languages.check(language)
+        bundle = TranslatorBundle(self.model, self.tokenizer)
+        bundle._others = self._others
+        bundle.target_languages = replace(self.target_languages, chosen=language)
+        return bundle
 
     def ensemble(self, others: Sequence[TranslatorBundle]) -> TranslatorBundle:
         """Return a bundle that translates with the mean of the probabilities of several models.
@@ -82,6 +110,7 @@ class TranslatorBundle(StoredBundle):
                     "into the new run folder, train the second there",
                 )
         joint = TranslatorBundle(self.model, self.tokenizer)
+        joint.target_languages = self.target_languages
         joint._others = tuple(other.model for other in others)
         return joint
 
@@ -92,8 +121,8 @@ class TranslatorBundle(StoredBundle):
 
     @property
     def longest(self) -> int:
-        """The maximum number of tokens of a text."""
-        return max_source_tokens(self.model)
+        """The maximum number of tokens of a text, without a language tag."""
+        return max_source_tokens(self.model) - self._num_tags
 
     def translate(
         self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
@@ -217,14 +246,16 @@ class TranslatorBundle(StoredBundle):
         """Return the ids of the texts. Raises UsageError for one that is too long."""
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
-        ids = self.tokenizer.source.encode_batch([text.strip() for text in texts])
+        ids = self.tokenizer.source.encode_batch(
+            [self.target_languages.tagged(text) for text in texts]
+        )
         for number, row in enumerate(ids, start=first):
-            self.check_length(len(row), f"text {number}")
+            self.check_length(len(row) - self._num_tags, f"text {number}")
         return ids
 
     def check_length(self, length: int, name: str) -> None:
         """Raise UsageError if a text, which `name` names in the error, has too many tokens."""
-        self._check_room(length, self.model.max_source, name)
+        self._check_room(length + self._num_tags, self.model.max_source, name)
         if length > self.longest:
             raise UsageError(
                 f"{name} has {length:,} tokens, but the maximum length of a sentence is "
@@ -251,12 +282,12 @@ class TranslatorBundle(StoredBundle):
         if not source.strip():
             raise UsageError("the source text is empty, so there is nothing to inspect")
         first, second = self.tokenizer.source, self.tokenizer.target
-        source_ids = first.encode(source.strip())
+        source_ids = first.encode(self.target_languages.tagged(source))
         if target is None:
             target_ids = list(self.search([source])[0][0].tokens)
         else:
             target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
-        self.check_length(len(source_ids), "the source")
+        self.check_length(len(source_ids) - self._num_tags, "the source")
         self._check_room(len(target_ids), self.model.max_target, "the target")
         tokens, keys = collate_sources([source_ids], first)
         tokens, keys = tokens.to(self.device), None if keys is None else keys.to(self.device)
@@ -296,7 +327,7 @@ class TranslatorBundle(StoredBundle):
         return attention_of(self.reading(source, target), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
-        reading = self.reading(request.input, request.target)
+        reading = self.into(request.language).reading(request.input, request.target)
         source, target = self.tokenizer.source, self.tokenizer.target
         ids = reading.ids["target"]
         return Probe(
@@ -314,10 +345,11 @@ class TranslatorBundle(StoredBundle):
     ) -> SearchTrace:
         """Return all candidates that the beam search for the best translation scored.
 
-        language: has no effect.
+        language: the target language, of a model with several.
         """
         candidates: list[Candidate] = []
-        ((best,),) = self.search([input], beam=beam, observe=candidates.append)
+        translator = self.into(language)
+        ((best,),) = translator.search([input], beam=beam, observe=candidates.append)
         target = self.tokenizer.target
         return SearchTrace(
             candidates=candidates,

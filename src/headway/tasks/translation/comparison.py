@@ -15,7 +15,7 @@ from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import splits_of
+from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import TranslationExamples, bleu_by_length, evaluate
 
 ATTENDED = 100
@@ -32,7 +32,8 @@ Variants = Mapping[str, Sequence[Mapping[str, Any]]]
 
 def comparison_options(config: TranslationRunConfig) -> dict[str, Any]:
     """Return the options of the evaluation: the validation pairs if there are no test pairs."""
-    return {} if splits_of(config.data).test is not None else {"split": "valid"}
+    has_test = any(corpus.files.test is not None for corpus in corpora_of(config.data))
+    return {} if has_test else {"split": "valid"}
 
 
 def evaluate_in_depth(

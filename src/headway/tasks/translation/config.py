@@ -10,7 +10,7 @@ from typing import Literal
 from headway.data.formats import InlineTags
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
-from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.settings import BATCH, BEAMS, LENGTH, MOST, PENALTY, VOCABULARY, section, setting
 from headway.tasks.sections import (
     BlocksLoopConfig,
     CheckpointConfig,
@@ -24,10 +24,29 @@ from headway.training import OptimizerConfig, ScheduleConfig
 class TranslationDataConfig:
     """The sentence pairs of a run, and their tokenizers."""
 
-    train: str | None = setting(
-        None,
+    train: tuple[str, ...] = setting(
+        (),
         "training pairs: a file (.tsv, .csv, .jsonl, .po, .mo, .tmx, .xliff), a folder with "
-        "splits, or the common prefix of two aligned files",
+        "splits, or the common prefix of two aligned files; several corpora for one model of "
+        "several directions",
+    )
+    directions: tuple[str, ...] = setting(
+        (),
+        "source and target language of each corpus of train, such as en-de,en-fr (en:pt-BR if a "
+        "language has a hyphen); if unset, the columns or languages of the file, or the part "
+        "en-de of its name",
+    )
+    weights: tuple[float, ...] = setting(
+        (),
+        "sampling weights of the corpora of train: the fraction of pairs from each; if unset, "
+        "in proportion to their sizes",
+    )
+    temperature: float = setting(
+        1.0,
+        "temperature T of the sampling of corpora: their fractions are raised to the power 1/T, "
+        "so that small corpora occur more often; 5 is common for many languages",
+        gt=0,
+        le=MOST,
     )
     valid: str | None = setting(
         None,
@@ -51,6 +70,27 @@ class TranslationDataConfig:
         "tokens, differently in each epoch; 0.1 helps with little data",
         ge=0,
         lt=1,
+    )
+    noise_drop: float = setting(
+        0.0,
+        "probability with which each token of a training source is left out, differently in each "
+        "epoch",
+        ge=0,
+        lt=1,
+    )
+    noise_mask: float = setting(
+        0.0,
+        "probability with which each token of a training source is replaced by a blank, "
+        "differently in each epoch",
+        ge=0,
+        lt=1,
+    )
+    noise_shuffle: int = setting(
+        0,
+        "maximum number of positions by which a token of a training source is moved, differently "
+        "in each epoch",
+        ge=0,
+        le=LENGTH,
     )
     max_length: int = setting(
         200,
@@ -143,7 +183,12 @@ class TranslationRunConfig(RunSettings):
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the data decide."""
         return frozenset(
-            {"model.source_vocabulary", "model.target_vocabulary", "model.share_embeddings"}
+            {
+                "data.directions",
+                "model.source_vocabulary",
+                "model.target_vocabulary",
+                "model.share_embeddings",
+            }
         )
 
     @property
@@ -171,7 +216,7 @@ def translate_multi30k() -> TranslationRunConfig:
     return TranslationRunConfig(
         recipe="translate-multi30k",
         data=TranslationDataConfig(
-            train=str(Path(folder, "mt", "multi30k")) if folder else None,
+            train=(str(Path(folder, "mt", "multi30k")),) if folder else (),
             source="en",
             target="de",
         ),

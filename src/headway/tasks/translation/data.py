@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import islice, zip_longest
 from pathlib import Path
 
-from headway.data.formats import Pair, PairFiles, Splits, locate, pair_files, read_pairs
-from headway.data.parallel_corpus import Corpus, prepare
-from headway.errors import DataError, UsageError
+from headway.data.formats import Pair, read_pairs
+from headway.data.parallel_corpus import Corpus, JoinedCorpora, prepare
+from headway.errors import DataError
 from headway.tasks.splits import is_held_out
 from headway.tasks.translation.config import TranslationDataConfig
+from headway.tasks.translation.directions import (
+    DirectedSplits,
+    corpora_of,
+    languages_of,
+    tagged,
+)
+from headway.tasks.translation.target_languages import tag_of
 from headway.text import TokenizerPair
 from headway.training import Event
 
@@ -29,41 +37,25 @@ _KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one per languag
 
 @dataclass(frozen=True)
 class Prepared:
-    """The prepared data of a translator. valid_pairs: the plain validation sentences, for BLEU."""
+    """The prepared data of a translator.
+
+    valid_pairs: the plain validation sentences, for BLEU. directions: that of each corpus, if there
+    are several or the settings name it.
+    """
 
     tokenizers: TokenizerPair
-    train: Corpus
+    train: Corpus | JoinedCorpora
     valid: Corpus
     valid_pairs: list[Pair]
-
-
-def splits_of(config: TranslationDataConfig) -> Splits:
-    """Find the files of the splits of a data configuration."""
-    if config.train is None:
-        raise UsageError(
-            "no training pairs are named",
-            hint="headway train translate DATA --source en --target de, where DATA is a table "
-            "(.tsv, .csv, .jsonl), a .po, .mo, .tmx or .xliff file, a folder, or the common prefix "
-            "of two aligned files",
-        )
-    files = locate(Path(config.train), config.source, config.target, config.inline_tags)
-
-    def files_of(path: str | None, default: PairFiles | None) -> PairFiles | None:
-        if not path:
-            return default
-        return pair_files(Path(path), config.source, config.target, config.inline_tags)
-
-    return Splits(
-        files.train, files_of(config.valid, files.valid), files_of(config.test, files.test)
-    )
+    directions: tuple[str, ...] = ()
 
 
 def prepare_data(
     config: TranslationDataConfig, folder: Path, emit: Callable[[Event], None]
 ) -> Prepared:
     """Prepare tokenizers and shards in the run folder, or reuse them. emit: receives progress."""
-    splits = splits_of(config)
-    tokenizers = _tokenizers(config, splits, folder, emit)
+    corpora = corpora_of(config)
+    tokenizers = _tokenizers(config, corpora, folder, emit)
 
     def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:
         path = folder / "data" / name
@@ -79,10 +71,16 @@ def prepare_data(
         emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
         return corpus
 
-    train_pairs, valid_pairs = _readers(splits)
-    train = shards("train", train_pairs)
+    train_pairs, valid_pairs = _readers(corpora, languages_of(corpora))
+    numbered = len(corpora) > 1
+    train = [
+        shards(f"train-{number}" if numbered else "train", pairs)
+        for number, pairs in enumerate(train_pairs, start=1)
+    ]
     valid = shards("valid", valid_pairs)
-    return Prepared(tokenizers, train, valid, _with_both_sides(valid_pairs()))
+    directions = tuple(c.direction.name for c in corpora if c.direction is not None)
+    joined = JoinedCorpora(train) if numbered else train[0]
+    return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
 
 
 def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
@@ -96,7 +94,8 @@ def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
 def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     """Read all validation pairs of a run: those of the validation file, or held-out training
     pairs."""
-    _, valid_pairs = _readers(splits_of(config))
+    corpora = corpora_of(config)
+    _, valid_pairs = _readers(corpora, languages_of(corpora))
     return valid_pairs()
 
 
@@ -123,16 +122,22 @@ def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
 
 
 def _tokenizers(
-    config: TranslationDataConfig, splits: Splits, folder: Path, emit: Callable[[Event], None]
+    config: TranslationDataConfig,
+    corpora: Sequence[DirectedSplits],
+    folder: Path,
+    emit: Callable[[Event], None],
 ) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         tokenizers = TokenizerPair.load(folder)
         emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": "reused"})
         return tokenizers
     emit({"kind": "preparing", "what": "tokenizer", "done": 0})
-    train_pairs, _ = _readers(splits)
+    train_pairs, _ = _readers(corpora, ())
     tokenizers = TokenizerPair.train(
-        lambda: ((p.source, p.target) for p in train_pairs()), config.vocabulary, config.joint
+        lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
+        config.vocabulary,
+        config.joint,
+        [tag_of(language) for language in languages_of(corpora)],
     )
     tokenizers.save(folder)
     emit(
@@ -145,25 +150,63 @@ def _tokenizers(
     return tokenizers
 
 
-def _readers(
-    splits: Splits,
-) -> tuple[Callable[[], Iterator[Pair]], Callable[[], Iterator[Pair]]]:
-    """Return functions that read the training pairs and the validation pairs.
+Reader = Callable[[], Iterator[Pair]]
+"""Reads pairs anew each time it is called."""
 
-    Raises DataError if there are too few pairs to hold some out.
+
+def _readers(
+    corpora: Sequence[DirectedSplits], languages: Sequence[str]
+) -> tuple[list[Reader], Reader]:
+    """Return functions that read the training pairs of each corpus, and the validation pairs of all
+    corpora by turns.
+
+    languages: the target languages, whose tags the sources get; none for no tags. A corpus without
+    a validation file has a fraction of its pairs held out. With several corpora no sentence that is
+    held out, as a source or as a target, occurs in training. Raises DataError if there are too few
+    pairs to hold some out.
     """
-    if splits.valid is not None:
-        valid = splits.valid
-        return (lambda: read_pairs(splits.train)), (lambda: read_pairs(valid))
-    total = sum(1 for _ in read_pairs(splits.train))
+    fraction = _held_out_fraction(corpora)
+    several = len(corpora) > 1
+
+    def train_of(corpus: DirectedSplits) -> Iterator[Pair]:
+        is_file = corpus.files.valid is not None
+        for pair in read_pairs(corpus.files.train):
+            if is_file or not (
+                is_held_out(pair.source, fraction)
+                or (several and is_held_out(pair.target, fraction))
+            ):
+                yield tagged(pair, corpus.direction, languages)
+
+    def valid_of(corpus: DirectedSplits) -> Iterator[Pair]:
+        is_file = corpus.files.valid is not None
+        for pair in read_pairs(corpus.files.valid or corpus.files.train):
+            if is_file or is_held_out(pair.source, fraction):
+                yield tagged(pair, corpus.direction, languages)
+
+    def valid() -> Iterator[Pair]:
+        for group in zip_longest(*map(valid_of, corpora)):
+            yield from (pair for pair in group if pair is not None)
+
+    return [partial(train_of, corpus) for corpus in corpora], valid
+
+
+def _held_out_fraction(corpora: Sequence[DirectedSplits]) -> float:
+    """Return the fraction of the pairs that is held out of the corpora without a validation file.
+
+    Raises DataError if one of them would have no pair that is held out.
+    """
+    without = [corpus.files.train for corpus in corpora if corpus.files.valid is None]
+    total = sum(1 for files in without for _ in read_pairs(files))
     fraction = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
-    if not any(is_held_out(p.source, fraction) for p in read_pairs(splits.train)):
-        raise DataError(
-            f"there are too few training pairs ({total}) to hold out some for validation",
-            splits.train.describe(),
-            "give a validation file: --data.valid FILE",
-        )
-    return (
-        lambda: (p for p in read_pairs(splits.train) if not is_held_out(p.source, fraction)),
-        lambda: (p for p in read_pairs(splits.train) if is_held_out(p.source, fraction)),
-    )
+    for files in without:
+        if not any(is_held_out(pair.source, fraction) for pair in read_pairs(files)):
+            hint = "give a validation file: --data.valid FILE"
+            if len(corpora) > 1:
+                hint = "put it into a folder with a validation file: train.tsv and valid.tsv"
+            count = sum(1 for _ in read_pairs(files))
+            raise DataError(
+                f"there are too few training pairs ({count}) to hold out some for validation",
+                files.describe(),
+                hint,
+            )
+    return fraction

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,9 @@ def translate_document(
     data = config.data if isinstance(config, TranslationRunConfig) else None
     source = chosen.source or (data.source if data and is_language(data.source) else None)
     target = chosen.target or (data.target if data and is_language(data.target) else None)
+    if bundle.languages:
+        options = replace(options, to=options.to or target)
+        target = target or options.to
     document = open_document(path, source, target, chosen.inline_tags)
     texts = [Text(text, s.protected) for s in document.segments for text in s.texts]
     memory = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from headway.data.batches import TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.data.formats import Pair, pair_files, read_pairs
+from headway.data.formats import Pair, Splits, pair_files, read_pairs
 from headway.data.parallel_corpus import Corpus
 from headway.data.parallel_corpus import prepare as prepare_corpus
 from headway.errors import DataError, UsageError
@@ -28,11 +28,13 @@ from headway.tasks.translation.config import (
     TranslationScoring,
     TranslationTrainingConfig,
 )
-from headway.tasks.translation.data import (
-    held_out_pairs,
-    splits_of,
-    validation_pairs,
-    within_max_length,
+from headway.tasks.translation.data import held_out_pairs, validation_pairs, within_max_length
+from headway.tasks.translation.directions import (
+    DirectedSplits,
+    corpora_of,
+    direction_of,
+    located,
+    tagged,
 )
 from headway.training import TranslationObjective
 
@@ -50,6 +52,7 @@ class TranslationExamples:
     the pair first. training: reads the training targets, if the run is known. corpus: the
     encoded pairs whose target is scored
     for nats. tokens: the batch size in tokens for the corpus. name: their name in the terminal.
+    note: a warning about the pairs, or empty.
     """
 
     pairs: Sequence[Pair]
@@ -58,6 +61,7 @@ class TranslationExamples:
     tokens: int
     name: str
     training: Callable[[], Iterable[str]] | None = None
+    note: str = ""
 
     def __len__(self) -> int:
         """The number of sentences that are translated."""
@@ -79,12 +83,46 @@ def read_examples(
     if isinstance(config, TranslationRunConfig):
         data, training = config.data, config.training
     source, target = options.source or data.source, options.target or data.target
-    files = [pair_files(path, source, target, data.inline_tags) for path in paths]
-    pairs = [pair for pair_file in files for pair in read_pairs(pair_file)]
-    name = ", ".join(pair_file.describe() for pair_file in files)
-    further = _further_references(paths, pairs, source, options.references)
+    named = replace(data, source=source, target=target)
+    corpora = [_test_files(bundle, path, named) for path in paths]
+    files = [(corpus.files.train, corpus.direction) for corpus in corpora]
+    name = ", ".join(pair_file.describe() for pair_file, _ in files)
+    plain = [pair for pair_file, _ in files for pair in read_pairs(pair_file)]
+    further = _further_references(paths, plain, source, options.references)
+    pairs = [
+        tagged(pair, direction, bundle.languages)
+        for pair_file, direction in files
+        for pair in read_pairs(pair_file)
+    ]
     targets = _training_targets(config)
-    return _full(bundle, pairs, further, name, training.tokens, options, targets)
+    examples = _full(bundle, pairs, further, name, training.tokens, options, targets)
+    return replace(examples, note=_zero_shot(examples.pairs, data.directions))
+
+
+def _test_files(
+    bundle: TranslatorBundle, path: Path, data: TranslationDataConfig
+) -> DirectedSplits:
+    """Return a file of pairs. Its direction is known if the model has several target languages.
+
+    Raises UsageError for a target language that the model does not have.
+    """
+    if not bundle.languages:
+        files = pair_files(path, data.source, data.target, data.inline_tags)
+        return DirectedSplits(Splits(train=files), None)
+    direction = direction_of(path, data)
+    bundle.target_languages.check(direction.target)
+    return DirectedSplits(located(path, direction, data), direction)
+
+
+def _zero_shot(pairs: Sequence[Pair], trained: Sequence[str]) -> str:
+    """Return a note on the directions of the pairs that have no training pairs, or ""."""
+    names = sorted({p.direction for p in pairs if p.direction} - set(trained)) if trained else []
+    if not names:
+        return ""
+    return (
+        f"{', '.join(names)}: no training pairs of this direction (zero-shot); "
+        f"trained on {', '.join(sorted(set(trained)))}"
+    )
 
 
 def held_out_examples(
@@ -103,11 +141,17 @@ def held_out_examples(
         )
     targets = _training_targets(config)
     if options.split == "test":
-        files = splits_of(config.data).test
-        if files is None:
+        corpora = corpora_of(config.data)
+        files = [(c.files.test, c.direction) for c in corpora if c.files.test is not None]
+        if not files:
             raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
-        pairs = list(read_pairs(files))
-        return _full(bundle, pairs, [], files.describe(), tokens, options, targets)
+        pairs = [
+            tagged(pair, direction, bundle.languages)
+            for test, direction in files
+            for pair in read_pairs(test)
+        ]
+        name = ", ".join(test.describe() for test, _ in files)
+        return _full(bundle, pairs, [], name, tokens, options, targets)
     folder = run / "data" / "valid"
     if folder.is_dir():
         corpus = Corpus.open(folder, bundle.tokenizer)
@@ -115,7 +159,7 @@ def held_out_examples(
         corpus = _encoded(bundle, held_out_pairs(config.data), config.data.max_length)
     sentences = options.sentences or config.evaluation.sentences
     pairs = validation_pairs(config.data)[:sentences]
-    where = config.data.valid or config.data.train or ""
+    where = config.data.valid or ", ".join(config.data.train)
     pairs = within_max_length(pairs, bundle.tokenizer, bundle.longest, where)
     return TranslationExamples(
         pairs=pairs,
@@ -149,10 +193,12 @@ def _further_references(
 
 def _training_targets(config: Any | None) -> Callable[[], Iterable[str]] | None:
     """Return a function that reads the target sentences that a run was trained on."""
-    if not isinstance(config, TranslationRunConfig) or config.data.train is None:
+    if not isinstance(config, TranslationRunConfig) or not config.data.train:
         return None
     data = config.data
-    return lambda: (pair.target for pair in read_pairs(splits_of(data).train))
+    return lambda: (
+        pair.target for corpus in corpora_of(data) for pair in read_pairs(corpus.files.train)
+    )
 
 
 def _full(
@@ -219,7 +265,11 @@ def evaluate(
         Metric(name, value, name != "ter", scores.signatures[name])
         for name, value in scores.scores.items()
     ]
-    breakdown = _breakdown(examples, outputs) if options.breakdown else {}
+    breakdown = {
+        **_by_direction(examples, outputs),
+        **(_breakdown(examples, outputs) if options.breakdown else {}),
+        **({"note": examples.note} if examples.note else {}),
+    }
     return Scores(
         (*metrics, Metric("nats", nats, higher_is_better=False)),
         {"sentences": scores.sentences, "target_tokens": tokens},
@@ -233,6 +283,21 @@ def evaluate(
         },
         sums=scores.sums,
     )
+
+
+def _by_direction(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:
+    """Return BLEU, chrF and the number of sentences of each direction, if there are several."""
+    names = sorted({pair.direction for pair in examples.pairs})
+    if len(names) < 2:
+        return {}
+    scores: dict[str, dict[str, float]] = {}
+    for name in names:
+        chosen = [i for i, pair in enumerate(examples.pairs) if pair.direction == name]
+        of_direction = score_against_several(
+            [outputs[i] for i in chosen], [examples.references[i] for i in chosen], DEFAULT
+        )
+        scores[name] = {**of_direction.scores, "sentences": len(chosen)}
+    return {"by_direction": scores}
 
 
 def _breakdown(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from torch import nn
 
 from headway.data.batches import Batches, RandomSplits
 from headway.data.bucketing import Buckets
+from headway.data.mixing import Mixture, quotas_of
+from headway.data.noise import SourceNoise
+from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.models import Translator, shapes_only
@@ -16,7 +19,8 @@ from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import Prepared, prepare_data, splits_of, within_max_length
+from headway.tasks.translation.data import Prepared, prepare_data, within_max_length
+from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import TranslationExamples
 from headway.training import Stream, TranslationObjective
 from headway.transforms import compile, recompute
@@ -30,13 +34,17 @@ class TranslationJob:
         self.prepared, self.machine = prepared, machine
         training, corpus, evaluation = config.training, prepared.train, config.evaluation
         self.buckets = Buckets(
-            corpus.source_lengths, corpus.target_lengths, training.tokens, training.seed
+            corpus.source_lengths,
+            corpus.target_lengths,
+            training.tokens,
+            training.seed,
+            mixture=_mixture(config, corpus),
         )
         pad = prepared.tokenizers.target.pad
         self.objective = TranslationObjective(pad, training.smoothing)
         with shapes_only():
             self.longest = max_source_tokens(Translator(self.config.model))
-        where = config.data.valid or config.data.train or ""
+        where = config.data.valid or ", ".join(config.data.train)
         chosen = prepared.valid_pairs[: evaluation.sentences]
         pairs = within_max_length(chosen, prepared.tokenizers, self.longest, where)
         self.held_out = TranslationExamples(
@@ -66,7 +74,12 @@ class TranslationJob:
     def stream(self, epoch: int, position: int) -> Stream:
         prepared = self.prepared
         batches = Batches(
-            prepared.train, self.buckets, prepared.tokenizers, self.machine.device, self._splits()
+            prepared.train,
+            self.buckets,
+            prepared.tokenizers,
+            self.machine.device,
+            self._splits(),
+            self._noise(),
         )
         return batches.stream(epoch, position)
 
@@ -76,6 +89,19 @@ class TranslationJob:
             return None
         tokenizers = self.prepared.tokenizers
         return RandomSplits(tokenizers, data.bpe_dropout, seed, data.max_length)
+
+    def _noise(self) -> SourceNoise | None:
+        data, tokenizer = self.config.data, self.prepared.tokenizers.source
+        if not (data.noise_drop or data.noise_mask or data.noise_shuffle):
+            return None
+        return SourceNoise(
+            drop=data.noise_drop,
+            mask=data.noise_mask,
+            shuffle=data.noise_shuffle,
+            blank=tokenizer.bos,  # which no source has
+            seed=self.config.training.seed,
+            kept=frozenset(tokenizer.language_tags.values()),
+        )
 
     def example(self) -> Example | None:
         short = (p for p in self.prepared.valid_pairs if 4 <= len(p.source.split()) <= 20)
@@ -97,6 +123,15 @@ class TranslationJob:
         }
 
 
+def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mixture | None:
+    """Return how several corpora are mixed; None for one corpus."""
+    if isinstance(corpus, Corpus):
+        return None
+    data = config.data
+    quotas = quotas_of(corpus.sizes, data.weights, data.temperature)
+    return Mixture(sizes=corpus.sizes, quotas=tuple(quotas.tolist()), seed=config.training.seed)
+
+
 def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunConfig:
     """Set the vocabulary sizes, which the tokenizers decide."""
     tokenizers = prepared.tokenizers
@@ -106,6 +141,8 @@ def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunC
     }
     if not tokenizers.joint:
         changes["model.share_embeddings"] = False
+    if prepared.directions:
+        changes["data.directions"] = prepared.directions
     return override(config, changes, "the tokenizer")
 
 
@@ -148,7 +185,7 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
 def check(config: TranslationRunConfig) -> None:
     """Raise UsageError or DataError for data and settings that cannot work."""
-    splits_of(config.data)
+    corpora_of(config.data)
     model, longest = config.model, config.data.max_length
     if model.positions == "learned" and model.max_length <= longest:
         raise UsageError(

@@ -21,6 +21,11 @@ class TranslateOptions:
     """Options of the search, and of the output."""
 
     beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    to: str | None = setting(
+        None,
+        "Target language, for a model with several; if unset, the tag at the start of each text "
+        "decides, such as <2de>.",
+    )
     nbest: int = setting(
         1,
         "Number of translations per sentence, best first: line number, score, text.",

@@ -70,6 +70,7 @@ def predict(
         from headway.inspection import check_aligns
 
         check_aligns(bundle)
+    bundle = bundle.into(options.to)
     if options.nbest > options.beam:
         raise UsageError(
             f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
@@ -99,14 +100,15 @@ def predict(
 def _parts(bundle: TranslatorBundle, text: str, name: str) -> list[str]:
     """Return a text, or its sentences if it is too long. Raises UsageError for a sentence that
     is too long."""
-    length = len(bundle.tokenizer.source.encode(text.strip()))
-    if length <= bundle.longest:
+    encode = bundle.tokenizer.source.encode
+    if len(encode(text.strip())) <= bundle.longest:
         return [text]
+    tag, text = bundle.target_languages.split_tag(text)
     sentences = split_sentences(text)
     for number, sentence in enumerate(sentences, start=1):
-        tokens = len(bundle.tokenizer.source.encode(sentence))
+        tokens = len(encode(sentence))
         bundle.check_length(tokens, name if len(sentences) == 1 else f"{name}, sentence {number},")
-    return sentences
+    return [tag + sentence for sentence in sentences]
 
 
 def _lists(

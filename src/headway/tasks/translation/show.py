@@ -41,6 +41,13 @@ def score_lines(scores: Scores) -> list[str]:
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
         "tokens",
     ]
+    for name, values in details.get("by_direction", {}).items():
+        lines.append(
+            f"{name}: BLEU {values['bleu']:.2f}, chrF {values['chrf']:.2f} of "
+            f"{values['sentences']:,} sentences"
+        )
+    if note := details.get("note"):
+        lines.append(f"note      {note}")
     for low, high, bleu in details.get("by_length", ()):
         lines.append(f"BLEU {bleu:.1f} at {_range(low, high)} source words")
     for group in details.get("by_frequency", ()):

@@ -1,0 +1,171 @@
+"""Directions of translation: which languages each corpus has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headway.data.formats import (
+    OPENERS,
+    Pair,
+    PairFiles,
+    Splits,
+    ending,
+    is_language,
+    locate,
+    pair_files,
+)
+from headway.data.mixing import check_weights
+from headway.errors import UsageError
+from headway.tasks.translation.config import TranslationDataConfig
+from headway.tasks.translation.target_languages import tag_of
+
+_LANGUAGE = re.compile(r"[A-Za-z0-9_@.-]+")
+_IN_NAME = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The source and the target language of a corpus."""
+
+    source: str
+    target: str
+
+    @property
+    def name(self) -> str:
+        """The direction as `data.directions` has it: en-de, or en:pt-BR."""
+        separator = ":" if "-" in self.source + self.target else "-"
+        return f"{self.source}{separator}{self.target}"
+
+    @classmethod
+    def parse(cls, text: str) -> Direction:
+        """Return the direction that a text such as en-de or en:pt-BR names.
+
+        Raises UsageError for another text.
+        """
+        parts = text.split(":" if ":" in text else "-")
+        if len(parts) != 2 or parts[0] == parts[1] or not all(map(_LANGUAGE.fullmatch, parts)):
+            raise UsageError(
+                f"--data.directions {text}: a direction is two different languages, the source "
+                "first",
+                hint="en-de; with a hyphen in a language, en:pt-BR",
+            )
+        return cls(parts[0], parts[1])
+
+
+@dataclass(frozen=True)
+class DirectedSplits:
+    """The files of a corpus. direction: its languages; None for the only corpus of a run."""
+
+    files: Splits
+    direction: Direction | None
+
+
+def languages_of(corpora: Sequence[DirectedSplits]) -> tuple[str, ...]:
+    """Return the target languages that need a tag, sorted; none if there is only one."""
+    targets = {corpus.direction.target for corpus in corpora if corpus.direction is not None}
+    return tuple(sorted(targets)) if len(targets) > 1 else ()
+
+
+def tagged(pair: Pair, direction: Direction | None, languages: Sequence[str]) -> Pair:
+    """Return a pair with its direction, and with the tag of its target language if the model has
+    tags."""
+    if direction is None:
+        return pair
+    is_empty = not pair.source
+    tag = f"{tag_of(direction.target)} " if languages and not is_empty else ""
+    return replace(pair, source=tag + pair.source, direction=direction.name)
+
+
+def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
+    """Find the files of every corpus of a data configuration, and their directions.
+
+    Raises UsageError if no corpus is named, if the direction of one of several is unknown, or if
+    settings conflict.
+    """
+    if not config.train:
+        raise UsageError(
+            "no training pairs are named",
+            hint="headway train translate DATA --source en --target de, where DATA is a table "
+            "(.tsv, .csv, .jsonl), a .po, .mo, .tmx or .xliff file, a folder, or the common prefix "
+            "of two aligned files",
+        )
+    check_weights(config.weights, len(config.train))
+    if len(config.train) == 1 and not config.directions:
+        return [DirectedSplits(_splits(config), None)]
+    _check_several(config)
+    if config.directions:
+        directions = [Direction.parse(text) for text in config.directions]
+    else:
+        directions = [direction_of(Path(path), config) for path in config.train]
+    return [
+        DirectedSplits(located(Path(path), direction, config), direction)
+        for path, direction in zip(config.train, directions, strict=True)
+    ]
+
+
+def _splits(config: TranslationDataConfig) -> Splits:
+    """Return the files of the only corpus of a run."""
+    source, target, tags = config.source, config.target, config.inline_tags
+    files = locate(Path(config.train[0]), source, target, tags)
+
+    def files_of(path: str | None, default: PairFiles | None) -> PairFiles | None:
+        return pair_files(Path(path), source, target, tags) if path else default
+
+    return Splits(
+        files.train, files_of(config.valid, files.valid), files_of(config.test, files.test)
+    )
+
+
+def _check_several(config: TranslationDataConfig) -> None:
+    if config.directions and len(config.directions) != len(config.train):
+        raise UsageError(
+            f"--data.directions has {len(config.directions)} directions for {len(config.train)} "
+            "corpora",
+            hint="give one for each corpus, in their order: en-de,en-fr",
+        )
+    named = [name for name in ("valid", "test") if getattr(config, name)]
+    if named:
+        raise UsageError(
+            f"data.{named[0]} is one file, but there are several corpora or directions",
+            hint="put train, valid and test of each corpus into a folder, and name the folders; "
+            "without a validation file some training pairs are held out",
+        )
+
+
+def direction_of(path: Path, config: TranslationDataConfig) -> Direction:
+    """Return the direction of a corpus: of the settings, of its name, or of the file.
+
+    Raises UsageError if it is unknown.
+    """
+    if is_language(config.source) and is_language(config.target):
+        return Direction(str(config.source), str(config.target))
+    for part in path.name.split("."):
+        if match := _IN_NAME.fullmatch(part):
+            return Direction(match[1], match[2])
+    if path.is_file():
+        files = pair_files(path, None, None, config.inline_tags)
+        if is_language(files.source) and is_language(files.target):
+            return Direction(files.source, files.target)
+    raise UsageError(
+        "the languages of this corpus are unknown; with several corpora they must be known",
+        str(path),
+        "--data.directions en-de,en-fr, one for each corpus; or a name such as ted.en-de.tsv",
+    )
+
+
+def located(path: Path, direction: Direction, config: TranslationDataConfig) -> Splits:
+    """Return the files of a corpus. A table of two columns needs no header with the languages."""
+    source, target, tags = direction.source, direction.target, config.inline_tags
+    is_table = path.is_file() and (ending(path) not in OPENERS or ending(path) == ".csv")
+    if is_table:
+        try:
+            return Splits(train=pair_files(path, source, target, tags))
+        except UsageError:
+            files = pair_files(path, None, None, tags)
+            if is_language(files.source) and is_language(files.target):
+                raise  # a header with other languages
+            return Splits(train=files)
+    return locate(path, source, target, tags)
