@@ -216,3 +216,16 @@ def test_a_pair_of_tokenizers_has_the_tags_on_the_source_side():
     pairs = [("a cat", "ein Kater"), ("a dog", "ein Hund")]
     separate = TokenizerPair.train(lambda: iter(pairs), 280, False, ["<2de>"])
     assert separate.source.language_tags and not separate.target.language_tags
+
+
+def test_a_file_is_translated_into_the_chosen_language(run, tmp_path):
+    (tmp_path / "in.txt").write_text("the old fox\nthe dog likes the tree\n")
+    for language in ("de", "xx"):
+        output = tmp_path / f"{language}.txt"
+        words = ["translate", str(run), str(tmp_path / "in.txt"), "-o", str(output)]
+        with pytest.raises(SystemExit) as leaving:
+            main([*words, "--to", language, "--beam", "1"])
+        assert not leaving.value.code
+        texts = ["the old fox", "the dog likes the tree"]
+        expected = load(run).into(language).translate(texts, beam=1)
+        assert output.read_text().split("\n")[:2] == [" ".join(text.split()) for text in expected]
