@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation import mean_nats, score_against_several, score_translations
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
+from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.evaluation.word_frequency import f1_by_frequency, word_counts
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
@@ -50,6 +51,7 @@ class TranslationExamples:
     the pair first. training: reads the training targets, if the run is known. corpus: the
     encoded pairs whose target is scored
     for nats. tokens: the batch size in tokens for the corpus. name: their name in the terminal.
+    text_metrics: whether `TEXT_METRICS` are computed too.
     """
 
     pairs: Sequence[Pair]
@@ -58,6 +60,7 @@ class TranslationExamples:
     tokens: int
     name: str
     training: Callable[[], Iterable[str]] | None = None
+    text_metrics: bool = False
 
     def __len__(self) -> int:
         """The number of sentences that are translated."""
@@ -84,7 +87,8 @@ def read_examples(
     name = ", ".join(pair_file.describe() for pair_file in files)
     further = _further_references(paths, pairs, source, options.references)
     targets = _training_targets(config)
-    return _full(bundle, pairs, further, name, training.tokens, options, targets)
+    examples = _full(bundle, pairs, further, name, training.tokens, options, targets)
+    return replace(examples, text_metrics=_uses_text_metrics(config, options))
 
 
 def held_out_examples(
@@ -107,7 +111,8 @@ def held_out_examples(
         if files is None:
             raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
         pairs = list(read_pairs(files))
-        return _full(bundle, pairs, [], files.describe(), tokens, options, targets)
+        examples = _full(bundle, pairs, [], files.describe(), tokens, options, targets)
+        return replace(examples, text_metrics=_uses_text_metrics(config, options))
     folder = run / "data" / "valid"
     if folder.is_dir():
         corpus = Corpus.open(folder, bundle.tokenizer)
@@ -124,7 +129,14 @@ def held_out_examples(
         tokens=tokens,
         name=f"validation pairs of {run}",
         training=targets,
+        text_metrics=_uses_text_metrics(config, options),
     )
+
+
+def _uses_text_metrics(config: Any | None, options: TranslationScoring) -> bool:
+    if options.text_metrics or not isinstance(config, TranslationRunConfig):
+        return options.text_metrics
+    return config.evaluation.metric in TEXT_METRICS
 
 
 def _further_references(
@@ -198,6 +210,9 @@ def evaluate(
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
+    Before them, of examples with `text_metrics`, exact match, F1, ROUGE and character error rate
+    (0 to 1).
+
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
     of several references, over those of the first.
 
@@ -219,9 +234,11 @@ def evaluate(
         Metric(name, value, name != "ter", scores.signatures[name])
         for name, value in scores.scores.items()
     ]
+    texts = score_texts(outputs, examples.references) if examples.text_metrics else {}
+    of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
     breakdown = _breakdown(examples, outputs) if options.breakdown else {}
     return Scores(
-        (*metrics, Metric("nats", nats, higher_is_better=False)),
+        (*of_texts, *metrics, Metric("nats", nats, higher_is_better=False)),
         {"sentences": scores.sentences, "target_tokens": tokens},
         _samples(examples.pairs, outputs, options.samples),
         details={
@@ -231,7 +248,7 @@ def evaluate(
             "pairs": examples.name,
             **breakdown,
         },
-        sums=scores.sums,
+        sums={**texts, **scores.sums},
     )
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from headway.data.batches import Batches, RandomSplits
 from headway.data.bucketing import Buckets
 from headway.errors import UsageError
+from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.machine import Machine
 from headway.models import Translator, shapes_only
 from headway.settings import override
@@ -45,6 +46,7 @@ class TranslationJob:
             corpus=prepared.valid,
             tokens=training.tokens,
             name="validation pairs",
+            text_metrics=evaluation.metric in TEXT_METRICS,
         )
         self.evaluation = TranslationScoring(
             beam=evaluation.beam,
