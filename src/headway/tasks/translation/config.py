@@ -197,13 +197,16 @@ def translate_multi30k() -> TranslationRunConfig:
 def text_to_text() -> TranslationRunConfig:
     """Any text to any text: normal forms, transliteration, corrections, short summaries.
 
-    The encoder-decoder of `translate`, selected by exact match, with a small joint vocabulary: for
-    short texts that follow rules, on a laptop.
+    An encoder-decoder of 2 + 2 layers, width 128, selected by exact match: for short texts that
+    follow rules. Four minutes with one thread for 99 % of the dates in docs/tasks/text_to_text.md.
     """
     return TranslationRunConfig(
         recipe="text-to-text",
         data=TranslationDataConfig(vocabulary=1000),
-        training=TranslationTrainingConfig(smoothing=0.0),
+        model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
+        optimizer=OptimizerConfig(lr=3e-3),
+        schedule=ScheduleConfig(warmup=50),
+        training=TranslationTrainingConfig(tokens=1024, smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="exact"),
     )
 
