@@ -10,6 +10,12 @@ from typing import Any
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+import packages  # noqa: E402
+from sphinx.errors import ConfigError  # noqa: E402
+
+if missing := packages.problem(packages.BUILDING, "the site"):
+    raise ConfigError(missing)
+
 import drawings  # noqa: E402
 import frames  # noqa: E402
 import generate  # noqa: E402
@@ -110,7 +116,15 @@ def _write_index_for_models(app: Any, error: Exception | None) -> None:
         (Path(app.outdir) / "llms.txt").write_text(text, encoding="utf-8")
 
 
+def _check_notebooks(app: Any, config: Any) -> None:
+    if config.nb_execution_mode != "off" and (
+        missing := packages.problem(packages.RUNNING, "running the notebooks")
+    ):
+        raise ConfigError(f"{missing}; without outputs: make docs LIVE=no")
+
+
 def setup(app: Any) -> dict[str, bool]:
+    app.connect("config-inited", _check_notebooks)
     generate.write(DOCS)
     frames.setup(app)
     app.connect("source-read", _link_sources)

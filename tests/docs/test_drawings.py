@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 
 import pytest
 
-from tests.fixtures.pages import DOCS
+from tests.fixtures.pages import DOCS, docs_module
 
 IMAGE = re.compile(r"!\[([^\]]*)\]\(\.\./pictures/(?:tour/)?([\w-]+)\.(?:svg|png)\)")
 CHAPTERS = ("attention", "blocks", "systems")
@@ -17,11 +15,8 @@ CHAPTERS = ("attention", "blocks", "systems")
 @pytest.fixture(scope="module")
 def drawings():
     """The package docs/drawings."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        yield importlib.import_module("drawings")
-    finally:
-        sys.path.remove(str(DOCS))
+    with docs_module("drawings") as module:
+        yield module
 
 
 def pages():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.fixtures.pages import DOCS, ROOT, page_paths
+from tests.fixtures.pages import DOCS, ROOT, docs_module, page_paths
 
 BLOCK = re.compile(r"^```\{live\} (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -18,11 +17,8 @@ BLOCK = re.compile(r"^```\{live\} (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 @pytest.fixture(scope="module")
 def live():
     """The module docs/live.py, which makes the pages."""
-    sys.path.insert(0, str(DOCS))
-    try:
-        yield importlib.import_module("live")
-    finally:
-        sys.path.remove(str(DOCS))
+    with docs_module("live") as module:
+        yield module
 
 
 def live_blocks():

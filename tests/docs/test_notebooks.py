@@ -4,11 +4,14 @@ By default in their small form; the long ones, and all as they are written, with
 """
 
 import json
+import re
+import tomllib
 
 import matplotlib as mpl
 import pytest
 
 from tests.fixtures.notebook_runner import NOTEBOOKS, cells, run_notebook
+from tests.fixtures.pages import ROOT, docs_module
 
 FAST = ("1_", "8_")
 """Notebooks that run in a second in their small form."""
@@ -64,3 +67,17 @@ def test_a_notebook_runs_in_its_small_form(path, tmp_path):
 def test_a_notebook_runs_as_it_is_written(path, tmp_path):
     outputs = run_notebook(path, tmp_path, small=False)
     assert any(outputs.values())
+
+
+def test_a_missing_package_of_the_site_is_named_with_what_installs_it():
+    with docs_module("packages") as packages:
+        assert packages.problem({"json": "json"}, "the site") == ""
+        message = packages.problem({"json": "json", "no_such": "no-such"}, "the site")
+        assert message.startswith("the site needs no-such, not installed here")
+        assert ".[docs]" in message
+        modules = packages.BUILDING | packages.RUNNING
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    installed = [re.match(r"[\w-]+", line)[0] for line in extras["docs"] + extras["notebooks"]]
+    assert set(modules.values()) <= set(installed)
