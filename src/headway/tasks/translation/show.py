@@ -45,7 +45,8 @@ def score_lines(scores: Scores) -> list[str]:
     texts = [metric for metric in scores.metrics if metric.name in TEXT_NAMES]
     lines = [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
-        f"length penalty {details['length_penalty']:g}",
+        f"length penalty {details['length_penalty']:g}"
+        + (f", coverage penalty {details['coverage']:g}" if "coverage" in details else ""),
         *(f"{TEXT_NAMES[m.name]} {m.value:.3f}" for m in texts),
         *(f"{NAMES[m.name]} {m.value:.2f}   {m.signature}" for m in signed),
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
