@@ -145,6 +145,7 @@ _CASES: dict[str, Case] = {
         ("pairs/test.tsv", "--source", "en", "--target", "de", "--beam", "2"),
         TRANSLATE,
     ),
+    "text-to-text": pairs("text-to-text"),
     "translate-rnn": pairs(
         "translate",
         *words("--model.encoder rnn --model.decoder rnn --model.attention additive"),

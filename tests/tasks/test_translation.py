@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from headway.data.batches import collate_sources
 from headway.errors import DataError, UsageError
 from headway.evaluation import score_against_several, score_translations
 from headway.evaluation.bleu import TRANSLATION_METRICS
+from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.evaluation.word_frequency import word_counts
 from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
@@ -237,6 +239,50 @@ def test_a_prediction_contains_the_translations_of_the_search_and_their_alignmen
     assert plain.alignment is None and len(plain.translations) == 1
     with pytest.raises(UsageError, match="--nbest 5: must be between 1 and the beam width, 4"):
         bundle.predict([TranslateInput(text="a")], TranslateOptions(nbest=5))
+
+
+def test_text_metrics_are_those_of_the_outputs_and_do_not_change_the_others(run, tmp_path):
+    pairs = sentences()[10:18]
+    others = [target.upper() for _, target in pairs]
+    rows = [f"{s}\t{t}\t{other}" for (s, t), other in zip(pairs, others, strict=True)]
+    (tmp_path / "t.tsv").write_text("\n".join(["en\tfr\tother", *rows]) + "\n")
+    options = TranslationScoring(
+        beam=2, source="en", target="fr", references="other", text_metrics=True
+    )
+    bundle = load(run)
+    examples = TASK.read(bundle, [tmp_path / "t.tsv"], saved(run), options)
+    scores = TASK.evaluate(bundle, examples, options)
+    outputs = bundle.translate([source for source, _ in pairs], beam=2)
+    expected = score_texts(outputs, examples.references)
+    assert {name: scores[name] for name in TEXT_METRICS} == {
+        name: sums.corpus() for name, sums in expected.items()
+    }
+    assert not scores.metric("cer").higher_is_better and scores.metric("f1").higher_is_better
+    assert expected.keys() <= scores.sums.keys()
+    assert f"ROUGE-L {scores['rougeL']:.3f}" in TASK.show_scores(scores)
+    plain = replace(options, text_metrics=False)
+    without = TASK.evaluate(bundle, replace(examples, text_metrics=False), plain)
+    assert list(scores.numbers()) == [*TEXT_METRICS, *without.numbers()]
+    assert without.numbers().items() <= scores.numbers().items()
+
+
+def test_a_run_that_is_selected_by_a_text_metric_is_evaluated_with_all_of_them(tmp_path, capsys):
+    data = {"data.valid": str(tmp_path / "valid.tsv"), "data.train": str(tmp_path / "train.tsv")}
+    configured(tmp_path, sentences()[:3])
+    changes = {"training.steps": 4, "evaluation.metric": "cer"}
+    config = recipe("text-to-text", ("test", {**TINY, **data, **changes}))
+    train(config, tmp_path / "run")
+    logged = read_metrics(tmp_path / "run" / "metrics.jsonl", "valid")
+    rates = [row["cer"] for row in logged]
+    assert len(rates) == 2
+    assert [row["is_best"] for row in logged] == [True, rates[1] < rates[0]]
+    best = min(logged, key=lambda row: row["cer"])
+    with pytest.raises(SystemExit) as leaving:
+        main(["eval", str(tmp_path / "run"), "--split", "valid", "--beam", "1", "--json"])
+    assert not leaving.value.code
+    scores = json.loads(capsys.readouterr().out)
+    for name in (*TEXT_METRICS, "bleu", "chrf", "nats"):
+        assert scores[name] == best[name], name
 
 
 def test_a_model_without_attention_has_no_alignment(tmp_path):

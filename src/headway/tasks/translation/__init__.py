@@ -16,6 +16,7 @@ from headway.tasks.translation.config import (
     TranslationRunConfig,
     TranslationScoring,
     emoji_names,
+    text_to_text,
     translate,
     translate_multi30k,
 )
@@ -47,6 +48,7 @@ class Translating:
         "translate": translate,
         "translate-multi30k": translate_multi30k,
         "emoji-names": emoji_names,
+        "text-to-text": text_to_text,
     }
     bundles: Mapping[str, BundleSpec] = {"translator": BundleSpec(bundle=TranslatorBundle)}
     input: type[Any] = TranslateInput

@@ -20,6 +20,7 @@ from headway.errors import DataError, UsageError
 from headway.evaluation import mean_nats, score_against_several, score_translations
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
+from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.evaluation.word_frequency import f1_by_frequency, word_counts
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
@@ -49,10 +50,10 @@ class TranslationExamples:
     """The examples of an evaluation.
 
     pairs: the pairs whose source is translated. references: all references of each pair, that of
-    the pair first. training: reads the training targets, if the run is known. corpus: the
-    encoded pairs whose target is scored
-    for nats. tokens: the batch size in tokens for the corpus. name: their name in the terminal.
-    note: a warning about the pairs, or empty.
+    the pair first. training: reads the training targets, if the run is known. corpus: the encoded
+    pairs whose target is scored for nats. tokens: the batch size in tokens for the corpus. name:
+    their name in the terminal.
+    note: a warning about the pairs, or empty. text_metrics: whether `TEXT_METRICS` are computed.
     """
 
     pairs: Sequence[Pair]
@@ -62,6 +63,7 @@ class TranslationExamples:
     name: str
     training: Callable[[], Iterable[str]] | None = None
     note: str = ""
+    text_metrics: bool = False
 
     def __len__(self) -> int:
         """The number of sentences that are translated."""
@@ -96,7 +98,11 @@ def read_examples(
     ]
     targets = _training_targets(config)
     examples = _full(bundle, pairs, further, name, training.tokens, options, targets)
-    return replace(examples, note=_zero_shot(examples.pairs, data.directions))
+    return replace(
+        examples,
+        note=_zero_shot(examples.pairs, data.directions),
+        text_metrics=_uses_text_metrics(config, options),
+    )
 
 
 def _test_files(
@@ -151,7 +157,8 @@ def held_out_examples(
             for pair in read_pairs(test)
         ]
         name = ", ".join(test.describe() for test, _ in files)
-        return _full(bundle, pairs, [], name, tokens, options, targets)
+        examples = _full(bundle, pairs, [], name, tokens, options, targets)
+        return replace(examples, text_metrics=_uses_text_metrics(config, options))
     folder = run / "data" / "valid"
     if folder.is_dir():
         corpus = Corpus.open(folder, bundle.tokenizer)
@@ -168,7 +175,14 @@ def held_out_examples(
         tokens=tokens,
         name=f"validation pairs of {run}",
         training=targets,
+        text_metrics=_uses_text_metrics(config, options),
     )
+
+
+def _uses_text_metrics(config: Any | None, options: TranslationScoring) -> bool:
+    if options.text_metrics or not isinstance(config, TranslationRunConfig):
+        return options.text_metrics
+    return config.evaluation.metric in TEXT_METRICS
 
 
 def _further_references(
@@ -244,6 +258,9 @@ def evaluate(
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
+    Before them, of examples with `text_metrics`, exact match, F1, ROUGE and character error rate
+    (0 to 1).
+
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
     of several references, over those of the first.
 
@@ -266,13 +283,15 @@ def evaluate(
         Metric(name, value, name != "ter", scores.signatures[name])
         for name, value in scores.scores.items()
     ]
+    texts = score_texts(outputs, examples.references) if examples.text_metrics else {}
+    of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
     breakdown = {
         **_by_direction(examples, outputs),
         **(_breakdown(examples, outputs) if options.breakdown else {}),
         **({"note": examples.note} if examples.note else {}),
     }
     return Scores(
-        (*metrics, Metric("nats", nats, higher_is_better=False)),
+        (*of_texts, *metrics, Metric("nats", nats, higher_is_better=False)),
         {"sentences": scores.sentences, "target_tokens": tokens},
         _samples(examples.pairs, outputs, options.samples),
         details={
@@ -283,7 +302,7 @@ def evaluate(
             "pairs": examples.name,
             **breakdown,
         },
-        sums=scores.sums,
+        sums={**texts, **scores.sums},
     )
 
 

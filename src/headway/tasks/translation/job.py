@@ -13,6 +13,7 @@ from headway.data.mixing import Mixture, quotas_of
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.errors import UsageError
+from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.machine import Machine
 from headway.models import Translator, shapes_only
 from headway.settings import override
@@ -53,6 +54,7 @@ class TranslationJob:
             corpus=prepared.valid,
             tokens=training.tokens,
             name="validation pairs",
+            text_metrics=evaluation.metric in TEXT_METRICS,
         )
         self.evaluation = TranslationScoring(
             beam=evaluation.beam,

@@ -8,6 +8,14 @@ from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.predicting import Translated
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+TEXT_NAMES = {
+    "exact": "exact match",
+    "f1": "F1",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+    "cer": "character error rate",
+}
 
 
 def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[Styled]:
@@ -34,10 +42,12 @@ def score_lines(scores: Scores) -> list[str]:
     """Format the data and the search, the metrics with their signatures, and the breakdowns."""
     details = scores.details
     signed = [metric for metric in scores.metrics if metric.signature is not None]
+    texts = [metric for metric in scores.metrics if metric.name in TEXT_NAMES]
     lines = [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
         f"length penalty {details['length_penalty']:g}"
         + (f", coverage penalty {details['coverage']:g}" if "coverage" in details else ""),
+        *(f"{TEXT_NAMES[m.name]} {m.value:.3f}" for m in texts),
         *(f"{NAMES[m.name]} {m.value:.2f}   {m.signature}" for m in signed),
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
         "tokens",
