@@ -110,7 +110,9 @@ def test_kill_9_at_25_random_moments(whole):
     kill_and_resume(whole, 25)
 
 
-@pytest.mark.parametrize("stop_signal", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "stop_signal", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.grid)]
+)
 def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whole, stop_signal):
     name = f"stopped-{stop_signal.name}"
     words = train_words(whole.data, name, *MORE)
@@ -132,6 +134,7 @@ def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
     assert final(halves) == final(whole.run)
 
 
+@pytest.mark.grid
 def test_muon_in_two_halves_with_recomputed_blocks_ends_bit_identical(tmp_path):
     data = write_corpus(tmp_path / "data")
     muon = (*MORE, "--optimizer.kind", "muon", "--optimizer.muon-lr", "0.003")

@@ -196,7 +196,7 @@ def test_the_report_as_json(folder):
         ("a.po -o c.tmx", "the output has the format of the input"),
         ("a.po -o a.po", "exists already"),
         ("a.po -o no/c.po", "no does not exist"),
-        ("hello --target fr", "--target describes a file"),
+        ("hello --target fr", "--target is an option for a file"),
         ("a.po -o c.po --target de", "the translations of the file are in fr"),
         ("a.tmx -o c.tmx", "the target language is not known"),
         ("a.po -o c.po --scores", "--scores is not available with -o"),
@@ -242,4 +242,4 @@ msgstr ""
         assert f'msgstr "{text}"' in written
     assert written.count("fuzzy") == 3
     shown = "\n".join(document_lines(report))
-    assert "1 texts are in the translation memory" in shown and "similarity 0.86" in shown
+    assert "texts from the translation memory: 1" in shown and "similarity 0.86" in shown

@@ -73,7 +73,7 @@ def pop_options(
     if options and output is None:
         flag = f"--{next(iter(options)).replace('_', '-')}"
         raise UsageError(
-            f"{flag} describes a file that is translated with -o, and -o is missing",
+            f"{flag} is an option for a file that is translated with -o, and -o is missing",
             hint=f"add -o FILE, or leave out {flag}",
         )
     return options

@@ -219,7 +219,7 @@ def document_lines(report: DocumentReport) -> list[str]:
         ways = [f"{count:,} {_WAYS[w]}" for w in _WAYS if (count := report.placeholders.get(w))]
         lines.append(f"          texts with placeholders: {', '.join(ways)}")
     if report.memory:
-        lines.append(f"memory    {report.memory:,} texts are in the translation memory")
+        lines.append(f"memory    texts from the translation memory: {report.memory:,}")
     similar = [
         (s.line, s.text, f"as {_short(s.source)}, similarity {s.similarity:.2f}: review it")
         for s in report.similar
