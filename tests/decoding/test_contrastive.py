@@ -133,16 +133,16 @@ def test_the_scores_of_each_step_are_those_of_dola(name, half, layers):
             assert expected.isinf().any()
 
 
-def test_a_contrast_works_in_every_search_and_leaves_the_model_as_it_was():
-    model = MODELS["gpt post-norm"].build()
-    rows = some_rows(3, seed=4)
-    inputs = MODELS["gpt post-norm"].inputs(rows)
+@pytest.mark.parametrize("name", ["gpt post-norm", "translator", "captioner"])
+def test_a_contrast_works_in_every_search_and_leaves_the_model_as_it_was(name):
+    family = MODELS[name]
+    model, rows = family.build(), some_rows(3, seed=4)
+    inputs = family.inputs(rows)
     before = [h.tokens for h in greedy_search(model, inputs, limits(rows))]
     with layer_contrast(model, "low") as contrast:
         contrasted = [h.tokens for h in greedy_search(contrast, inputs, limits(rows))]
         alone = [
-            greedy_search(contrast, MODELS["gpt"].inputs([row]), limits([row]))[0].tokens
-            for row in rows
+            greedy_search(contrast, family.inputs([row]), limits([row]))[0].tokens for row in rows
         ]
     assert contrasted == alone
     assert [h.tokens for h in greedy_search(model, inputs, limits(rows))] == before

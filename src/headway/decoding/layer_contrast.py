@@ -84,7 +84,8 @@ def layer_contrast(model: Any, half: Half) -> Iterator[LayerContrast]:
             hint="leave out --dola",
         )
     depth = len(stack.blocks)
-    tied = any(parameter is model.output.weight for parameter in model.embedding.parameters())
+    everywhere = model.named_parameters(remove_duplicate=False)
+    tied = sum(parameter is model.output.weight for _, parameter in everywhere) > 1
     lower = range(1 if tied else 0, max(2, (depth + 1) // 2))
     layers = lower if half == "low" else range(max(1, depth // 2), depth)
     contrast = LayerContrast(model, stack, layers)

@@ -94,6 +94,9 @@ class TranslationScoring:
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    coverage: float = setting(
+        0.0, "weight of the coverage penalty, which needs a beam", ge=0, le=PENALTY
+    )
     split: Literal["test", "valid"] = setting(
         "test",
         "split of a run's pairs: the test pairs, or the validation pairs that are translated at "

@@ -210,6 +210,7 @@ def evaluate(
             [pair.source for pair in examples.pairs],
             beam=options.beam,
             length_penalty=options.length_penalty,
+            coverage=options.coverage,
             progress=lambda done: progress(len(examples.corpus) + done),
         )
     outputs = [best[0].text for best in translations]
@@ -228,6 +229,7 @@ def evaluate(
             **{f"{name}_signature": text for name, text in scores.signatures.items()},
             "beam": options.beam,
             "length_penalty": options.length_penalty,
+            **({"coverage": options.coverage} if options.coverage else {}),
             "pairs": examples.name,
             **breakdown,
         },

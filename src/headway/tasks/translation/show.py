@@ -36,7 +36,8 @@ def score_lines(scores: Scores) -> list[str]:
     signed = [metric for metric in scores.metrics if metric.signature is not None]
     lines = [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
-        f"length penalty {details['length_penalty']:g}",
+        f"length penalty {details['length_penalty']:g}"
+        + (f", coverage penalty {details['coverage']:g}" if "coverage" in details else ""),
         *(f"{NAMES[m.name]} {m.value:.2f}   {m.signature}" for m in signed),
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
         "tokens",
