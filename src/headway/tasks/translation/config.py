@@ -111,6 +111,13 @@ class TranslationTrainingConfig(BlocksLoopConfig):
         le=BATCH,
     )
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    r_drop: float = setting(
+        0.0,
+        "R-Drop: weight of the divergence between two passes with different dropout, which takes "
+        "twice the time; 0: one pass",
+        ge=0,
+        le=1000,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

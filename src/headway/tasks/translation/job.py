@@ -23,7 +23,7 @@ from headway.tasks.translation.config import TranslationRunConfig, TranslationSc
 from headway.tasks.translation.data import Prepared, prepare_data, within_max_length
 from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import TranslationExamples
-from headway.training import Stream, TranslationObjective
+from headway.training import Objective, RDropObjective, Stream, TranslationObjective
 from headway.transforms import compile, recompute
 
 
@@ -42,7 +42,9 @@ class TranslationJob:
             mixture=_mixture(config, corpus),
         )
         pad = prepared.tokenizers.target.pad
-        self.objective = TranslationObjective(pad, training.smoothing)
+        self.objective: Objective = TranslationObjective(pad, training.smoothing)
+        if training.r_drop:
+            self.objective = RDropObjective(pad, training.smoothing, training.r_drop)
         with shapes_only():
             self.longest = max_source_tokens(Translator(self.config.model))
         where = config.data.valid or ", ".join(config.data.train)

@@ -27,6 +27,7 @@ from headway.training.objectives.masked_language_modeling import (
     PretrainingLogits,
     judge,
 )
+from headway.training.objectives.r_drop import RDropObjective
 from headway.training.objectives.self_distillation import (
     SelfDistillationConfig,
     SelfDistillationObjective,
@@ -55,6 +56,7 @@ __all__ = [
     "NextWordObjective",
     "Objective",
     "PretrainingLogits",
+    "RDropObjective",
     "RegressionObjective",
     "SelfDistillationConfig",
     "SelfDistillationObjective",
