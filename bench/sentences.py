@@ -19,7 +19,7 @@ from bench.translation import SENTENCES
 from headway.data.formats import read_pairs
 from headway.files import write_file
 from headway.runs import recipe, train
-from headway.tasks.translation.data import splits_of
+from headway.tasks.translation.directions import corpora_of
 
 SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
 
@@ -44,7 +44,8 @@ def trained(cache: Path, steps: int) -> Path:
 def write_sentences(folder: Path) -> None:
     """Write the sentences to translate to a file in the run folder."""
     if source_of_data() == "multi30k":
-        test = splits_of(recipe("translate-multi30k").data).test
+        (corpus,) = corpora_of(recipe("translate-multi30k").data)
+        test = corpus.files.test
         assert test is not None
         texts = [pair.source for pair in read_pairs(test)]
     else:

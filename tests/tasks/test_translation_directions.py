@@ -29,7 +29,8 @@ def configured(folder, **changes):
     data = {"data.train": write_corpora(folder), "data.weights": (2, 1, 1), "data.bpe_dropout": 0.1}
     config = recipe("translate", ("test", {**TINY, **data}))
     noise = {"data.noise_drop": 0.1, "data.noise_mask": 0.1, "data.noise_shuffle": 2}
-    return override(config, {"data.temperature": 2, **noise, **changes}, "test")
+    further = {"data.temperature": 2, "training.r_drop": 5.0, **noise, **changes}
+    return override(config, further, "test")
 
 
 @pytest.fixture(scope="module")
