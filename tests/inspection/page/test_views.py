@@ -22,8 +22,9 @@ from tests.fixtures.page_views import VIEWS
 
 
 def settle(page):
-    """Wait until the requested view is drawn."""
+    """Wait until the requested view is drawn: its layer may still have to be unpacked."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(page.locator(".sentence")).not_to_contain_text("Loading this layer")
 
 
 def sentence(page):
