@@ -3,59 +3,84 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from headway.cli.console import data_json, talk
 from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.bundle import Bundle
+    from headway.interop import Exported, ExportedCTranslate2
 
 
 def export(
     run: Path,
     /,
     *,
-    to: Literal["hf"],
+    to: Literal["hf", "ctranslate2"],
     out: Path | None = None,
     family: str | None = None,
+    dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = None,
     json: bool = False,
 ) -> None:
-    """Export a model to Hugging Face format, and verify the result.
+    """Export a model to the format of another library, and verify the result.
 
     headway export runs/NAME --to hf
 
-    Supports language models, encoders of the BERT family with their heads (text encoders also for
-    sentence-transformers), image encoders and classifiers, and captioners. The exported model is
-    loaded again: its logits must agree to 1e-4, and its tokenizer must give the same ids. Otherwise
-    the folder is removed and the command fails.
+    hf supports language models, encoders of the BERT family with their heads (text encoders also
+    for sentence-transformers), image encoders and classifiers, and captioners. The exported model
+    is loaded again: its logits must agree to 1e-4, and its tokenizer must give the same ids.
+    ctranslate2 supports translators and language models. CTranslate2 loads the exported model: its
+    log-probabilities must agree to 1e-4 in float32. Otherwise the folder is removed and the command
+    fails.
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     to
-        Target format; hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json).
+        Target format; hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json);
+        ctranslate2: a CTranslate2 folder (config.json, model.bin, vocabularies).
     out
-        New folder for the exported model. If unset, RUN/hf.
+        New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2.
     family
-        Architecture of the exported model: gpt2, openai-gpt, llama, qwen3, bert, roberta,
+        Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, roberta,
         distilbert, albert, vit, dinov2 or vision-encoder-decoder. If unset, the first one that can
         represent the model.
+    dtype
+        Numbers of the weight matrices, for ctranslate2. If unset, float32.
     json
         Print the result of the verification as one JSON object.
     """
-    from headway.tasks.opening import load, spec_of
+    from headway.tasks.opening import load
 
-    bundle = load(run)
+    if to == "hf" and dtype is not None:
+        raise UsageError(
+            f"--dtype {dtype} is for --to ctranslate2; a Hugging Face folder has float32 weights"
+        )
+    if to == "ctranslate2" and family is not None:
+        raise UsageError(f"--family {family} is for --to hf; CTranslate2 has one architecture")
+    bundle, folder = load(run), run / to if out is None else out
+    exported: Exported | ExportedCTranslate2
+    if to == "hf":
+        exported = _to_hugging_face(bundle, run, folder, family)
+    else:
+        exported = _to_ctranslate2(bundle, run, folder, dtype or "float32")
+    if json:
+        data_json({**vars(exported), "folder": str(exported.folder)})
+
+
+def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
+    from headway.tasks.opening import spec_of
+
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export is None:
         raise UsageError(
             f"{run} is a {bundle.kind}, which cannot be exported: Hugging Face has no such model",
             hint="keep it as a Headway model",
         )
-    exported = spec.export(bundle, run / to if out is None else out, family)
+    exported = spec.export(bundle, folder, family)
     is_image_model = bundle.inputs.modality == "image"
-    if json:
-        data_json({**vars(exported), "folder": str(exported.folder)})
-        return
     part = "image preprocessing" if is_image_model else "tokenizer"
     talk.print(f"written   {exported.folder}: {exported.architecture}, {part}", markup=False)
     same = (
@@ -67,3 +92,27 @@ def export(
     talk.print(f"checked   {difference}, {same}", markup=False)
     call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"
     talk.print(f"next      {call}", markup=False)
+    return exported
+
+
+def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
+    from headway.tasks.opening import spec_of
+
+    spec = spec_of(bundle.config.family)
+    if spec is None or spec.export_to_ctranslate2 is None:
+        raise UsageError(
+            f"{run} is a {bundle.kind}; only translators and language models can be exported to "
+            "CTranslate2",
+            hint="headway export RUN --to hf writes a folder for other libraries",
+        )
+    exported = spec.export_to_ctranslate2(bundle, folder, dtype)
+    talk.print(f"written   {exported.folder}: {exported.dtype}, tokenizer", markup=False)
+    rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
+    talk.print(
+        f"checked   log-probabilities of {exported.sequences} random sequences differ by at most "
+        f"{exported.difference:.1e} in float32{rounding}",
+        markup=False,
+    )
+    call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
+    talk.print(f"next      {call}", markup=False)
+    return exported

@@ -2,10 +2,16 @@
 
 `read(folder)` and `write(model, folder)` are for Hugging Face folders (config.json, safetensors);
 `export(model, tokenizer, folder)` writes model and tokenizer and verifies the result.
+`export_translator` and `export_language_model` do so for CTranslate2.
 
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
+from headway.interop.ctranslate2 import (
+    ExportedCTranslate2,
+    export_language_model,
+    export_translator,
+)
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
@@ -19,12 +25,15 @@ from headway.interop.sentence_transformers import SentenceFolder, read_sentence_
 __all__ = [
     "FAMILIES",
     "Exported",
+    "ExportedCTranslate2",
     "Model",
     "SentenceFolder",
     "build",
     "export",
     "export_captioner",
     "export_images",
+    "export_language_model",
+    "export_translator",
     "read",
     "read_captioner_images",
     "read_encoder_tokenizer",

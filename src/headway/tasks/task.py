@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
-from headway.interop import Exported
+from headway.interop import Exported, ExportedCTranslate2
 from headway.machine import Machine
 from headway.settings import required
 from headway.tasks.job import Emit, Job
@@ -30,12 +30,14 @@ class BundleSpec:
     bundle: the class of the bundle. foreign: makes the bundle from a model that was read from a
     Hugging Face folder, from that folder and from its `model_type`. export: writes the bundle as a
     Hugging Face folder, as a model of the named family there or of the first family that can
-    represent it. None: other libraries have no such models.
+    represent it. export_to_ctranslate2: writes it as a folder of CTranslate2, with matrices of the
+    named dtype. None: other libraries have no such models.
     """
 
     bundle: type[Bundle]
     foreign: Callable[[Any, Path, str], Bundle] | None = None
     export: Callable[[Any, Path, str | None], Exported] | None = None
+    export_to_ctranslate2: Callable[[Any, Path, str], ExportedCTranslate2] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,11 @@ from headway.tasks.language_modeling.evaluation import (
     held_out_text,
     read_text,
 )
-from headway.tasks.language_modeling.foreign import from_hugging_face, to_hugging_face
+from headway.tasks.language_modeling.foreign import (
+    from_hugging_face,
+    to_ctranslate2,
+    to_hugging_face,
+)
 from headway.tasks.language_modeling.job import prepare
 from headway.tasks.language_modeling.show import score_lines
 from headway.tasks.language_modeling.teaching import STUDENTS
@@ -47,6 +51,7 @@ class LanguageModeling:
             bundle=TextBundle,
             foreign=from_hugging_face,
             export=to_hugging_face,
+            export_to_ctranslate2=to_ctranslate2,
         )
     }
     evaluation: type[Any] = LanguageScoring

@@ -1,4 +1,5 @@
-"""Conversion of language models from and to Hugging Face folders (`...ForCausalLM`)."""
+"""Conversion of language models from and to Hugging Face folders (`...ForCausalLM`), and to
+CTranslate2."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from pathlib import Path
 
 from headway import interop
 from headway.bundle import TextBundle
-from headway.interop import Exported
+from headway.interop import Exported, ExportedCTranslate2
 from headway.models import GPT
 
 
@@ -18,3 +19,8 @@ def from_hugging_face(model: GPT, folder: Path, model_type: str) -> TextBundle:
 def to_hugging_face(bundle: TextBundle, folder: Path, family: str | None) -> Exported:
     """Write a Hugging Face folder with the language model and its tokenizer."""
     return interop.export(bundle.model, bundle.tokenizer, folder, family)
+
+
+def to_ctranslate2(bundle: TextBundle, folder: Path, dtype: str) -> ExportedCTranslate2:
+    """Write a CTranslate2 folder with the language model and its tokenizer."""
+    return interop.export_language_model(bundle.model, bundle.tokenizer, folder, dtype)

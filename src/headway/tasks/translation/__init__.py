@@ -33,6 +33,7 @@ from headway.tasks.translation.evaluation import (
     held_out_examples,
     read_examples,
 )
+from headway.tasks.translation.foreign import to_ctranslate2
 from headway.tasks.translation.job import check, prepare
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated
@@ -50,7 +51,9 @@ class Translating:
         "emoji-names": emoji_names,
         "text-to-text": text_to_text,
     }
-    bundles: Mapping[str, BundleSpec] = {"translator": BundleSpec(bundle=TranslatorBundle)}
+    bundles: Mapping[str, BundleSpec] = {
+        "translator": BundleSpec(bundle=TranslatorBundle, export_to_ctranslate2=to_ctranslate2)
+    }
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions
     evaluation: type[Any] = TranslationScoring
