@@ -8,7 +8,7 @@ import pytest
 import torch
 from bench import length, scores
 from bench.kernels import peak_memory
-from bench.marian import Specials, marian_order, to_marian
+from bench.marian import Specials, to_marian
 from bench.report import Row, as_json, command_line, row, table
 from bench.sentences import synthetic
 from bench.sides import Settings, faster_attention, interleave
@@ -17,6 +17,7 @@ from torch.testing import assert_close
 
 from headway.blocks import SinusoidalTable
 from headway.data.batches import TranslationBatch
+from headway.interop.hf_export_translator import order_of_halves
 from headway.models import Translator, TranslatorConfig
 from headway.training import TranslationObjective
 
@@ -193,7 +194,7 @@ def test_marians_position_table_equals_ours_in_marians_order():
 
     theirs = MarianSinusoidalPositionalEmbedding(50, 24).create_weight()
     ours = SinusoidalTable(24)(torch.arange(50)[None])[0]
-    assert_close(ours[:, marian_order(24)], theirs, rtol=0, atol=1e-6)
+    assert_close(ours[:, order_of_halves(24)], theirs, rtol=0, atol=1e-6)
 
 
 @pytest.fixture
@@ -233,6 +234,6 @@ def test_both_sides_minimise_the_same_loss_and_get_the_same_gradient(pair, atten
     assert_close(loss.total / loss.count, expected)
     (loss.total / loss.count).backward()
     expected.backward()
-    our_grad = model.source_embedding.tokens.weight.grad[:, marian_order(24)]
+    our_grad = model.source_embedding.tokens.weight.grad[:, order_of_halves(24)]
     their_grad = theirs.model.shared.weight.grad
     assert_close(our_grad[1:], their_grad[1:])  # Marian does not train the vector of padding

@@ -25,6 +25,15 @@ TRANSLATORS = [
     {"positions": "learned", "max_length": 150},
     {"positions": "rotary", "joint": False},
     {"positions": "relative", "norm": "post"},
+    {
+        "norm": "post",
+        "positions": "learned",
+        "max_length": 150,
+        "first_position": 2,
+        "embedding_norm": True,
+        "output_bias": True,
+        "scale_embeddings": False,
+    },
 ]
 MODERN = {
     "norm_kind": "rms",
@@ -212,7 +221,6 @@ def test_the_command_reports_both_differences(tmp_path):
     [
         (("--to", "hf", "--dtype", "int8"), "--dtype int8 is for --to ctranslate2"),
         (("--to", "ctranslate2", "--family", "gpt2"), "--family gpt2 is for --to hf"),
-        (("--to", "hf"), "Hugging Face has no such model"),
     ],
 )
 def test_flags_of_the_other_format_are_refused(tmp_path, words, message):

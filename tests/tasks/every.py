@@ -37,7 +37,7 @@ class TaskCase:
 
 
 EVERY: dict[str, TaskCase] = {
-    "translation": TaskCase("translate", ("the fox sees the lemon",), exports=False),
+    "translation": TaskCase("translate", ("the fox sees the lemon",)),
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(

@@ -28,11 +28,12 @@ from headway.shapes import Float, Int, Tensor
 
 
 class Embeddings(nn.Module):
-    """dropout(positions(E[token] * scale)).
+    """dropout(norm(positions(E[token] * scale))).
 
     tokens: the matrix E; the source and target side share it if both get the same `nn.Embedding`.
     scale: sqrt(D) if None, which lets one matrix be the embedding (entries of size D^-1/2, as
-    initialised) and the output projection. Vaswani et al. 2017, section 3.4. GPT uses 1.
+    initialised) and the output projection. Vaswani et al. 2017, section 3.4. GPT uses 1. norm: only
+    BART has one (Lewis et al. 2020); None leaves the sum as it is.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class Embeddings(nn.Module):
         positions: Added | Concatenated | NoPositions,
         dropout: float = 0.0,
         scale: float | None = None,
+        norm: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.positions = positions
+        self.norm = nn.Identity() if norm is None else norm
         self.dropout = Dropout(dropout)
         self.scale = math.sqrt(tokens.embedding_dim) if scale is None else scale
 
@@ -70,7 +73,9 @@ class Embeddings(nn.Module):
                 f"max_length={self.positions.max_length}: shorten the text, or train a model with "
                 "sinusoidal, rotary or ALiBi positions"
             )
-        x: Tensor = self.dropout(self.positions(self.tokens(tokens) * self.scale, positions))
+        x: Tensor = self.dropout(
+            self.norm(self.positions(self.tokens(tokens) * self.scale, positions))
+        )
         return x
 
 

@@ -17,7 +17,7 @@ The first two features turn fast, by 1 radian per position, the last two a hundr
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -25,24 +25,28 @@ from torch import nn
 from headway.machine import most_exact
 from headway.shapes import Float, Int, Tensor
 
+SinusoidLayout = Literal["pairs", "halves", "endpoint"]
+
 
 class LearnedTable(nn.Module):
     """One learned vector for each of `max_length` positions; longer sequences are an error.
 
-    The last positions get fewer training examples than the first. Devlin et al. 2019, section 3.
+    The last positions get fewer training examples than the first. first: the row of the first
+    token; the rows before it are not used (BART has two). Devlin et al. 2019, section 3.
     """
 
-    def __init__(self, dim: int, max_length: int) -> None:
+    def __init__(self, dim: int, max_length: int, first: int = 0) -> None:
         super().__init__()
         self.dim = dim
         self.max_length: int | None = max_length
-        self.vectors = nn.Parameter(torch.zeros(max_length, dim))
+        self.first = first
+        self.vectors = nn.Parameter(torch.zeros(first + max_length, dim))
 
     def init_weights(self) -> None:
         nn.init.normal_(self.vectors, std=0.02)
 
     def forward(self, positions: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T P"]:
-        return self.vectors[positions]
+        return self.vectors[self.first + positions]
 
 
 class SinusoidalTable(nn.Module):
@@ -50,21 +54,31 @@ class SinusoidalTable(nn.Module):
 
     The angles are computed in float64 if the device has it: in float32, sin(t) is wrong in the
     fourth decimal at t = 5,000. Vaswani et al. 2017, section 3.5.
+
+    layout: "pairs" as above; "halves": all sines, then all cosines (Marian); "endpoint": halves
+    with the angles t / 10000^(i / (P/2 - 1)), whose last one is t / 10000 (tensor2tensor, fairseq).
+    first: the position t of the first token.
     """
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, layout: SinusoidLayout = "pairs", first: int = 0) -> None:
         super().__init__()
         if dim % 2:
             raise ValueError(f"{dim=} must be even: sines and cosines are in pairs")
+        if layout == "endpoint" and dim < 4:
+            raise ValueError(f"{dim=} must be at least 4 for the frequencies of layout=endpoint")
         self.dim = dim
+        self.layout = layout
+        self.first = first
         self.max_length: int | None = None
 
     def forward(self, positions: Int[Tensor, "#B T"]) -> Float[Tensor, "#B T P"]:
         exact = most_exact(positions.device)
         even = torch.arange(0, self.dim, 2, dtype=exact, device=positions.device)
-        angle = positions[..., None] * torch.exp(even * (-math.log(10_000.0) / self.dim))
-        pairs = torch.stack((angle.sin(), angle.cos()), dim=-1)  # #B T P/2 2
-        return pairs.flatten(-2).float()
+        last = self.dim - 2 if self.layout == "endpoint" else self.dim
+        frequency = torch.exp(even * (-math.log(10_000.0) / last))
+        angle = (self.first + positions[..., None]) * frequency
+        axis = -1 if self.layout == "pairs" else -2  # #B T P/2 2, or #B T 2 P/2
+        return torch.stack((angle.sin(), angle.cos()), dim=axis).flatten(-2).float()
 
 
 @runtime_checkable

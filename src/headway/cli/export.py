@@ -27,12 +27,12 @@ def export(
 
     headway export runs/NAME --to hf
 
-    hf supports language models, encoders of the BERT family with their heads (text encoders also
-    for sentence-transformers), image encoders and classifiers, and captioners. The exported model
-    is loaded again: its logits must agree to 1e-4, and its tokenizer must give the same ids.
-    ctranslate2 supports translators and language models. CTranslate2 loads the exported model: its
-    log-probabilities must agree to 1e-4 in float32. Otherwise the folder is removed and the command
-    fails.
+    hf supports language models, translators (as MarianMT or Pegasus), encoders of the BERT family
+    with their heads (text encoders also for sentence-transformers), image encoders and classifiers,
+    and captioners. The exported model is loaded again: its logits must agree to 1e-4, and its
+    tokenizer must give the same ids. ctranslate2 supports translators and language models.
+    CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
+    Otherwise the folder is removed and the command fails.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def export(
         New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2.
     family
         Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, roberta,
-        distilbert, albert, vit, dinov2 or vision-encoder-decoder. If unset, the first one that can
-        represent the model.
+        distilbert, albert, marian, pegasus, bart, mbart, m2m_100, vit, dinov2 or
+        vision-encoder-decoder. If unset, the first one that can represent the model.
     dtype
         Numbers of the weight matrices, for ctranslate2. If unset, float32.
     json

@@ -12,9 +12,10 @@ import torch
 from headway.data.bucketing import Array, Buckets
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
+from headway.errors import UsageError
 from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
-from headway.text import Tokenizer, TokenizerPair
+from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair
 from headway.text.bpe_dropout import BPEDropout
 
 
@@ -59,8 +60,10 @@ class RandomSplits:
     def __init__(
         self, tokenizers: TokenizerPair, probability: float, seed: int, longest: int
     ) -> None:
-        self._source = BPEDropout(tokenizers.source, probability)
-        self._target = BPEDropout(tokenizers.target, probability)
+        self._source, self._target = (
+            BPEDropout(byte_pairs(side), probability)
+            for side in (tokenizers.source, tokenizers.target)
+        )
         self._seed, self._longest = seed, longest
 
     def pair(
@@ -70,6 +73,16 @@ class RandomSplits:
         random = Random(f"{self._seed} {epoch} {index}")
         split = self._source.again(source, random), self._target.again(target, random)
         return (source, target) if max(map(len, split)) > self._longest else split
+
+
+def byte_pairs(tokenizer: SentenceTokenizer) -> Tokenizer:
+    """Return the tokenizer. Raises UsageError if it is not one of byte-level BPE."""
+    if not isinstance(tokenizer, Tokenizer):
+        raise UsageError(
+            "BPE-dropout needs a byte-level BPE tokenizer, and this one was pretrained elsewhere",
+            hint="train without --data.bpe-dropout",
+        )
+    return tokenizer
 
 
 def collate(
@@ -109,7 +122,7 @@ def collate(
 
 
 def collate_sources(
-    sequences: Sequence[Sequence[int]], tokenizer: Tokenizer
+    sequences: Sequence[Sequence[int]], tokenizer: SentenceTokenizer
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
     """Return the padded source ids, with </s> at the end of each sequence, and the padding mask.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 
 from headway.blocks import (
     Added,
@@ -60,8 +61,9 @@ def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list
             tables.table("embedding", words, rows, Axis()),
         )
     ]
+    normed = [] if isinstance(module.norm, nn.Identity) else [_norm(trace, module, rows, tables)]
     if isinstance(positions, NoPositions):
-        return steps
+        return steps + normed
     dims = Axis()
     arrays = [tables.table("x", placed, rows, dims)]
     if isinstance(positions, Added):
@@ -79,7 +81,18 @@ def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list
             table,
             *arrays,
         ),
+        *normed,
     ]
+
+
+def _norm(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> Step:
+    return step(
+        "Norm",
+        "The sum is normalised: each token's vector gets mean 0 and variance 1.",
+        "x = norm(x)",
+        type(module.norm).forward,
+        tables.table("normed", trace.output_of(module.norm)[0], rows, Axis()),
+    )
 
 
 def _segments(trace: Trace, module: SegmentEmbeddings, rows: Axis, tables: Tables) -> list[Step]:

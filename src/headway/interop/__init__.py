@@ -16,11 +16,13 @@ from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
 from headway.interop.hf_export_images import export_images
+from headway.interop.hf_export_translator import export_translator_to_hf
 from headway.interop.hf_folders import FAMILIES, Model, build, read, read_labels, write
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
 from headway.interop.sentence_transformers import SentenceFolder, read_sentence_folder
+from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
     "FAMILIES",
@@ -34,6 +36,7 @@ __all__ = [
     "export_images",
     "export_language_model",
     "export_translator",
+    "export_translator_to_hf",
     "read",
     "read_captioner_images",
     "read_encoder_tokenizer",
@@ -44,5 +47,6 @@ __all__ = [
     "read_llama2c_tokens",
     "read_sentence_folder",
     "read_tokenizer",
+    "read_translator_tokenizers",
     "write",
 ]

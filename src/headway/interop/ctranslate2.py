@@ -23,7 +23,12 @@ from headway.interop.hf_export import LARGEST_DIFFERENCE, TOKENIZER_FILE, write_
 from headway.interop.weight_names import needs
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.shapes import Float, Tensor
-from headway.text import TextTokenizer, TokenizerPair
+from headway.text import (
+    PretrainedSentenceTokenizer,
+    SentenceTokenizer,
+    TextTokenizer,
+    TokenizerPair,
+)
 from headway.text.tokenizer_pair import JOINT_FILE, SOURCE_FILE, TARGET_FILE
 from headway.transforms.quantize import float32_copy
 
@@ -77,16 +82,20 @@ def export_translator(
     with new_folder(folder) as temporary:
         tokenizer.save(temporary)
         files = (JOINT_FILE, JOINT_FILE) if tokenizer.joint else (SOURCE_FILE, TARGET_FILE)
-        names, target_names = (_vocabulary(temporary / name) for name in files)
+        names, target_names = (
+            _tokens(side, temporary / name)
+            for side, name in zip((source, target), files, strict=True)
+        )
         spec.register_source_vocabulary(names)
         spec.register_target_vocabulary(target_names)
         spec.config.add_source_eos = True
         spec.config.eos_token = target_names[target.eos]
         spec.config.bos_token = spec.config.decoder_start_token = target_names[target.bos]
         spec.config.unk_token = target_names[target.pad]  # bytes are tokens: no word is unknown
-        first = 1 + max(target.pad, target.bos, target.eos, *target.special_ids.values())
-        sources = _random_ids(first, source.size)
-        targets = _random_ids(first, target.size)
+        sources, targets = (
+            _random_ids(sorted({*range(side.size)} - {*side.special_ids.values()}))
+            for side in (source, target)
+        )
 
         def score(written: Path) -> Scores:
             loaded = package.Translator(str(written), intra_threads=1)
@@ -121,7 +130,7 @@ def export_language_model(
         spec.config.bos_token = names[tokenizer.bos]
         spec.config.eos_token = spec.config.unk_token = names[tokenizer.eos]
         length = min(LENGTH, model.config.max_length)
-        rows = _random_ids(0, tokenizer.size, length)
+        rows = _random_ids(range(tokenizer.size), length)
 
         def score(written: Path) -> Scores:
             loaded = package.Generator(str(written), intra_threads=1)
@@ -183,10 +192,17 @@ def _package(dtype: str) -> Any:
 
 
 def _impossible(model: Translator, tokenizer: TokenizerPair) -> Any:
-    """Return a bias of the logits by which a translation contains neither <pad> nor <s>."""
+    """Return the bias of the logits, by which a translation contains neither <pad> nor <s>."""
     bias = torch.zeros(model.config.target_vocabulary)
-    bias[[tokenizer.target.pad, tokenizer.target.bos]] = IMPOSSIBLE
+    if model.output.bias is not None:
+        bias += model.output.bias.detach().cpu()
+    bias[list({tokenizer.target.pad, tokenizer.target.bos} - {tokenizer.target.eos})] = IMPOSSIBLE
     return bias.numpy()
+
+
+def _tokens(side: SentenceTokenizer, path: Path) -> list[str]:
+    """Return the strings of all tokens of a tokenizer that was written to `path`."""
+    return [*side.tokens] if isinstance(side, PretrainedSentenceTokenizer) else _vocabulary(path)
 
 
 def _vocabulary(path: Path) -> list[str]:
@@ -199,11 +215,11 @@ def _strings(names: Sequence[str], rows: Sequence[Sequence[int]]) -> list[list[s
     return [[names[i] for i in row] for row in rows]
 
 
-def _random_ids(first: int, size: int, length: int = LENGTH) -> list[list[int]]:
-    """Return random ids of `first` .. size-1; rows have different lengths."""
+def _random_ids(ids: Sequence[int], length: int = LENGTH) -> list[list[int]]:
+    """Return random sequences of these ids; they have different lengths."""
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(first, size, (SEQUENCES, length), generator=generator).tolist()
-    return [row[: max(2, length - i)] for i, row in enumerate(ids)]
+    rows = torch.randint(len(ids), (SEQUENCES, length), generator=generator).tolist()
+    return [[ids[i] for i in row[: max(2, length - n)]] for n, row in enumerate(rows)]
 
 
 @torch.no_grad()
@@ -222,7 +238,8 @@ def _log_p_of_translation(
 ) -> list[float]:
     inputs = torch.tensor([[*source, tokenizer.source.eos]])
     read = torch.tensor([[tokenizer.target.bos, *target]])
-    logits = model(inputs, read)[0] + torch.from_numpy(bias)
+    hidden = model.decode(read, model.encode(inputs))[0]
+    logits = hidden @ model.output.weight.T + torch.from_numpy(bias)
     return _log_p(logits, [*target, tokenizer.target.eos])
 
 

@@ -39,6 +39,7 @@ def translator_spec(specs: Any, model: Translator) -> Any:
         "num_heads": config.num_heads,
         "pre_norm": config.norm == "pre",
         "activation": _activation(specs, config.activation),
+        "layernorm_embedding": config.embedding_norm,
         "relative_attention_bias": config.positions == "relative",
         **_rotary(config.positions, config.model_dim // config.num_heads, 10_000.0),
     }
@@ -155,6 +156,8 @@ def _fill_norm(spec: Any, norm: Any) -> None:
 def _fill_embeddings(stack: Any, spec: Any, embeddings: Embeddings) -> None:
     spec.weight = _numbers(embeddings.tokens.weight)
     stack.scale_embeddings = embeddings.scale != 1
+    if hasattr(stack, "layernorm_embedding"):
+        _fill_norm(stack.layernorm_embedding, embeddings.norm)
     table: Any = getattr(embeddings.positions, "table", None)
     if table is not None:
         count = embeddings.positions.max_length or SINUSOIDS

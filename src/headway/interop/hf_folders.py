@@ -14,6 +14,7 @@ from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.interop import (
     albert,
+    bart,
     bert,
     captioner,
     dinov2,
@@ -47,6 +48,8 @@ from headway.models import (
     Captioner,
     CaptionerConfig,
     GPTConfig,
+    Translator,
+    TranslatorConfig,
     ViT,
     ViTClassifier,
     ViTClassifierConfig,
@@ -68,6 +71,7 @@ FAMILIES: dict[str, Family] = {
         *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
         *(bert.FAMILY, roberta.FAMILY, *roberta.LATER, distilbert.FAMILY, albert.FAMILY),
         *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
+        *bart.FAMILIES,
     )
 }
 """`model_type` in config.json -> the description of the model family."""
@@ -77,9 +81,9 @@ TextConfig = (
 )
 TextModel = GPT | Bert | BertClassifier | BertTagger | BertQuestionAnswering
 ImageModel = ViT | ViTClassifier
-Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig
+Config = TextConfig | ViTConfig | ViTClassifierConfig | CaptionerConfig | TranslatorConfig
 """The configuration of a `Model`."""
-Model = TextModel | ImageModel | Captioner
+Model = TextModel | ImageModel | Captioner | Translator
 """The models that such a folder can contain."""
 
 _MODELS: dict[type[Config], Callable[[Any], Model]] = {
@@ -91,6 +95,7 @@ _MODELS: dict[type[Config], Callable[[Any], Model]] = {
     ViTConfig: ViT,
     ViTClassifierConfig: vit_classifier,
     CaptionerConfig: Captioner,
+    TranslatorConfig: Translator,
 }
 
 CONFIG_FILE = "config.json"
@@ -172,7 +177,7 @@ def write(
     written by the caller.
     """
     folder = Path(folder)
-    chosen = _fitting(model.config, family)
+    chosen = fitting(model.config, family)
     architecture = chosen.architecture(model.config)
     for name in (CONFIG_FILE, WEIGHTS_FILE, INDEX_FILE):
         if (folder / name).exists():
@@ -184,6 +189,7 @@ def write(
     values = _to_hf_config(chosen, architecture, model, ids, labels)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     bare = to_theirs(architecture.parts(model.config), tensors)
+    bare |= architecture.computed(model.config)
     folder.mkdir(parents=True, exist_ok=True)
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
     write_tensors(folder / WEIGHTS_FILE, full)
@@ -257,7 +263,7 @@ def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
     return family, known[names[0]]
 
 
-def _fitting(config: Config, name: str | None) -> Family:
+def fitting(config: Config, name: str | None) -> Family:
     """Return the family of this name, or the first that can represent the configuration.
 
     Raises UsageError with the reasons if there is none.

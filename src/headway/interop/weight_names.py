@@ -38,7 +38,8 @@ class Architecture:
     without prefix. tied: a tensor that may be stored as a copy of another -> that other. fits:
     whether a configuration of this kind belongs to this class, and not to one with other heads.
     bare: whether its keys have no prefix. unused: a pattern of keys of old files that this class
-    does not use.
+    does not use. computed: tensors of its files, by names without prefix, that are no parameters of
+    ours, such as a table of sines.
     """
 
     names: tuple[str, ...]
@@ -49,6 +50,7 @@ class Architecture:
     fits: Callable[[Any], bool] = lambda config: True
     bare: bool = False
     unused: str = ""
+    computed: Callable[[Any], dict[str, Tensor]] = lambda config: {}
 
 
 @dataclass(frozen=True, kw_only=True)

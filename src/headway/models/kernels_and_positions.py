@@ -23,6 +23,7 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.blocks import Added, Concatenated, LearnedTable, NoPositions, SinusoidalTable
+from headway.blocks.positions import SinusoidLayout
 from headway.extensions import Extended, Names
 
 KernelFactory = Callable[[int, int], Kernel]
@@ -85,18 +86,24 @@ def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Ker
 
 
 def input_positions(
-    scheme: str, model_dim: int, position_dim: int, max_length: int
+    scheme: str,
+    model_dim: int,
+    position_dim: int,
+    max_length: int,
+    layout: SinusoidLayout = "pairs",
+    first: int = 0,
 ) -> Added | Concatenated | NoPositions:
     """Make the position encoding of the input; NoPositions for encodings inside attention.
 
     position_dim: P > 0 concatenates position vectors of width P; 0 adds vectors of width model_dim.
-    max_length: the number of positions of a learned table.
+    max_length: the number of positions of a learned table. layout: of a `SinusoidalTable`. first:
+    the position of the first token.
     """
     width = position_dim or model_dim
     if scheme == "sinusoidal":
-        table: LearnedTable | SinusoidalTable = SinusoidalTable(width)
+        table: LearnedTable | SinusoidalTable = SinusoidalTable(width, layout, first)
     elif scheme == "learned":
-        table = LearnedTable(width, max_length)
+        table = LearnedTable(width, max_length, first)
     else:
         return NoPositions()
     return Concatenated(table) if position_dim else Added(table)

@@ -76,11 +76,11 @@ class Translator(nn.Module):
         source = nn.Embedding(config.source_vocabulary, width)
         shared = config.share_embeddings
         target = source if shared else nn.Embedding(config.target_vocabulary, width)
-        self.source_embedding = Embeddings(source, source_positions, config.dropout)
+        self.source_embedding = _embeddings(config, source, source_positions)
         self.encoder = _encoder(config)
-        self.target_embedding = Embeddings(target, target_positions, config.dropout)
+        self.target_embedding = _embeddings(config, target, target_positions)
         self.decoder = _decoder(config)
-        self.output = nn.Linear(config.model_dim, config.target_vocabulary, bias=False)
+        self.output = nn.Linear(config.model_dim, config.target_vocabulary, config.output_bias)
         self.tie_weights()
         if not self.output.weight.is_meta:
             self.init_weights()
@@ -158,13 +158,26 @@ class Translator(nn.Module):
         return self.output(hidden), state
 
 
+def _embeddings(
+    config: TranslatorConfig, tokens: nn.Embedding, positions: Added | Concatenated | NoPositions
+) -> Embeddings:
+    scale = None if config.scale_embeddings else 1.0
+    norm = LayerNorm(config.model_dim) if config.embedding_norm else None
+    return Embeddings(tokens, positions, config.dropout, scale, norm)
+
+
 def _input_positions(
     config: TranslatorConfig, architecture: str
 ) -> Added | Concatenated | NoPositions:
     if architecture == "rnn":
         return NoPositions()  # a recurrent network reads its input in order
     return kernels_and_positions.input_positions(
-        config.positions, config.model_dim, config.position_dim, config.max_length
+        config.positions,
+        config.model_dim,
+        config.position_dim,
+        config.max_length,
+        config.sinusoids,
+        config.first_position,
     )
 
 

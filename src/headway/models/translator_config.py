@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from headway.blocks.positions import SinusoidLayout
 from headway.models.kernels_and_positions import SCHEMES, SCORES
 from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 
@@ -43,11 +44,25 @@ class TranslatorConfig:
     decoder_layers: int = setting(4, "number of decoder layers", gt=0, le=LAYERS)
     dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
-    activation: Literal["relu", "gelu"] = setting("relu", "feed-forward activation function")
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
+        "relu", "feed-forward activation function"
+    )
     positions: str = setting(
         "sinusoidal",
         "position encoding of Transformers; recurrent networks have none",
         names=SCHEMES,
+    )
+    sinusoids: SinusoidLayout = setting(
+        "pairs",
+        "layout of sinusoidal positions: pairs of sine and cosine, halves (all sines, then all "
+        "cosines, as in Marian), or endpoint (halves whose last frequency is 1/10000, as in "
+        "fairseq)",
+    )
+    first_position: int = setting(
+        0,
+        "position of the first token, for sinusoidal and learned positions; 2 in BART and fairseq",
+        ge=0,
+        le=1024,
     )
     position_dim: int = setting(
         0,
@@ -58,10 +73,15 @@ class TranslatorConfig:
     max_length: int = setting(
         1024, "maximum number of tokens for positions=learned", gt=0, le=LENGTH
     )
+    scale_embeddings: bool = setting(
+        True, "word vectors are multiplied by the square root of their dimension"
+    )
+    embedding_norm: bool = setting(False, "LayerNorm after the embeddings, as in BART")
     share_embeddings: bool = setting(
         True, "source, target and output share one matrix; needs a joint vocabulary"
     )
     tie_output: bool = setting(True, "output projection and target embedding share a matrix")
+    output_bias: bool = setting(False, "the output projection has a bias, as in Marian")
     source_vocabulary: int = setting(8000, "source vocabulary size", gt=0, le=VOCABULARY)
     target_vocabulary: int = setting(8000, "target vocabulary size", gt=0, le=VOCABULARY)
 
@@ -151,6 +171,9 @@ class TranslatorConfig:
         ):
             name = "position_dim" if self.position_dim else "model_dim"
             raise ValueError(f"positions=sinusoidal needs an even {name} for sine-cosine pairs")
+        if self.sinusoids == "endpoint" and (self.position_dim or self.model_dim) < 4:
+            name = "position_dim" if self.position_dim else "model_dim"
+            raise ValueError(f"sinusoids=endpoint needs a {name} of at least 4")
         if self.encoder == "rnn" and self.bidirectional and self.model_dim % 2:
             raise ValueError(
                 f"model_dim={self.model_dim} must be even for a bidirectional encoder: each "

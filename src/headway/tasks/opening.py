@@ -53,10 +53,11 @@ def load(
     """Load a model.
 
     folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
-    model, an encoder of BERT's family, an image encoder (ViT, DINO, DINOv2) or a captioner, or a
-    llama2.c file with its tokenizer tok*.bin in the same folder. verify: compare the files of a
-    Headway model with the hashes in its manifest; False saves about a second per GB. family: the
-    `model_type` of a Hugging Face folder whose config.json has none, such as "bert".
+    model, an encoder-decoder of BART's kind (MarianMT, Pegasus, BART), an encoder of BERT's family,
+    an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
+    tok*.bin in the same folder. verify: compare the files of a Headway model with the hashes in its
+    manifest; False saves about a second per GB. family: the `model_type` of a Hugging Face folder
+    whose config.json has none, such as "bert".
 
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
     (float32); if None, as saved.

@@ -7,7 +7,9 @@ from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.loading import load_tokenizer
 from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
+from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, Roles
 from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.sentences import split_sentences
 from headway.text.text_bpe import TextBPE
 from headway.text.tokenizer import TextTokenizer
@@ -23,7 +25,10 @@ __all__ = [
     "EncoderTokenizer",
     "MissingEncoderTokenizer",
     "MissingTokenizer",
+    "PretrainedSentenceTokenizer",
     "PretrainedTokenizer",
+    "Roles",
+    "SentenceTokenizer",
     "SpecialTokens",
     "TextBPE",
     "TextTokenizer",

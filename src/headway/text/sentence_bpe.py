@@ -24,6 +24,7 @@ class Tokenizer(BytePairs):
     specials: ClassVar[tuple[str, ...]] = (PAD, BOS, EOS)
     leading_space: ClassVar[bool] = True
     has_language_tags: ClassVar[bool] = True
+    prefix: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)

@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headway.errors import DataError
+from headway.files import read_json
+from headway.text.hf_tokenizer import FILE_LIMIT
+from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, is_format
 from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_tokenizer import SentenceTokenizer
 
 JOINT_FILE = "tokenizer.json"
 SOURCE_FILE = "tokenizer.source.json"
@@ -19,7 +23,7 @@ class TokenizerPair:
     section 3.4) and copy names. Two vocabularies suit languages with different scripts.
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+    def __init__(self, source: SentenceTokenizer, target: SentenceTokenizer) -> None:
         """Make a pair; for a joint vocabulary, pass the same tokenizer twice."""
         self.source = source
         self.target = target
@@ -69,7 +73,7 @@ class TokenizerPair:
                 hint="keep the files that the model was trained with",
             )
         if joint.is_file():
-            tokenizer = Tokenizer.load(joint)
+            tokenizer = _load(joint)
             return cls(tokenizer, tokenizer)
         if not all(path.is_file() for path in separate):
             raise DataError(
@@ -77,7 +81,7 @@ class TokenizerPair:
                 where=str(folder),
                 hint="give the folder of a trained model, or train a tokenizer first",
             )
-        return cls(*(Tokenizer.load(path) for path in separate))
+        return cls(*map(_load, separate))
 
     @property
     def fingerprint(self) -> str:
@@ -86,3 +90,12 @@ class TokenizerPair:
             return self.source.fingerprint
         fingerprints = f"{self.source.fingerprint} {self.target.fingerprint}"
         return hashlib.sha256(fingerprints.encode("ascii")).hexdigest()
+
+
+def _load(path: Path) -> SentenceTokenizer:
+    """Read a tokenizer of either kind."""
+    try:
+        pretrained = is_format(read_json(path, FILE_LIMIT))
+    except DataError:
+        pretrained = False  # the error of `Tokenizer.load` says more
+    return PretrainedSentenceTokenizer.load(path) if pretrained else Tokenizer.load(path)

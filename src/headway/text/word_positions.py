@@ -6,18 +6,20 @@ from collections.abc import Sequence
 
 from headway.text.encoder_tokenizer import EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
+from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
 from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.tokenizer import TextTokenizer
 
 
 def positions_of_words(
-    tokenizer: Tokenizer | EncoderTokenizer | TextTokenizer, ids: Sequence[int]
+    tokenizer: SentenceTokenizer | EncoderTokenizer | TextTokenizer, ids: Sequence[int]
 ) -> list[list[int]]:
     """Return, for each word, the positions of its tokens in `ids`, in order.
 
     A special token is a word of its own.
     """
-    if isinstance(tokenizer, Tokenizer):
+    if isinstance(tokenizer, Tokenizer | PretrainedSentenceTokenizer):
         return [positions for _, positions in tokenizer.words(ids)]
     if isinstance(tokenizer, EncoderTokenizer):
         continues = tokenizer.continues()

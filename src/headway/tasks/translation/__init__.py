@@ -33,7 +33,11 @@ from headway.tasks.translation.evaluation import (
     held_out_examples,
     read_examples,
 )
-from headway.tasks.translation.foreign import to_ctranslate2
+from headway.tasks.translation.foreign import (
+    from_hugging_face,
+    to_ctranslate2,
+    to_hugging_face,
+)
 from headway.tasks.translation.job import check, prepare
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated
@@ -52,7 +56,12 @@ class Translating:
         "text-to-text": text_to_text,
     }
     bundles: Mapping[str, BundleSpec] = {
-        "translator": BundleSpec(bundle=TranslatorBundle, export_to_ctranslate2=to_ctranslate2)
+        "translator": BundleSpec(
+            bundle=TranslatorBundle,
+            foreign=from_hugging_face,
+            export=to_hugging_face,
+            export_to_ctranslate2=to_ctranslate2,
+        )
     }
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions

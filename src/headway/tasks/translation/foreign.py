@@ -1,12 +1,24 @@
-"""Conversion of translators to the files of other libraries."""
+"""Conversion of translators from and to the files of other libraries."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from headway import interop
-from headway.interop import ExportedCTranslate2
+from headway.interop import Exported, ExportedCTranslate2
+from headway.models import Translator
 from headway.tasks.translation.bundle import TranslatorBundle
+
+
+def from_hugging_face(model: Translator, folder: Path, model_type: str) -> TranslatorBundle:
+    """Make a bundle of the model with the tokenizers of the folder."""
+    vocabulary = model.config.target_vocabulary
+    return TranslatorBundle(model, interop.read_translator_tokenizers(folder, vocabulary))
+
+
+def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the translator and its tokenizers."""
+    return interop.export_translator_to_hf(bundle.model, bundle.tokenizer, folder, family)
 
 
 def to_ctranslate2(bundle: TranslatorBundle, folder: Path, dtype: str) -> ExportedCTranslate2:

@@ -17,6 +17,7 @@ from headway.decoding import (
     MinP,
     Observer,
     Phrases,
+    Prefix,
     Row,
     Rule,
     Sampling,
@@ -85,7 +86,7 @@ class TranslationSearch:
     ) -> list[list[Translation]]:
         """Return the best translations of the ids of each text, best first."""
         target, inputs = self.tokenizer.target, self._inputs(rows)
-        rules: list[Rule] = [Forbidden([[target.pad], [target.bos], *search.avoided])]
+        rules = self._rules(len(rows), search.avoided)
         if search.phrases:
             rules.append(Phrases(search.phrases, target.eos))
         limits = Limits(
@@ -115,8 +116,7 @@ class TranslationSearch:
     ) -> Iterator[str]:
         """Yield the text of the best translation of the ids of one text, as it becomes certain."""
         target = self.tokenizer.target
-        rules = [Forbidden([[target.pad], [target.bos]])]
-        limits = Limits(target.bos, target.eos, self._max_lengths([row]), rules)
+        limits = Limits(target.bos, target.eos, self._max_lengths([row]), self._rules(1))
         writer = TextStreamer(target)
         parts = stream_beam(
             self.stepper,
@@ -131,6 +131,14 @@ class TranslationSearch:
                 yield text
         if text := writer.finish():
             yield text
+
+    def _rules(self, count: int, avoided: Sequence[Sequence[int]] = ()) -> list[Rule]:
+        """Return the rules of the outputs for `count` texts: special tokens that none contains, and
+        the prefix of all."""
+        target = self.tokenizer.target
+        never = {target.pad, target.bos} - {target.eos}
+        rules: list[Rule] = [Forbidden([*([token] for token in sorted(never)), *avoided])]
+        return [*rules, Prefix([target.prefix] * count)] if target.prefix else rules
 
     def _inputs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
         source, keys = collate_sources(rows, self.tokenizer.source)
@@ -151,7 +159,7 @@ class TranslationSearch:
             for i in range(len(rows))
             for j in range(count)
         ]
-        rules: list[Rule] = [Forbidden([[target.pad], [target.bos]]), MinP(0.02)]
+        rules = [*self._rules(len(rows)), MinP(0.02)]
         sampling = Sampling(eos=target.eos, max_tokens=max(lengths), rules=rules)
         with torch.inference_mode():
             state = self.stepper.start(*self._inputs(rows))
@@ -184,8 +192,9 @@ def encoded_phrases(
     """Return the tokens of the phrases of `count` texts. Raises UsageError for an empty phrase."""
     if phrases and len(phrases) != count:
         raise ValueError(f"phrases for {len(phrases)} texts, but there are {count}")
-    encode = tokenizer.target.encode
-    tokens = [[encode(phrase.strip()) for phrase in of_text] for of_text in phrases]
+    target = tokenizer.target
+    start = len(target.prefix)
+    tokens = [[target.encode(phrase.strip())[start:] for phrase in of_text] for of_text in phrases]
     if not all(map(all, tokens)):
         raise UsageError("a phrase is empty", hint="write at least one word")
     return tokens

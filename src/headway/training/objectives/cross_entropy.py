@@ -43,6 +43,19 @@ def cross_entropy_sum(
     return loss.sum(), nats.detach().sum()
 
 
+def with_bias(
+    hidden: Float[Tensor, "N D"], output: nn.Linear
+) -> tuple[Float[Tensor, "N E"], Float[Tensor, "V E"]]:
+    """Return hidden vectors and a matrix whose product is the output layer's, bias included.
+
+    h W^T + b = [h, 1] [W, b]^T.
+    """
+    if output.bias is None:
+        return hidden, output.weight
+    ones = hidden.new_ones(len(hidden), 1)
+    return torch.cat((hidden, ones), 1), torch.cat((output.weight, output.bias[:, None]), 1)
+
+
 def cross_entropy_of(model: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return `cross_entropy_sum`, or its fast twin for a model that `fast` was applied to."""
     return chunked_cross_entropy if is_fast(model) else cross_entropy_sum

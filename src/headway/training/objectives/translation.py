@@ -8,7 +8,7 @@ from headway.data.batches import TranslationBatch
 from headway.machine import positions_where
 from headway.models import Translator
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.training.objectives.cross_entropy import cross_entropy_of, with_bias
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class TranslationObjective:
         real = positions_where(batch.target_out != self.pad, batch.count)
         targets = batch.target_out.flatten()[real]
         total, nats = cross_entropy_of(model)(
-            hidden.flatten(0, 1).index_select(0, real), model.output.weight, targets, self.smoothing
+            *with_bias(hidden.flatten(0, 1).index_select(0, real), model.output),
+            targets,
+            self.smoothing,
         )
         return Loss(total, nats, len(targets))

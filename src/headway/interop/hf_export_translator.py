@@ -1,0 +1,226 @@
+"""Export a translator and its tokenizers as a Hugging Face folder, which is verified first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer as Engine
+from tokenizers import processors
+
+from headway.errors import HeadwayError, UsageError
+from headway.files import write_file
+from headway.folders import new_folder
+from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
+from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, write
+from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
+from headway.interop.translator_tokenizers import (
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    UNKNOWN,
+    read_translator_tokenizers,
+)
+from headway.models import Translator, TranslatorConfig
+from headway.models.contracts import set_parameters, shapes_only
+from headway.shapes import Int, Tensor
+from headway.text import PretrainedSentenceTokenizer, TokenizerPair
+from headway.text.hf_tokenizer import FILE
+from headway.transforms.quantize import float32_copy
+
+READS = ("query", "key", "value", "expand")
+"""Layers whose inputs are the vectors between layers; all others write them."""
+
+
+def export_translator_to_hf(
+    model: Translator, tokenizer: TokenizerPair, folder: str | Path, family: str | None = None
+) -> Exported:
+    """Write a folder for transformers, with the tokenizers; on any error no folder is left.
+
+    A post-norm translator with sinusoidal positions becomes a MarianMT, a pre-norm one a Pegasus.
+    The export is verified: the weights are loaded again and must reproduce the model's outputs for
+    random ids to 1e-4, and the tokenizers must give the same ids. family: a key of `FAMILIES`; if
+    None, the first that can represent the model. Raises HeadwayError if the verification fails,
+    UsageError for a model or tokenizer that cannot be represented and for a folder that exists.
+    """
+    folder, model = Path(folder), float32_copy(model).eval()
+    fitting(config_with_halves(model.config), family)
+    _check_tokenizers(tokenizer)
+    side = tokenizer.target
+    ids = {
+        "pad_token_id": side.pad,
+        "bos_token_id": side.bos,
+        "eos_token_id": side.eos,
+        "decoder_start_token_id": side.bos,
+        "forced_eos_token_id": side.eos,
+    }
+    if side.prefix:
+        ids["forced_bos_token_id"] = side.prefix[0]
+    with new_folder(folder) as temporary:
+        written = write(with_halves(model), temporary, family, ids)
+        difference = _difference(model, temporary)
+        if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
+            raise HeadwayError(
+                f"the logits differ by {difference:.2g} between the model and the exported folder, "
+                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
+                str(folder),
+            )
+        never = sorted({side.pad, side.bos} - {side.eos})
+        generation = {
+            **ids,
+            "bad_words_ids": [[token] for token in never],
+            "num_beams": 4,
+            "max_length": model.config.max_length,
+            "transformers_version": CHECKED_AGAINST,
+        }
+        _write_json(temporary / "generation_config.json", generation)
+        _write_tokenizers(tokenizer, temporary, model.config.max_length)
+        texts = _check_written(tokenizer, temporary, str(folder))
+    return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
+
+
+def with_halves(model: Translator) -> Translator:
+    """Return a translator that computes the same, with all sines before all cosines in its
+    positions and with a bias of the logits.
+
+    Feature i of its vectors between layers is feature 2i of ours, and feature D/2 + i is feature
+    2i + 1: the columns of all matrices that read these vectors and the rows of all that write them
+    are reordered. A model without sinusoidal positions in pairs keeps its order.
+    """
+    config = config_with_halves(model.config)
+    if config == model.config:
+        return model
+    order = torch.arange(config.model_dim)
+    if config.sinusoids != model.config.sinusoids:
+        order = order_of_halves(config.model_dim)
+    with shapes_only():
+        twin = Translator(config)
+    values = {
+        name: _reordered(name, parameter.detach(), order)
+        for name, parameter in model.named_parameters()
+    }
+    bias = torch.zeros(config.target_vocabulary, device=model.output.weight.device)
+    values.setdefault("output.bias", bias)
+    set_parameters(twin, {name: value.clone() for name, value in values.items()})
+    return twin.eval()
+
+
+def order_of_halves(model_dim: int) -> Int[Tensor, " D"]:
+    """Return, for each feature of a model with halves, the feature of one with pairs."""
+    features = torch.arange(model_dim)
+    return torch.cat((features[::2], features[1::2]))
+
+
+def config_with_halves(config: TranslatorConfig) -> TranslatorConfig:
+    """Return the configuration of `with_halves`."""
+    pairs = config.positions == "sinusoidal" and config.sinusoids == "pairs"
+    return replace(config, sinusoids="halves" if pairs else config.sinusoids, output_bias=True)
+
+
+def _reordered(name: str, values: Tensor, order: Tensor) -> Tensor:
+    """Return a parameter whose axes along the vectors between layers are in this order."""
+    layer, kind = name.split(".")[-2:]
+    if name == "output.bias":
+        return values
+    if kind == "weight" and (layer in (*READS, "tokens") or name == "output.weight"):
+        return values[:, order]
+    return values if layer in READS else values[order]
+
+
+def _check_tokenizers(tokenizer: TokenizerPair) -> None:
+    pretrained = isinstance(tokenizer.source, PretrainedSentenceTokenizer)
+    if not tokenizer.joint and not pretrained:
+        raise UsageError(
+            "the model has a tokenizer for each language, and a Hugging Face folder has one",
+            hint="train with --data.joint true",
+        )
+    if not pretrained and tokenizer.source.language_tags:
+        raise UsageError(
+            "a model for several target languages cannot be exported: tokenizers of Hugging Face "
+            "do not know its language tags"
+        )
+
+
+@torch.no_grad()
+def _difference(model: Translator, folder: Path) -> float:
+    """Return the maximum absolute difference between the logits of both models for random ids."""
+    exported: Any = build(*read(folder))
+    longest = min(LONGEST, model.max_source or LONGEST, model.max_target or LONGEST)
+    generator = torch.Generator().manual_seed(0)
+    shape = (ROWS, longest)
+    source = torch.randint(0, model.config.source_vocabulary, shape, generator=generator)
+    read_ids = torch.randint(0, model.config.target_vocabulary, shape, generator=generator)
+    keys = torch.arange(longest) < torch.tensor([[longest], [longest // 2]])
+    device = model.output.weight.device
+    ours = model(source.to(device), read_ids.to(device), keys.to(device))
+    return float((exported(source, read_ids, keys) - ours.cpu()).abs().max())  # NaN stays NaN
+
+
+def _write_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
+    """Write the files of the tokenizers: tokenizer.json, or the two models of MarianMT."""
+    source, target = tokenizer.source, tokenizer.target
+    if isinstance(source, PretrainedSentenceTokenizer) and source.sentencepiece is not None:
+        assert isinstance(target, PretrainedSentenceTokenizer)
+        for file, side in ((SOURCE_MODEL, source), (TARGET_MODEL, target)):
+            write_file(folder / file, side.sentencepiece or b"")
+        ids = {token: index for index, token in enumerate(source.tokens)}
+        _write_json(folder / VOCABULARY_FILE, ids)
+        tokenizer_config = {
+            "tokenizer_class": "MarianTokenizer",
+            "pad_token": source.tokens[source.pad],
+            "eos_token": source.tokens[source.eos],
+            "unk_token": UNKNOWN,
+            "model_max_length": max_length,
+        }
+        _write_json(folder / NAMES_FILES[0], tokenizer_config)
+        return
+    engine = _engine(tokenizer, folder)
+    write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
+    special = {"pad_token": source.pad, "eos_token": source.eos, "bos_token": source.bos}
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{role: str(engine.id_to_token(number)) for role, number in special.items()},
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,  # the text of a special token in an input is plain text
+    }
+    _write_json(folder / NAMES_FILES[0], tokenizer_config)
+
+
+def _engine(tokenizer: TokenizerPair, folder: Path) -> Engine:
+    """Return the tokenizer for Hugging Face's library, which adds </s> after a text."""
+    source = tokenizer.source
+    if isinstance(source, PretrainedSentenceTokenizer):
+        return Engine.from_str(json.dumps(source.engine_json))
+    source.save(folder / FILE)
+    engine = Engine.from_file(str(folder / FILE))
+    end = str(engine.id_to_token(source.eos))
+    engine.post_processor = processors.TemplateProcessing(
+        single=["$A", end], special_tokens=[(end, source.eos)]
+    )
+    return engine
+
+
+def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
+    """Return the number of texts that the written tokenizers encode as ours.
+
+    Raises HeadwayError for a text with other ids.
+    """
+    written = read_translator_tokenizers(folder, tokenizer.target.size)
+    sides = (tokenizer.source, written.source), (tokenizer.target, written.target)
+    for text in TEXTS:
+        for ours, theirs in sides:
+            if ours.encode(text) != theirs.encode(text):
+                raise HeadwayError(
+                    f"the written tokenizer encodes {text!r} as {theirs.encode(text)[:8]}, not as "
+                    f"{ours.encode(text)[:8]}; the folder was removed",
+                    where,
+                )
+    return len(TEXTS)
+
+
+def _write_json(path: Path, values: Mapping[str, Any]) -> None:
+    write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,128 @@
+"""Read the tokenizers of an encoder-decoder's Hugging Face folder, one for each side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headway.errors import DataError
+from headway.files import read_bytes, read_json
+from headway.interop.hf_config import HFConfig
+from headway.interop.language_model_tokenizers import (
+    IDS_FILES,
+    VOCABULARY_FILE,
+    read_json_object,
+)
+from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer, Roles, TokenizerPair
+from headway.text.hf_tokenizer import FILE, FILE_LIMIT
+
+SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
+UNKNOWN = "<unk>"
+
+
+def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> TokenizerPair:
+    """Read the tokenizers of an encoder-decoder: `tokenizer.json`, or MarianMT's `source.spm`,
+    `target.spm` and `vocab.json`.
+
+    vocabulary: size of the model's vocabulary. generation_config.json or config.json has the ids of
+    the special tokens. Raises DataError for missing and damaged files, and for a model of several
+    target languages for which no file names one.
+    """
+    folder = Path(folder)
+    if (folder / FILE).exists():
+        return _one_file(folder, vocabulary)
+    if (folder / SOURCE_MODEL).exists() and (folder / VOCABULARY_FILE).exists():
+        return _two_models(folder, vocabulary)
+    raise DataError(
+        "there is no tokenizer",
+        str(folder),
+        f"add {FILE}, or {SOURCE_MODEL}, {TARGET_MODEL} and {VOCABULARY_FILE} to the folder",
+    )
+
+
+def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
+    """Read tokenizer.json, whose template shows the tokens before every text."""
+    content = read_json(folder / FILE, FILE_LIMIT)
+    engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
+    whole, inner = (engine.encode("a", add_special_tokens=added).ids for added in (True, False))
+    start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
+    prefix, forced = tuple(whole[:start]), _number(folder, "forced_bos_token_id")
+    if forced is None and read_json_object(folder / IDS_FILES[1]).get("model_type") == "m2m_100":
+        raise DataError(
+            "the model has several target languages, and no file names the one to translate into",
+            str(folder),
+            f'add "forced_bos_token_id" to {IDS_FILES[0]}, the id of the token of the language',
+        )
+    source, target = (
+        PretrainedSentenceTokenizer(
+            PretrainedTokenizer.engine_of(content, str(folder / FILE)),
+            _roles(folder, vocabulary, before),
+        )
+        for before in (prefix, () if forced is None else (forced,))
+    )
+    if source.fingerprint == target.fingerprint:
+        return TokenizerPair(source, source)
+    return TokenizerPair(source, target)
+
+
+def _two_models(folder: Path, vocabulary: int) -> TokenizerPair:
+    """Read MarianMT's SentencePiece models, whose pieces have their ids in vocab.json."""
+    names = _names(folder / VOCABULARY_FILE)
+    unknown = names.index(UNKNOWN) if UNKNOWN in names else None
+    roles = _roles(folder, vocabulary, (), unknown)
+    return TokenizerPair(
+        *(
+            PretrainedSentenceTokenizer.of_sentencepiece(
+                read_bytes(folder / file, FILE_LIMIT), roles, names, str(folder / file)
+            )
+            for file in (SOURCE_MODEL, TARGET_MODEL)
+        )
+    )
+
+
+def _names(path: Path) -> list[str]:
+    """Read a vocabulary: the token of each id."""
+    vocabulary = read_json(path, FILE_LIMIT)
+    ids: list[Any] = list(vocabulary.values()) if isinstance(vocabulary, dict) else [None]
+    if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
+        raise DataError(
+            f"expected an object of tokens and the ids 0 to {len(ids) - 1}, each once", str(path)
+        )
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _roles(
+    folder: Path, vocabulary: int, prefix: tuple[int, ...], unknown: int | None = None
+) -> Roles:
+    start, end, pad = (
+        _required(folder, f"{name}_token_id", vocabulary)
+        for name in ("decoder_start", "eos", "pad")
+    )
+    return Roles(pad=pad, start=start, end=end, unknown=unknown, prefix=prefix, size=vocabulary)
+
+
+def _required(folder: Path, key: str, vocabulary: int) -> int:
+    number = _number(folder, key)
+    if number is None:
+        raise DataError(
+            f"no file has {key}", str(folder), f'add "{key}" to {IDS_FILES[1]}, an id of a token'
+        )
+    if not 0 <= number < vocabulary:
+        raise DataError(
+            f"{key}={number} is not an id from 0 to {vocabulary - 1}", str(folder / IDS_FILES[1])
+        )
+    return number
+
+
+def _number(folder: Path, key: str) -> int | None:
+    """Return the id that generation_config.json or config.json has for a role."""
+    for file in IDS_FILES:
+        values: Mapping[str, Any] = read_json_object(folder / file)
+        number = values.get(key)
+        if number is None:
+            continue
+        if type(number) is not int:
+            raise HFConfig(values, str(folder / file)).refusal(key, number, "an id of a token")
+        return number
+    return None

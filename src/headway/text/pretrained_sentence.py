@@ -1,0 +1,263 @@
+"""Tokenizers of pretrained encoder-decoders (MarianMT, Pegasus, BART), one for each side."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from headway.errors import DataError
+from headway.files import read_json, write_file
+from headway.text.bpe import LANGUAGE_TAG, checked, readable
+from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
+from headway.text.sentencepiece import engine_json, parse_sentencepiece
+from headway.text.token_ids import checked_ids
+
+FORMAT = "headway sentences 1"
+_TARGET_CODE = re.compile(r">>([A-Za-z0-9_@.-]+)<<")
+"""A token for the target language in the vocabulary of a multilingual MarianMT."""
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+_UNKNOWN = " \u2047 "  # as SentencePiece decodes an unknown character
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roles:
+    """Ids of the tokens with a role in an encoder-decoder.
+
+    pad: padding. start: the token that the decoder reads first. end: the token after the last one.
+    unknown: the token of unknown characters; None if there are none. prefix: tokens before every
+    text. size: the size of the model's vocabulary, which may be larger than the tokenizer's.
+    """
+
+    pad: int
+    start: int
+    end: int
+    unknown: int | None = None
+    prefix: tuple[int, ...] = ()
+    size: int
+
+
+class PretrainedSentenceTokenizer:
+    """A `SentenceTokenizer` around a tokenizer of the `tokenizers` library.
+
+    names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
+    splits texts into pieces whose ids in the model are other ones; None if the engine's ids are the
+    model's. Text
+    that looks like a special token is never encoded as that token, except a code of the target
+    language (">>fra<< a cat") at its beginning.
+    """
+
+    def __init__(
+        self,
+        engine: tokenizers.Tokenizer,
+        roles: Roles,
+        names: Sequence[str] | None = None,
+        sentencepiece: bytes | None = None,
+    ) -> None:
+        engine.encode_special_tokens = True
+        self._engine, self.roles, self.sentencepiece = engine, roles, sentencepiece
+        self._names: list[str | None] | None = None if names is None else [*names]
+        self.size = roles.size
+        self.pad, self.bos, self.eos = roles.pad, roles.start, roles.end
+        known = self._names or list(map(engine.id_to_token, range(engine.get_vocab_size())))
+        known += [None] * (self.size - len(known))  # the model's vocabulary may be larger
+        self._tokens = [name or f"<unused {i}>" for i, name in enumerate(known[: self.size])]
+        self._ids = {name: index for index, name in enumerate(self._tokens)}
+        numbers = {roles.pad, roles.start, roles.end, *roles.prefix}
+        for number in numbers:
+            if not 0 <= number < self.size:
+                raise DataError(f"special token {number} is not an id from 0 to {self.size - 1}")
+        added = engine.get_added_tokens_decoder()
+        if self._names is None:
+            numbers |= {index for index, token in added.items() if token.special}
+        self.language_tags = {
+            code[1]: index for name, index in self._ids.items() if (code := _code(name))
+        }
+        numbers |= set(self.language_tags.values())
+        self.special_ids = {self._tokens[i]: i for i in sorted(numbers) if i < self.size}
+        self._specials = frozenset(self.special_ids.values())
+        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
+
+    @classmethod
+    def of_sentencepiece(
+        cls, content: bytes, roles: Roles, names: Sequence[str], where: str
+    ) -> PretrainedSentenceTokenizer:
+        """Make a tokenizer from the contents of a SentencePiece model, which `where` names.
+
+        Raises DataError for a damaged one.
+        """
+        parsed = engine_json(parse_sentencepiece(content, where))
+        return cls(PretrainedTokenizer.engine_of(parsed, where), roles, names, content)
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The token of each id, as the other library names it."""
+        return tuple(self._tokens)
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        return self.roles.prefix
+
+    def encode(self, text: str) -> list[int]:
+        tags, words = self._without_tag(text)
+        encoding = self._engine.encode(checked(words), add_special_tokens=False)
+        return self._with_prefix(tags, encoding)
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        parts = [self._without_tag(text) for text in texts]
+        encodings = self._engine.encode_batch(
+            [checked(words) for _, words in parts], add_special_tokens=False
+        )
+        return [
+            self._with_prefix(tags, encoding)
+            for (tags, _), encoding in zip(parts, encodings, strict=True)
+        ]
+
+    def _with_prefix(self, tags: list[int], encoding: tokenizers.Encoding) -> list[int]:
+        if self._names is None:
+            return [*self.prefix, *tags, *encoding.ids]
+        unknown = self.roles.unknown
+        ids = [self._ids.get(token, unknown) for token in encoding.tokens]
+        return [*self.prefix, *tags, *(i for i in ids if i is not None)]
+
+    def _without_tag(self, text: str) -> tuple[list[int], str]:
+        """Return the id of the language that a text begins with, as >>fra<< or <2fra>, and the
+        rest."""
+        for pattern in (_TARGET_CODE, LANGUAGE_TAG) if self.language_tags else ():
+            code = pattern.match(text)
+            if code is not None and code[1] in self.language_tags:
+                return [self.language_tags[code[1]]], text[code.end() :].removeprefix(" ")
+        return [], text
+
+    def decode(self, ids: Iterable[int]) -> str:
+        kept = [i for i in checked_ids(ids, self.size) if i not in self._specials]
+        return self._text(kept).removeprefix(" ")
+
+    def _text(self, ids: Sequence[int]) -> str:
+        if self._names is None:
+            return str(self._engine.decode(list(ids), skip_special_tokens=False))
+        return readable(b"".join(map(self._bytes, ids)))
+
+    def _bytes(self, index: int) -> bytes:
+        if index == self.roles.unknown:
+            return _UNKNOWN.encode()
+        name = self._tokens[index]
+        byte = _BYTE.fullmatch(name)
+        return bytes([int(byte[1], 16)]) if byte else name.replace(WORD_STARTS[1], " ").encode()
+
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
+        return [self._string(i) for i in checked_ids(ids, self.size)]
+
+    def _string(self, index: int) -> str:
+        name = self._tokens[index]
+        if index in self._specials:
+            return name
+        if self._names is not None:
+            return name.replace(WORD_STARTS[1], " ")
+        text = str(self._engine.decode([index], skip_special_tokens=False)) or name
+        return f" {text}" if name.startswith(WORD_STARTS) and not text.startswith(" ") else text
+
+    def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
+        known = checked_ids(ids, self.size)
+        groups: list[list[int]] = []
+        after_special = True
+        for position, index in enumerate(known):
+            special = index in self._specials
+            if special or after_special or self._tokens[index].startswith(WORD_STARTS):
+                groups.append([position])
+            else:
+                groups[-1].append(position)
+            after_special = special
+        return [("".join(self._string(known[p]) for p in group).strip(), group) for group in groups]
+
+    @property
+    def engine_json(self) -> dict[str, Any]:
+        """The engine in the Hugging Face format, as parsed JSON."""
+        content: dict[str, Any] = json.loads(self._engine.to_str())
+        return content
+
+    def _json(self) -> bytes:
+        roles = self.roles
+        content = {
+            "format": FORMAT,
+            "roles": {
+                "pad": roles.pad,
+                "start": roles.start,
+                "end": roles.end,
+                "unknown": roles.unknown,
+                "prefix": list(roles.prefix),
+                "size": roles.size,
+            },
+            "names": self._names,
+            **self._stored(),
+        }
+        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+
+    def _stored(self) -> dict[str, Any]:
+        """Return what the engine is made from again."""
+        if self.sentencepiece is None:
+            return {"tokenizer": self.engine_json}
+        return {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
+
+    def save(self, path: Path) -> None:
+        """Write the tokenizer durably as one JSON file: the engine, roles and names."""
+        write_file(path, self._json())
+
+    @classmethod
+    def load(cls, path: Path) -> PretrainedSentenceTokenizer:
+        """Read a file that `save` wrote. Raises DataError for another file."""
+        content = read_json(path, FILE_LIMIT)
+        content = content if is_format(content) else {}
+        roles: Any = content.get("roles")
+        names: Any = content.get("names")
+        if not _valid_roles(roles) or not _valid_names(names):
+            raise DataError(
+                f"the file is not a tokenizer of format {FORMAT!r}",
+                str(path),
+                "give the folder of a translator that headway saved",
+            )
+        roles_of_file = Roles(**{**roles, "prefix": tuple(roles["prefix"])})
+        try:
+            if names is not None:
+                packed = str(content.get("sentencepiece", "")).encode()
+                return cls.of_sentencepiece(
+                    base64.b64decode(packed), roles_of_file, names, str(path)
+                )
+            engine = PretrainedTokenizer.engine_of(content.get("tokenizer"), str(path))
+            return cls(engine, roles_of_file)
+        except ValueError as error:
+            raise DataError(f"sentencepiece is not base64: {error}", str(path)) from error
+        except DataError as error:
+            raise DataError(error.what, str(path), error.hint) from error
+
+
+def is_format(content: Any) -> bool:
+    """Return whether the parsed JSON of a tokenizer file is of this format."""
+    return isinstance(content, dict) and content.get("format") == FORMAT
+
+
+def _code(name: str) -> re.Match[str] | None:
+    return _TARGET_CODE.fullmatch(name)
+
+
+def _valid_roles(roles: Any) -> bool:
+    if not isinstance(roles, dict) or roles.keys() != Roles.__dataclass_fields__.keys():
+        return False
+    unknown, prefix = roles["unknown"], roles["prefix"]
+    numbers = [roles[name] for name in ("pad", "start", "end", "size")]
+    numbers += [] if unknown is None else [unknown]
+    numbers += prefix if isinstance(prefix, list) else [None]
+    return all(type(number) is int and 0 <= number <= 2**24 for number in numbers)
+
+
+def _valid_names(names: Any) -> bool:
+    return names is None or (
+        isinstance(names, list) and all(isinstance(name, str) for name in names)
+    )

@@ -1,0 +1,148 @@
+"""SentencePiece models are read, and texts are split as by the package."""
+
+import io
+import random
+
+import pytest
+
+from headway.errors import DataError
+from headway.text import PretrainedTokenizer
+from headway.text.sentencepiece import BPE, engine_json, parse_sentencepiece
+from tests.fixtures import sentencepiece as written
+
+ODD = [
+    "",
+    " ",
+    "  two   spaces ",
+    "\tTab\nline",
+    "naïve ＦＵＬＬ ｗｉｄｔｈ ﬁne",
+    "日本語 🙂🙂 x",
+    "</s> <unk> <s>",
+    "a\u00a0b e\u0301a",
+    "x" * 40,
+    "½ ① ㎏",
+]
+
+
+def split(content, texts):
+    engine = PretrainedTokenizer.engine_of(engine_json(parse_sentencepiece(content, "m")), "m")
+    return [engine.encode(text, add_special_tokens=False).ids for text in texts]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "identity", "nmt_nfkc_cf"])
+@pytest.mark.parametrize(
+    "options", [{}, {"byte_fallback": True}, {"remove_extra_whitespaces": False}]
+)
+def test_texts_have_the_ids_of_the_package(kind, rule, options):
+    package = pytest.importorskip("sentencepiece")
+    out = io.BytesIO()
+    package.SentencePieceTrainer.train(
+        sentence_iterator=iter(written.TEXTS * 5),
+        model_writer=out,
+        vocab_size=330 if options.get("byte_fallback") else 70,
+        hard_vocab_limit=False,
+        model_type=kind,
+        normalization_rule_name=rule,
+        minloglevel=2,
+        **options,
+    )
+    theirs = package.SentencePieceProcessor(model_proto=out.getvalue())
+    pick = random.Random(0)
+    letters = "abdeghilnoprstw ,\u00e4\u00fcZ9"
+    texts = [*written.TEXTS[:5], *ODD]
+    texts += ["".join(pick.choices(letters, k=pick.randrange(30))) for _ in range(100)]
+    assert split(out.getvalue(), texts) == [theirs.encode(text) for text in texts]
+
+
+def test_the_pieces_with_the_largest_total_score_are_chosen():
+    pieces = [
+        ("<unk>", 0, 2),
+        ("▁", -3, 1),
+        ("a", -2, 1),
+        ("b", -2, 1),
+        ("ab", -5, 1),
+        ("▁a", -4, 1),
+    ]
+    assert split(written.model(pieces), ["ab"]) == [[5, 3]]  # -6, not -7 or -8
+    pieces[4] = ("ab", -2.5, 1)
+    assert split(written.model(pieces), ["ab"]) == [[1, 4]]  # -5.5
+
+
+def test_bpe_merges_in_the_order_of_the_scores():
+    pieces = [
+        ("<unk>", 0, 2),
+        ("a", -9, 1),
+        ("b", -9, 1),
+        ("c", -9, 1),
+        ("ab", -2, 1),
+        ("bc", -1, 1),
+    ]
+    content = written.model(pieces, kind=BPE, leading=False)
+    assert split(content, ["abc", "ab"]) == [[1, 5], [4]]
+
+
+def test_text_that_looks_like_a_special_token_is_not_one():
+    pieces = [*written.unigram_pieces(), *((letter, -9.0, 1) for letter in "</>")]
+    (ids,) = split(written.model(pieces), ["</s>"])
+    assert not {1, 2} & set(ids)
+
+
+def test_the_settings_of_a_model_are_read():
+    content = written.model(
+        [("<unk>", 0, 2), ("a", -1.5, 1)],
+        byte_fallback=True,
+        charsmap=b"x",
+        leading=False,
+        joins=False,
+    )
+    parsed = parse_sentencepiece(content, "m")
+    assert parsed.pieces == ("<unk>", "a") and parsed.scores == (0.0, -1.5)
+    assert (parsed.byte_fallback, parsed.charsmap) == (True, b"x")
+    assert not (parsed.leading_space or parsed.joins_spaces)
+
+
+GOOD = [("<unk>", 0, 2), ("a", -1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "found 0"),
+        (b"\x00\xff\xfe nothing", "no protobuf field"),
+        (written.model(GOOD)[:7], "no protobuf field"),
+        (b"\xff" * 40, "no protobuf field"),
+        (written.field(1, written.field(1, b"a")) + b"\x0b", "no protobuf field"),
+        (written.model([*GOOD, ("<u>", 0, 2)]), "found 2"),
+        (written.model([*GOOD, ("a", -3, 1)]), "'a' occurs twice"),
+        (written.model([*GOOD, ("", -3, 1)]), "token 2 has 0 characters"),
+        (written.model([*GOOD, ("x" * 5000, -3, 1)]), "5,000 characters"),
+        (written.model([*GOOD, ("b", float("nan"), 1)]), "score nan"),
+        (written.model([*GOOD, ("b", -1, 9)]), "type 9"),
+        (written.model(GOOD, kind=3), "of kind 3"),
+        (written.field(1, written.field(1, b"\xff\xfe")), "not UTF-8"),
+    ],
+)
+def test_a_damaged_model_is_refused_with_its_name(content, message):
+    with pytest.raises(DataError, match=message) as raised:
+        parse_sentencepiece(content, "some.spm")
+    assert raised.value.where == "some.spm"
+
+
+def test_a_charsmap_that_is_no_table_is_refused():
+    content = written.model(GOOD, charsmap=b"\xff" * 9)
+    with pytest.raises(DataError, match="cannot be loaded"):
+        split(content, ["a"])
+
+
+def test_whatever_is_cut_off_or_changed_a_model_is_read_or_refused():
+    good, pick = written.model(written.unigram_pieces()), random.Random(1)
+    for _ in range(300):
+        content = bytearray(good[: pick.randrange(len(good))] if pick.random() < 0.3 else good)
+        for _ in range(pick.randrange(4)):
+            if content:
+                content[pick.randrange(len(content))] = pick.randrange(256)
+        try:
+            split(bytes(content), ["the fox"])
+        except DataError as error:
+            assert error.where == "m"
