@@ -20,6 +20,7 @@ from headway.tasks.translation.directions import (
     tagged,
 )
 from headway.tasks.translation.target_languages import tag_of
+from headway.tasks.translation.word_alignments import with_links
 from headway.text import TokenizerPair
 from headway.training import Event
 
@@ -31,6 +32,9 @@ HELD_OUT_MOST = 1000
 
 VALIDATED = 10_000
 """Maximum number of validation pairs that are kept as text, to be translated."""
+
+VALID = "valid"
+"""Name of the shards of the validation pairs."""
 
 _KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one per language"}
 
@@ -67,7 +71,8 @@ def prepare_data(
         def progress(done: int) -> None:
             emit({"kind": "preparing", "what": name, "done": done})
 
-        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress)
+        has_links = bool(config.alignments) and name != VALID
+        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress, aligned=has_links)
         emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
         return corpus
 
@@ -77,7 +82,7 @@ def prepare_data(
         shards(f"train-{number}" if numbered else "train", pairs)
         for number, pairs in enumerate(train_pairs, start=1)
     ]
-    valid = shards("valid", valid_pairs)
+    valid = shards(VALID, valid_pairs)
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
     joined = JoinedCorpora(train) if numbered else train[0]
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
@@ -170,7 +175,10 @@ def _readers(
 
     def train_of(corpus: DirectedSplits) -> Iterator[Pair]:
         is_file = corpus.files.valid is not None
-        for pair in read_pairs(corpus.files.train):
+        pairs = read_pairs(corpus.files.train)
+        if corpus.alignments is not None:
+            pairs = with_links(pairs, corpus.alignments)
+        for pair in pairs:
             if is_file or not (
                 is_held_out(pair.source, fraction)
                 or (several and is_held_out(pair.target, fraction))

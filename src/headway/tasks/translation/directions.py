@@ -57,10 +57,15 @@ class Direction:
 
 @dataclass(frozen=True)
 class DirectedSplits:
-    """The files of a corpus. direction: its languages; None for the only corpus of a run."""
+    """The files of a corpus.
+
+    direction: its languages; None for the only corpus of a run. alignments: the word alignments of
+    its training pairs, if any.
+    """
 
     files: Splits
     direction: Direction | None
+    alignments: Path | None = None
 
 
 def languages_of(corpora: Sequence[DirectedSplits]) -> tuple[str, ...]:
@@ -93,16 +98,18 @@ def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
             "of two aligned files",
         )
     check_weights(config.weights, len(config.train))
+    alignments: list[Path | None] = [Path(path) for path in config.alignments]
+    alignments = alignments or [None] * len(config.train)
     if len(config.train) == 1 and not config.directions:
-        return [DirectedSplits(_splits(config), None)]
+        return [DirectedSplits(_splits(config), None, alignments[0])]
     _check_several(config)
     if config.directions:
         directions = [Direction.parse(text) for text in config.directions]
     else:
         directions = [direction_of(Path(path), config) for path in config.train]
     return [
-        DirectedSplits(located(Path(path), direction, config), direction)
-        for path, direction in zip(config.train, directions, strict=True)
+        DirectedSplits(located(Path(path), direction, config), direction, of_corpus)
+        for path, direction, of_corpus in zip(config.train, directions, alignments, strict=True)
     ]
 
 
