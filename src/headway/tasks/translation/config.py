@@ -54,6 +54,11 @@ class TranslationDataConfig:
         "corpus of train with one line per pair in Pharaoh's format (0-0 1-2: source word - target "
         "word, counted from 0)",
     )
+    back_translated: tuple[int, ...] = setting(
+        (),
+        "numbers, counted from 1, of the corpora of train whose sources are machine translations "
+        "of their targets: these sources begin with the tag <BT>, and no pair is held out",
+    )
     valid: str | None = setting(
         None,
         "validation pairs; if unset, the files of the validation split in the folder of train, or "

@@ -108,7 +108,7 @@ class TranslationJob:
             shuffle=data.noise_shuffle,
             blank=tokenizer.bos,  # which no source has
             seed=self.config.training.seed,
-            kept=frozenset(tokenizer.language_tags.values()),
+            kept=frozenset(tokenizer.special_ids.values()),
         )
 
     def example(self) -> Example | None:
