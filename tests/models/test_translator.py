@@ -48,7 +48,6 @@ def test_tied_matrices_are_one_and_untied_are_three():
         ({"target_vocabulary": 9}, "one joint vocabulary"),
         ({"position_dim": 8}, "position_dim=8 makes word vectors narrower"),
         ({"position_dim": 128}, "leaves no room"),
-        ({"tie_output": False}, "tie_output must be true"),
     ],
 )
 def test_invalid_shapes_are_refused(changes, message):

@@ -52,7 +52,7 @@ def test_every_model_can_overfit_one_batch(name):
     read = torch.tensor([[1, 3, 4, 5, 6], [1, 7, 8, 9, 10]])
     targets = torch.tensor([[3, 4, 5, 6, 2], [7, 8, 9, 10, 2]])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(80):
+    for _ in range(160):
         logits = family.full(model, rows, read)
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
         if loss < 0.05:  # it has overfitted the batch

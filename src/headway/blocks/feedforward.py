@@ -35,6 +35,8 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
+GATES = {"geglu": "gelu-tanh", "swiglu": "silu"}
+"""Names of gated feed-forward layers -> the activation of the gate. Shazeer 2020."""
 
 
 class FeedForward(nn.Module):

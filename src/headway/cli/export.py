@@ -45,8 +45,8 @@ def export(
         New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2.
     family
         Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, roberta,
-        distilbert, albert, marian, pegasus, bart, mbart, m2m_100, vit, dinov2 or
-        vision-encoder-decoder. If unset, the first one that can represent the model.
+        distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, dinov2
+        or vision-encoder-decoder. If unset, the first one that can represent the model.
     dtype
         Numbers of the weight matrices, for ctranslate2. If unset, float32.
     json

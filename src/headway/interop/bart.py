@@ -96,7 +96,14 @@ class _Kind:
             "decoder": ("transformer",),
             "attention": ("scaled-dot",),
             "position_dim": (0,),
+            "head_dim": (None, config.model_dim // config.num_heads),
+            "norm_kind": ("layer",),
+            "norm_eps": (1e-5,),
+            "activation": tuple(ACTIVATION_NAMES),
+            "bias": (True,),
             "share_embeddings": (True,),
+            "tie_output": (True,),
+            "scale_output": (False,),
             **{key: (value,) for key, value in self.settings.items()},
         }
         return needs(config, required)

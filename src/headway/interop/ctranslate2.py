@@ -148,7 +148,7 @@ def translator_lacks(config: TranslatorConfig) -> list[str]:
         {
             "encoder": ("transformer",),
             "decoder": ("transformer",),
-            "attention": ("scaled-dot",),
+            "attention": ("scaled-dot", "dot"),
             "positions": ("sinusoidal", "learned", "rotary", "relative"),
             "position_dim": (0,),
             "activation": tuple(ACTIVATIONS),

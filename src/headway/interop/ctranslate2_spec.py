@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.attention import MultiHeadAttention, RelativeBuckets
+from headway.attention import Dot, MultiHeadAttention, RelativeBuckets
 from headway.blocks import DecoderBlock, DecoderOnlyBlock, Embeddings, EncoderBlock, LayerNorm
-from headway.blocks.feedforward import GatedFeedForward
+from headway.blocks.feedforward import GATES, GatedFeedForward
 from headway.models import GPT, Translator
 from headway.shapes import Tensor
 
@@ -27,6 +27,7 @@ ACTIVATIONS = {
     "gelu-tanh": "GELUTanh",
     "silu": "SWISH",
     "swiglu": "SWISH",
+    "geglu": "GELUTanh",
 }
 """Activations of ours -> names of CTranslate2's."""
 
@@ -40,8 +41,11 @@ def translator_spec(specs: Any, model: Translator) -> Any:
         "pre_norm": config.norm == "pre",
         "activation": _activation(specs, config.activation),
         "layernorm_embedding": config.embedding_norm,
+        "ffn_glu": config.activation in GATES,
+        "rms_norm": config.norm_kind == "rms",
+        "head_dim": config.head_width,
         "relative_attention_bias": config.positions == "relative",
-        **_rotary(config.positions, config.model_dim // config.num_heads, 10_000.0),
+        **_rotary(config.positions, config.head_width, 10_000.0),
     }
     encoder = specs.TransformerEncoderSpec(config.encoder_layers, **settings)
     decoder = specs.TransformerDecoderSpec(config.decoder_layers, **settings)
@@ -50,8 +54,10 @@ def translator_spec(specs: Any, model: Translator) -> Any:
     _fill_embeddings(encoder, encoder.embeddings[0], model.source_embedding)
     _fill_embeddings(decoder, decoder.embeddings, model.target_embedding)
     decoder.projection.weight = _numbers(model.output.weight)
+    if config.scale_output:
+        decoder.scale_outputs = _numbers(torch.tensor(model.output_scale))
     spec = specs.TransformerSpec(encoder, decoder)
-    spec.config.layer_norm_epsilon = _eps(model)
+    spec.config.layer_norm_epsilon = config.norm_eps
     return spec
 
 
@@ -64,7 +70,7 @@ def language_model_spec(specs: Any, model: GPT) -> Any:
         pre_norm=config.norm == "pre",
         activation=_activation(specs, config.activation),
         with_encoder_attention=False,
-        ffn_glu=config.activation == "swiglu",
+        ffn_glu=config.activation in GATES,
         rms_norm=config.norm_kind == "rms",
         alibi=config.positions == "alibi",
         num_heads_kv=None if config.kv_heads == config.num_heads else config.kv_heads,
@@ -89,10 +95,6 @@ def _rotary(positions: str, head_dim: int, base: float) -> dict[str, Any]:
     if positions != "rotary":
         return {}
     return {"rotary_dim": head_dim, "rotary_interleave": False, "rotary_base": base}
-
-
-def _eps(model: nn.Module) -> float:
-    return next(layer.eps for layer in model.modules() if isinstance(layer, LayerNorm))
 
 
 def _fill_stack(spec: Any, stack: Any) -> None:
@@ -125,6 +127,8 @@ def _fill_attention(spec: Any, attention: MultiHeadAttention, joined: int) -> No
     groups = [*([layer] for layer in separate), together, [attention.output]]
     for linear, group in zip(spec.linear, groups, strict=True):
         _fill_linear(linear, *group)
+    if isinstance(attention.kernel, Dot):
+        spec.queries_scale = _numbers(torch.tensor(1.0))
     if hasattr(spec, "q_norm"):
         grouped: Any = attention
         _fill_norm(spec.q_norm, grouped.query_norm)

@@ -20,6 +20,7 @@ from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, wr
 from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
 from headway.interop.translator_tokenizers import (
     SOURCE_MODEL,
+    T5_MODEL,
     TARGET_MODEL,
     UNKNOWN,
     read_translator_tokenizers,
@@ -84,18 +85,16 @@ def export_translator_to_hf(
 
 def with_halves(model: Translator) -> Translator:
     """Return a translator that computes the same, with all sines before all cosines in its
-    positions and with a bias of the logits.
+    positions and with a bias of the logits; the model itself if it has no sinusoids in pairs.
 
     Feature i of its vectors between layers is feature 2i of ours, and feature D/2 + i is feature
     2i + 1: the columns of all matrices that read these vectors and the rows of all that write them
-    are reordered. A model without sinusoidal positions in pairs keeps its order.
+    are reordered.
     """
     config = config_with_halves(model.config)
     if config == model.config:
         return model
-    order = torch.arange(config.model_dim)
-    if config.sinusoids != model.config.sinusoids:
-        order = order_of_halves(config.model_dim)
+    order = order_of_halves(config.model_dim)
     with shapes_only():
         twin = Translator(config)
     values = {
@@ -115,9 +114,10 @@ def order_of_halves(model_dim: int) -> Int[Tensor, " D"]:
 
 
 def config_with_halves(config: TranslatorConfig) -> TranslatorConfig:
-    """Return the configuration of `with_halves`."""
-    pairs = config.positions == "sinusoidal" and config.sinusoids == "pairs"
-    return replace(config, sinusoids="halves" if pairs else config.sinusoids, output_bias=True)
+    """Return the configuration of `with_halves`: the same for a model without pairs."""
+    if config.positions != "sinusoidal" or config.sinusoids != "pairs":
+        return config
+    return replace(config, sinusoids="halves", output_bias=True)
 
 
 def _reordered(name: str, values: Tensor, order: Tensor) -> Tensor:
@@ -164,6 +164,9 @@ def _write_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -
     source, target = tokenizer.source, tokenizer.target
     if isinstance(source, PretrainedSentenceTokenizer) and source.sentencepiece is not None:
         assert isinstance(target, PretrainedSentenceTokenizer)
+        if tokenizer.joint:
+            write_file(folder / T5_MODEL, source.sentencepiece)
+            return
         for file, side in ((SOURCE_MODEL, source), (TARGET_MODEL, target)):
             write_file(folder / file, side.sentencepiece or b"")
         ids = {token: index for index, token in enumerate(source.tokens)}

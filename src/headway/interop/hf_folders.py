@@ -24,6 +24,7 @@ from headway.interop import (
     openai_gpt,
     qwen3,
     roberta,
+    t5,
     vit,
 )
 from headway.interop.hf_config import HFConfig, hf_labels
@@ -71,7 +72,7 @@ FAMILIES: dict[str, Family] = {
         *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
         *(bert.FAMILY, roberta.FAMILY, *roberta.LATER, distilbert.FAMILY, albert.FAMILY),
         *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
-        *bart.FAMILIES,
+        *(*bart.FAMILIES, *t5.FAMILIES),
     )
 }
 """`model_type` in config.json -> the description of the model family."""

@@ -16,14 +16,18 @@ from headway.interop.language_model_tokenizers import (
 )
 from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer, Roles, TokenizerPair
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
+from headway.text.sentencepiece import parse_sentencepiece
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
+T5_MODEL = "spiece.model"
+SENTINELS = 100
+"""Number of tokens <extra_id_99> ... <extra_id_0> that follow those of T5's SentencePiece model."""
 UNKNOWN = "<unk>"
 
 
 def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> TokenizerPair:
     """Read the tokenizers of an encoder-decoder: `tokenizer.json`, or MarianMT's `source.spm`,
-    `target.spm` and `vocab.json`.
+    `target.spm` and `vocab.json`, or T5's `spiece.model`.
 
     vocabulary: size of the model's vocabulary. generation_config.json or config.json has the ids of
     the special tokens. Raises DataError for missing and damaged files, and for a model of several
@@ -34,10 +38,13 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
         return _one_file(folder, vocabulary)
     if (folder / SOURCE_MODEL).exists() and (folder / VOCABULARY_FILE).exists():
         return _two_models(folder, vocabulary)
+    model_type = read_json_object(folder / IDS_FILES[1]).get("model_type")
+    if (folder / T5_MODEL).exists() and model_type in ("t5", "mt5"):
+        return _of_t5(folder, vocabulary)
     raise DataError(
         "there is no tokenizer",
         str(folder),
-        f"add {FILE}, or {SOURCE_MODEL}, {TARGET_MODEL} and {VOCABULARY_FILE} to the folder",
+        f"add {FILE}, or {SOURCE_MODEL}, {TARGET_MODEL} and {VOCABULARY_FILE}, to the folder",
     )
 
 
@@ -79,6 +86,17 @@ def _two_models(folder: Path, vocabulary: int) -> TokenizerPair:
             for file in (SOURCE_MODEL, TARGET_MODEL)
         )
     )
+
+
+def _of_t5(folder: Path, vocabulary: int) -> TokenizerPair:
+    """Read T5's SentencePiece model, whose tokens have their own ids, with the sentinels after."""
+    path = folder / T5_MODEL
+    content = read_bytes(path, FILE_LIMIT)
+    parsed = parse_sentencepiece(content, str(path))
+    names = [*parsed.pieces, *(f"<extra_id_{i}>" for i in reversed(range(SENTINELS)))]
+    roles = _roles(folder, vocabulary, (), parsed.unknown)
+    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(content, roles, names, str(path))
+    return TokenizerPair(tokenizer, tokenizer)
 
 
 def _names(path: Path) -> list[str]:

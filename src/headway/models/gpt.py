@@ -46,7 +46,7 @@ from headway.blocks import (
     Residual,
     RMSNorm,
 )
-from headway.blocks.feedforward import ACTIVATIONS
+from headway.blocks.feedforward import ACTIVATIONS, GATES
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
@@ -352,9 +352,9 @@ def gpt_attention(config: GPTConfig, positions: AttentionPositions | None) -> Mu
 
 def gpt_feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
     """Make the feed-forward layer of a block, which has a gate for activation=swiglu."""
-    gated = config.activation == "swiglu"
-    kind = GatedFeedForward if gated else FeedForward
-    activation = ACTIVATIONS["silu" if gated else config.activation]
+    gate = GATES.get(config.activation)
+    kind = FeedForward if gate is None else GatedFeedForward
+    activation = ACTIVATIONS[gate or config.activation]
     return kind(config.model_dim, config.ffn_dim, activation, config.dropout, config.bias)
 
 

@@ -40,6 +40,7 @@ from headway.blocks import (
     EncoderBlock,
     FeedForward,
     FeedForwardBlock,
+    GatedFeedForward,
     LastState,
     LayerNorm,
     MeanState,
@@ -51,8 +52,9 @@ from headway.blocks import (
     RecurrentLayers,
     RecurrentState,
     Residual,
+    RMSNorm,
 )
-from headway.blocks.feedforward import ACTIVATIONS
+from headway.blocks.feedforward import ACTIVATIONS, GATES
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
 from headway.models.translator_config import TranslatorConfig
@@ -81,6 +83,7 @@ class Translator(nn.Module):
         self.target_embedding = _embeddings(config, target, target_positions)
         self.decoder = _decoder(config)
         self.output = nn.Linear(config.model_dim, config.target_vocabulary, config.output_bias)
+        self.output_scale = config.model_dim**-0.5 if config.scale_output else 1.0
         self.tie_weights()
         if not self.output.weight.is_meta:
             self.init_weights()
@@ -127,7 +130,7 @@ class Translator(nn.Module):
         """
         x = self.target_embedding(target_in)
         hidden: Tensor = self.decoder(x, memory, Mask(keys=keys))
-        return hidden
+        return hidden * self.output_scale
 
     def forward(
         self,
@@ -155,14 +158,14 @@ class Translator(nn.Module):
         state: the state returned by `start` or by the last `step`; it is updated in place.
         """
         hidden = self.decoder.step(self.target_embedding(tokens, state.lengths), state)
-        return self.output(hidden), state
+        return self.output(hidden * self.output_scale), state
 
 
 def _embeddings(
     config: TranslatorConfig, tokens: nn.Embedding, positions: Added | Concatenated | NoPositions
 ) -> Embeddings:
     scale = None if config.scale_embeddings else 1.0
-    norm = LayerNorm(config.model_dim) if config.embedding_norm else None
+    norm = _norm(config) if config.embedding_norm else None
     return Embeddings(tokens, positions, config.dropout, scale, norm)
 
 
@@ -188,10 +191,17 @@ def _attention(
     self_attention: bool = False,
 ) -> MultiHeadAttention:
     """Make self-attention, with the position encoding of its stack, or cross-attention."""
-    heads, width = config.num_heads, config.model_dim
+    heads, head_dim = config.num_heads, config.head_width
     window = config.window if self_attention else None
-    kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, window)
-    return MultiHeadAttention(width, heads, kernel=kernel, positions=positions)
+    kernel = kernels_and_positions.kernel(config.attention, heads, head_dim, window)
+    return MultiHeadAttention(
+        config.model_dim,
+        heads,
+        kernel=kernel,
+        head_dim=head_dim,
+        bias=config.bias,
+        positions=positions,
+    )
 
 
 def _attention_positions(config: TranslatorConfig, *, causal: bool) -> AttentionPositions | None:
@@ -199,25 +209,31 @@ def _attention_positions(config: TranslatorConfig, *, causal: bool) -> Attention
 
     The layers share its parameters, as T5's share their table of distances.
     """
-    head_dim = config.model_dim // config.num_heads
     return kernels_and_positions.attention_positions(
-        config.positions, config.num_heads, head_dim, causal=causal
+        config.positions, config.num_heads, config.head_width, causal=causal
     )
 
 
-def _feedforward(config: TranslatorConfig) -> FeedForward:
-    activation = ACTIVATIONS[config.activation]
-    return FeedForward(config.model_dim, config.ffn_dim, activation, config.dropout)
+def _feedforward(config: TranslatorConfig) -> FeedForward | GatedFeedForward:
+    gate = GATES.get(config.activation)
+    kind = FeedForward if gate is None else GatedFeedForward
+    activation = ACTIVATIONS[gate or config.activation]
+    return kind(config.model_dim, config.ffn_dim, activation, config.dropout, config.bias)
+
+
+def _norm(config: TranslatorConfig) -> LayerNorm | RMSNorm:
+    kind = LayerNorm if config.norm_kind == "layer" else RMSNorm
+    return kind(config.model_dim, config.norm_eps)
 
 
 def _residual(config: TranslatorConfig) -> Callable[[], Residual]:
     kind = PreNorm if config.norm == "pre" else PostNorm
-    return lambda: kind(LayerNorm(config.model_dim), config.dropout)
+    return lambda: kind(_norm(config), config.dropout)
 
 
 def _last_norm(config: TranslatorConfig) -> nn.Module:
     """Make the norm after the last block: only a pre-norm stack leaves its sum unnormalised."""
-    return LayerNorm(config.model_dim) if config.norm == "pre" else nn.Identity()
+    return _norm(config) if config.norm == "pre" else nn.Identity()
 
 
 def _encoder(config: TranslatorConfig) -> Encoder | RecurrentEncoder:

@@ -39,14 +39,20 @@ class TranslatorConfig:
     )
     model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
     num_heads: int = setting(4, "number of attention heads; must divide model_dim", gt=0, le=HEADS)
+    head_dim: int | None = setting(
+        None, "dimension of a head; if unset, model_dim / num_heads", gt=0, le=WIDTH
+    )
     ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
     encoder_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
     decoder_layers: int = setting(4, "number of decoder layers", gt=0, le=LAYERS)
     dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
     norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
-        "relu", "feed-forward activation function"
+    norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm or RMSNorm")
+    norm_eps: float = setting(1e-5, "epsilon of the norms, added to the variance", gt=0)
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "geglu", "swiglu"] = setting(
+        "relu", "feed-forward activation function; geglu and swiglu add a gate"
     )
+    bias: bool = setting(True, "biases in the linear layers of the blocks")
     positions: str = setting(
         "sinusoidal",
         "position encoding of Transformers; recurrent networks have none",
@@ -78,9 +84,14 @@ class TranslatorConfig:
     )
     embedding_norm: bool = setting(False, "LayerNorm after the embeddings, as in BART")
     share_embeddings: bool = setting(
-        True, "source, target and output share one matrix; needs a joint vocabulary"
+        True, "source and target share one embedding matrix; needs a joint vocabulary"
     )
     tie_output: bool = setting(True, "output projection and target embedding share a matrix")
+    scale_output: bool = setting(
+        False,
+        "the vectors before the output projection are divided by the square root of their "
+        "dimension, as in T5",
+    )
     output_bias: bool = setting(False, "the output projection has a bias, as in Marian")
     alignment_layer: int | None = setting(
         None,
@@ -125,13 +136,18 @@ class TranslatorConfig:
         },
     }
 
+    @property
+    def head_width(self) -> int:
+        """The dimension of a head."""
+        return self.head_dim or self.model_dim // self.num_heads
+
     def __post_init__(self) -> None:
         model_dim, num_heads, position_dim = self.model_dim, self.num_heads, self.position_dim
-        if model_dim % num_heads:
+        if self.head_dim is None and model_dim % num_heads:
             near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
             raise ValueError(
                 f"{model_dim=} must be a multiple of {num_heads=}; "
-                f"num_heads could be {' or '.join(map(str, near[-2:]))}"
+                f"num_heads could be {' or '.join(map(str, near[-2:]))}, or set head_dim"
             )
         self._check_combination()
         self._check_alignment_layer()
@@ -144,8 +160,6 @@ class TranslatorConfig:
                 f"{position_dim=} makes word vectors narrower than the output projection: "
                 "set tie_output and share_embeddings to false"
             )
-        if self.share_embeddings and not self.tie_output:
-            raise ValueError("share_embeddings ties all three matrices: tie_output must be true")
         source, target = self.source_vocabulary, self.target_vocabulary
         if self.share_embeddings and source != target:
             raise ValueError(
@@ -203,8 +217,8 @@ class TranslatorConfig:
                 f"model_dim={self.model_dim} must be even for a bidirectional encoder: each "
                 "direction has half of it; or set bidirectional to false"
             )
-        if self.positions == "rotary" and (self.model_dim // self.num_heads) % 2:
+        if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(
-                "positions=rotary rotates pairs of dimensions: model_dim / num_heads = "
-                f"{self.model_dim // self.num_heads} must be even"
+                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
+                f"{self.head_width}, must be even"
             )

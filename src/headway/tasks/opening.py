@@ -53,7 +53,7 @@ def load(
     """Load a model.
 
     folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
-    model, an encoder-decoder of BART's kind (MarianMT, Pegasus, BART), an encoder of BERT's family,
+    model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
     an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
     tok*.bin in the same folder. verify: compare the files of a Headway model with the hashes in its
     manifest; False saves about a second per GB. family: the `model_type` of a Hugging Face folder
