@@ -23,7 +23,14 @@ from headway.tasks.translation.config import TranslationRunConfig, TranslationSc
 from headway.tasks.translation.data import Prepared, prepare_data, within_max_length
 from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import TranslationExamples
-from headway.training import Objective, RDropObjective, Stream, TranslationObjective
+from headway.tasks.translation.word_alignments import check_guided_alignment
+from headway.training import (
+    GuidedAlignmentObjective,
+    Objective,
+    RDropObjective,
+    Stream,
+    TranslationObjective,
+)
 from headway.transforms import compile, recompute
 
 
@@ -41,10 +48,7 @@ class TranslationJob:
             training.seed,
             mixture=_mixture(config, corpus),
         )
-        pad = prepared.tokenizers.target.pad
-        self.objective: Objective = TranslationObjective(pad, training.smoothing)
-        if training.r_drop:
-            self.objective = RDropObjective(pad, training.smoothing, training.r_drop)
+        self.objective = _objective(self.config, prepared.tokenizers.target.pad)
         with shapes_only():
             self.longest = max_source_tokens(Translator(self.config.model))
         where = config.data.valid or ", ".join(config.data.train)
@@ -104,7 +108,7 @@ class TranslationJob:
             shuffle=data.noise_shuffle,
             blank=tokenizer.bos,  # which no source has
             seed=self.config.training.seed,
-            kept=frozenset(tokenizer.language_tags.values()),
+            kept=frozenset(tokenizer.special_ids.values()),
         )
 
     def example(self) -> Example | None:
@@ -127,6 +131,19 @@ class TranslationJob:
         }
 
 
+def _objective(config: TranslationRunConfig, pad: int) -> Objective:
+    """Return the objective of a run. pad: id of the padding of targets."""
+    training = config.training
+    objective: Objective = TranslationObjective(pad, training.smoothing)
+    if training.r_drop:
+        objective = RDropObjective(pad, training.smoothing, training.r_drop)
+    layer = config.model.alignment_layer
+    if not training.guided_alignment or layer is None:
+        return objective
+    name = "readout" if config.model.decoder == "rnn" else f"blocks.{layer}"
+    return GuidedAlignmentObjective(objective, f"decoder.{name}.cross", training.guided_alignment)
+
+
 def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mixture | None:
     """Return how several corpora are mixed; None for one corpus."""
     if isinstance(corpus, Corpus):
@@ -137,7 +154,7 @@ def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mi
 
 
 def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunConfig:
-    """Set the vocabulary sizes, which the tokenizers decide."""
+    """Set the vocabulary sizes, which the tokenizers decide, and the layer of guided alignment."""
     tokenizers = prepared.tokenizers
     changes: dict[str, Any] = {
         "model.source_vocabulary": tokenizers.source.size,
@@ -145,6 +162,9 @@ def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunC
     }
     if not tokenizers.joint:
         changes["model.share_embeddings"] = False
+    if config.training.guided_alignment and config.model.alignment_layer is None:
+        # the layer before the last one aligns best without guidance, too (Garg et al. 2019)
+        changes["model.alignment_layer"] = max(0, config.model.cross_attention_layers - 2)
     if prepared.directions:
         changes["data.directions"] = prepared.directions
     return override(config, changes, "the tokenizer")
@@ -189,6 +209,7 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
 def check(config: TranslationRunConfig) -> None:
     """Raise UsageError or DataError for data and settings that cannot work."""
+    check_guided_alignment(config)
     corpora_of(config.data)
     model, longest = config.model, config.data.max_length
     if model.positions == "learned" and model.max_length <= longest:
