@@ -31,6 +31,51 @@ def pairs(path: Path, source: str | None = None, target: str | None = None, **mo
     return [(pair.source, pair.target) for pair in read_pairs(corpus)]
 
 
+QUESTIONS = {
+    "x.tsv": "id\tquestion\tcontext\tanswer\n1\twho?\tAda came. \tAda\n2\t\tno\tx\n3\t\t\ty\n",
+    "x.csv": "id,question,context,answer\n1,who?,Ada came. ,Ada\n2,,no,x\n3,,,y\n",
+    "x.jsonl": "".join(
+        f'{{"question": "{question}", "context": "{context}", "answer": "{answer}"}}\n'
+        for question, context, answer in (
+            ("who?", "Ada came. ", "Ada"),
+            ("", "no", "x"),
+            ("", "", "y"),
+        )
+    ),
+}
+MARKED = [("question: who? context: Ada came.", "Ada"), ("context: no", "x"), ("", "y")]
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_several_columns_of_a_source_are_joined_with_their_names_as_markers(name, tmp_path):
+    file = write(tmp_path / name, QUESTIONS[name])
+    assert pairs(file, "question,context", "answer") == MARKED
+    assert pairs(file, "question, context", "answer") == MARKED
+    swapped = [("context: Ada came. question: who?", "Ada"), *MARKED[1:]]
+    assert pairs(file, "context,question", "answer") == swapped
+    described = pair_files(file, "question,context", "answer").describe()
+    assert "question,context -> answer" in described
+    for source, target in (("question,question", "answer"), ("question,answer", "answer")):
+        with pytest.raises(UsageError, match="one is named twice"):
+            pairs(file, source, target)
+    with pytest.raises(HeadwayError, match="topic"):
+        pairs(file, "question,topic", "answer")
+
+
+def test_a_column_whose_name_has_a_comma_is_one_column(tmp_path):
+    file = write(tmp_path / "x.csv", '"a,b",c,d\n1,2,3\n')
+    assert pairs(file, "a,b", "c") == [("1", "2")]
+    assert pairs(file, "1,c", "d") == [("a,b: 1 c: 2", "3")]
+    assert pairs(write(tmp_path / "y.jsonl", '{"a,b": "1", "c": "2"}\n'), "a,b", "c") == [
+        ("1", "2")
+    ]
+
+
+def test_numbered_columns_without_a_header_have_their_numbers_as_markers(tmp_path):
+    file = write(tmp_path / "x.tsv", "who?\tAda came\tAda\n")
+    assert pairs(file, "1,2", "3") == [("column 1: who? column 2: Ada came", "Ada")]
+
+
 def test_csv_cells_may_be_quoted_and_columns_are_named_or_numbered(tmp_path):
     content = 'id,en,de\n1,"one, two","eins, ""zwei"""\n2,"a\nb",c\n'
     file = write(tmp_path / "x.csv", content)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.lines import location
-from headway.data.formats.parallel import InlineTags, Pair, PairFiles
+from headway.data.formats.parallel import InlineTags, Pair, PairFiles, names_of, with_markers
 from headway.data.formats.tables import read_rows
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 
 NESTED = "translation"
 """The key of an object by language, {"translation": {"en": ..., "de": ...}}."""
@@ -18,7 +18,19 @@ NESTED = "translation"
 def json_files(
     path: Path, source: str | None, target: str | None, inline_tags: InlineTags
 ) -> PairFiles:
-    """Return the corpus of a .jsonl file. source, target: the keys; by default these two words."""
+    """Return the corpus of a .jsonl file.
+
+    source, target: the keys; by default these two words. A source of several keys has them
+    separated by commas. Raises UsageError for a key that is named twice.
+    """
+    names = [*names_of(source or "source", ()), target or "target"]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"the keys of source and target must differ, but in {source!r} and {target!r} one is "
+            "named twice",
+            str(path),
+            "name each key once",
+        )
     return PairFiles(
         paths=(path,), source=source or "source", target=target or "target", format="jsonl"
     )
@@ -34,12 +46,9 @@ def read_json_pairs(corpus: PairFiles) -> Iterator[Pair]:
     for number, row in read_rows(path, {}):
         inner = row.get(NESTED)
         values = inner if isinstance(inner, dict) and corpus.source not in row else row
-        sides = [_text(values, name, location(path, number)) for name in _names(corpus)]
-        yield Pair(sides[0].strip(), sides[1].strip(), number)
-
-
-def _names(corpus: PairFiles) -> tuple[str, str]:
-    return corpus.source, corpus.target
+        names, where = names_of(corpus.source, values), location(path, number)
+        source = with_markers(names, [_text(values, name, where) for name in names])
+        yield Pair(source, _text(values, corpus.target, where).strip(), number)
 
 
 def _text(values: dict[str, Any], name: str, where: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -36,8 +37,9 @@ class PairFiles:
     """The files of one corpus of sentence pairs. Made by `pair_files`, read by `read_pairs`.
 
     `paths` is one file; or, for the format "lines", a source file and a target file. For tables,
-    `columns` is the indices of source and target from 0 and `header` the first row or None.
-    `source` and `target` are the names of the two sides: languages, columns or keys. is_swapped:
+    `columns` is the indices from 0 of the columns of the source, usually one, and of the target,
+    and `header` the first row or None. `source` and `target` are the names of the two sides:
+    languages, columns or keys; the names of several columns are separated by commas. is_swapped:
     whether the corpus is read from the translations to the originals. inline_tags: whether the
     tags inside the texts of TMX and XLIFF are kept as text or dropped.
     """
@@ -45,7 +47,7 @@ class PairFiles:
     paths: tuple[Path, ...]
     source: str
     target: str
-    columns: tuple[int, int] | None = None
+    columns: tuple[int, ...] | None = None
     header: tuple[str, ...] | None = None
     format: Format = "lines"
     is_swapped: bool = False
@@ -64,6 +66,26 @@ class PairFiles:
         """Return the pair of an original and its translation in the direction of the corpus."""
         sides = (translation, original) if self.is_swapped else (original, translation)
         return Pair(sides[0].strip(), sides[1].strip(), line)
+
+
+def names_of(side: str, known: Container[str]) -> list[str]:
+    """Return the names of the columns or keys of a side: several ones are separated by commas.
+
+    A name that is itself `known` may contain commas.
+    """
+    return [side] if side in known else [name.strip() for name in side.split(",")]
+
+
+def with_markers(names: Sequence[str], texts: Sequence[str]) -> str:
+    """Join the texts of the columns of one side: `question: who? context: Ada came.`
+
+    Each text follows the name of its column and a colon, as in Raffel et al. 2020, appendix D. The
+    text of a single column has no marker; an empty text is left out with its marker.
+    """
+    if len(names) == 1:
+        return texts[0].strip()
+    marked = zip(names, (text.strip() for text in texts), strict=True)
+    return " ".join(f"{name}: {text}" for name, text in marked if text)
 
 
 def is_language(name: str | None) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.data.formats.lines import location, read_lines
-from headway.data.formats.parallel import Format, Pair, PairFiles
+from headway.data.formats.parallel import Format, Pair, PairFiles, names_of, with_markers
 from headway.data.formats.tables import comma_rows
 from headway.errors import DataError, UsageError
 
@@ -32,7 +32,8 @@ def read_table(corpus: PairFiles) -> Iterator[Pair]:
     """
     columns = corpus.columns
     assert columns is not None
-    (path,), (source, target) = corpus.paths, columns
+    (path,), (*sources, target) = corpus.paths, columns
+    names = [_column_name(corpus.header, index) for index in sources]
     needed = max(columns) + 1
     is_header = corpus.header is not None
     for number, cells in _rows(path, corpus.format):
@@ -43,7 +44,8 @@ def read_table(corpus: PairFiles) -> Iterator[Pair]:
             if any(cell.strip() for cell in cells):
                 raise _too_short(corpus, number, len(cells), needed)
             cells = [""] * needed
-        yield Pair(cells[source].strip(), cells[target].strip(), number)
+        source = with_markers(names, [cells[index] for index in sources])
+        yield Pair(source, cells[target].strip(), number)
 
 
 def _rows(path: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
@@ -174,9 +176,11 @@ def _read_column(path: Path, column: str | None) -> Iterator[str]:
 def table_files(
     path: Path, source: str | None, target: str | None, format: Format = "table"
 ) -> PairFiles:
-    """Return the corpus of a table. source, target: names of columns, or numbers from 1.
+    """Return the corpus of a table.
 
-    Raises UsageError for a column that does not exist, DataError for an empty table.
+    source, target: names of columns, or numbers from 1; a source of several columns has their names
+    separated by commas. Raises UsageError for a column that does not exist, DataError for an empty
+    table.
     """
     _, cells = next(_rows(path, format), (0, None))
     if cells is None:
@@ -196,24 +200,32 @@ def table_files(
                 hint="choose two with --source and --target, by name or number from 1",
             )
         source, target = "1", "2"
-    columns = (_column(path, cells, source), _column(path, cells, target))
-    if columns[0] == columns[1]:
+    requested = [*names_of(source, cells), target]
+    columns = tuple(_column(path, cells, name) for name in requested)
+    if len(set(columns)) < len(columns):
         raise UsageError(
-            f"source and target must be two columns, but {source!r} and {target!r} are the same",
+            f"source and target must be two columns, but {source!r} and {target!r} are the same"
+            if len(columns) == 2
+            else f"the columns of source and target must differ, but in {source!r} and {target!r} "
+            "one is named twice",
             where=str(path),
-            hint="name two different columns",
+            hint="name two different columns" if len(columns) == 2 else "name each column once",
         )
-    is_named = not (_is_number(source) and _is_number(target))
+    is_named = not all(map(_is_number, requested))
     header = tuple(cells) if is_named or _looks_like_header(cells) else None
-    names = [cells[index] if header else f"column {index + 1}" for index in columns]
+    names = [_column_name(header, index) for index in columns]
     return PairFiles(
         paths=(path,),
-        source=names[0],
-        target=names[1],
+        source=",".join(names[:-1]),
+        target=names[-1],
         columns=columns,
         header=header,
         format=format,
     )
+
+
+def _column_name(header: Sequence[str] | None, index: int) -> str:
+    return header[index] if header else f"column {index + 1}"
 
 
 def _column(path: Path, cells: list[str], column: str) -> int:

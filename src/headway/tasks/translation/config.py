@@ -68,7 +68,11 @@ class TranslationDataConfig:
         None,
         "test pairs for headway eval; if unset, the files of the test split in the folder of train",
     )
-    source: str | None = setting(None, "column, key, language or file extension of the source")
+    source: str | None = setting(
+        None,
+        "column, key, language or file extension of the source; several columns, such as "
+        "question,context, are joined with their names as markers",
+    )
     target: str | None = setting(None, "column, key, language or file extension of the target")
     inline_tags: InlineTags = setting(
         "keep", "tags inside the texts of TMX and XLIFF files: kept as text, or dropped"
@@ -190,8 +194,9 @@ class TranslationScoring:
     all_metrics: bool = setting(False, "chrF++ and TER too, which take longer")
     text_metrics: bool = setting(
         False,
-        "exact match, F1 of the words, ROUGE-1, ROUGE-2, ROUGE-L and character error rate too; a "
-        "run whose evaluation.metric is one of them always has them",
+        "exact match, F1 of the words, ROUGE-1, ROUGE-2, ROUGE-L and character error rate; they "
+        "are shown instead of BLEU and chrF, which --json and all_metrics add; a run whose "
+        "evaluation.metric is one of them always has them",
     )
     breakdown: bool = setting(
         False,
@@ -234,7 +239,7 @@ class TranslationRunConfig(RunSettings):
     @property
     def name(self) -> str:
         """The default name of the run: its recipe and languages."""
-        sides = [side for side in (self.data.source, self.data.target) if side]
+        sides = [side.replace(",", "-") for side in (self.data.source, self.data.target) if side]
         return "-".join([self.recipe, *sides])
 
 

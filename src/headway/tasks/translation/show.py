@@ -39,10 +39,16 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
 
 
 def score_lines(scores: Scores) -> list[str]:
-    """Format the data and the search, the metrics with their signatures, and the breakdowns."""
+    """Format the data and the search, the metrics with their signatures, and the breakdowns.
+
+    Exact match, F1, ROUGE and character error rate replace BLEU and chrF, unless all metrics are
+    requested.
+    """
     details = scores.details
-    signed = [metric for metric in scores.metrics if metric.signature is not None]
     texts = [metric for metric in scores.metrics if metric.name in TEXT_NAMES]
+    signed = [metric for metric in scores.metrics if metric.signature is not None]
+    if texts and "ter" not in scores.numbers():  # not all metrics are requested
+        signed = []
     lines = [
         f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
         f"length penalty {details['length_penalty']:g}"
