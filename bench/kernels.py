@@ -19,6 +19,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.attention import Mask
 from headway.blocks import Dropout
+from headway.training import peak_memory
 from headway.transforms import fast
 from headway.transforms.fast import FusedDot, chunked_cross_entropy
 from headway.transforms.fast.linear import linear
@@ -138,18 +139,3 @@ def _worker(settings: Settings, kernels: dict[str, tuple[Kernel, list[Tensor]]])
         return {"work": calls[name], "seconds": time.perf_counter() - started}
 
     return work
-
-
-def peak_memory(run: Callable[[], None]) -> int:
-    """Return the peak number of bytes of live tensors during `run`, above those before."""
-    with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-    ) as profile:
-        run()
-    assert profile.profiler is not None and profile.profiler.kineto_results is not None
-    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    alive = most = 0
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        alive += event.nbytes()
-        most = max(most, alive)
-    return most

@@ -4,9 +4,9 @@ Causal self-attention in float32, forward and backward, at the length of a sente
 one. The peer is Headway's `ScaledDot`, written as the equation: it computes all scores at once, as
 additive attention must.
 
-Memory is measured by `bench.kernels.peak_memory`: the largest total of bytes that torch's allocator
-had allocated, buffers inside an operator included, from the first operator of the forward pass to
-the last of the backward pass. Inputs and parameters are not counted. The resident set of a process
+Memory is measured by `peak_memory`: the largest total of bytes that torch's allocator had
+allocated, buffers inside an operator included, from the first operator of the forward pass to the
+last of the backward pass. Inputs and parameters are not counted. The resident set of a process
 would also contain the allocator's reserves and the libraries.
 """
 
@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.kernels import peak_memory
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.attention import (
@@ -33,6 +32,7 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
+from headway.training import peak_memory
 from headway.transforms import fast
 from headway.transforms.fast import FusedDot
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from bench import length, scores
-from bench.kernels import peak_memory
 from bench.marian import Specials, to_marian
 from bench.report import Row, as_json, command_line, row, table
 from bench.sentences import synthetic
@@ -19,7 +18,7 @@ from headway.blocks import SinusoidalTable
 from headway.data.batches import TranslationBatch
 from headway.interop.hf_export_translator import order_of_halves
 from headway.models import Translator, TranslatorConfig
-from headway.training import TranslationObjective
+from headway.training import TranslationObjective, peak_memory
 
 PAD, BOS, EOS, V = 0, 1, 2, 19
 

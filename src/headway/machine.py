@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
@@ -160,6 +160,32 @@ def _memory_bytes() -> int:
     except OSError:
         return physical
     return min(physical, int(limit)) if limit.isdigit() else physical
+
+
+def free_memory(device: str) -> int:
+    """Return the number of bytes that a process can still allocate on a device.
+
+    On a GPU: what the driver and torch's allocator have free. On a CPU: what the system reports as
+    available, within the memory limit of the container. Raises UsageError for another device.
+    """
+    import torch
+
+    if device.startswith("cuda"):
+        reserved = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+        return int(torch.cuda.mem_get_info()[0]) + reserved
+    if device != "cpu":
+        raise UsageError(
+            f"the free memory of the device {device} is unknown",
+            hint="set the batch size as a number: --training.tokens 4096",
+        )
+    free = _memory_bytes()
+    with suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        available = next(line for line in lines if line.startswith("MemAvailable:"))
+        free = min(free, 1024 * int(available.split()[1]))
+        used = Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii")
+        free = min(free, max(0, _memory_bytes() - int(used)))
+    return free
 
 
 def limit_memory() -> None:

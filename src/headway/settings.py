@@ -288,7 +288,7 @@ def _checked(field: Field, value: Any, where: str) -> Any:
 def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
     """UsageError if `parsed` is beyond the limits. value: as written, for the message."""
     for name, limit in field.limits.items():
-        if parsed is None or _LIMITS[name][1](parsed, limit):
+        if parsed is None or isinstance(parsed, str) or _LIMITS[name][1](parsed, limit):
             continue
         expects = field.expects
         if abs(limit) == MOST:
@@ -368,7 +368,8 @@ def _type_name(kind: Any) -> str:
     if get_origin(kind) in (typing.Union, types.UnionType):
         return " or ".join("none" if k is type(None) else _type_name(k) for k in get_args(kind))
     if get_origin(kind) is Literal:
-        return "one of " + ", ".join(str(choice) for choice in get_args(kind))
+        choices = ", ".join(str(choice) for choice in get_args(kind))
+        return choices if len(get_args(kind)) == 1 else f"one of {choices}"
     if get_origin(kind) is tuple:
         return f"a list, each {_type_name(get_args(kind)[0])}"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}

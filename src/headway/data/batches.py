@@ -129,6 +129,21 @@ def collate(
     )
 
 
+def longest_batch(
+    pairs: int, source: int, target: int, tokenizers: TokenizerPair, *, aligned: bool
+) -> TranslationBatch:
+    """Return a batch of `pairs` pairs of one token repeated, to measure a step.
+
+    source, target: their lengths, with </s>. aligned: whether it has an alignment.
+    """
+    side = torch.full((pairs, source), tokenizers.source.eos)
+    other = torch.full((pairs, target), tokenizers.target.eos)
+    alignment = torch.full((pairs, target, source), 1 / source) if aligned else None
+    keys = torch.ones_like(side, dtype=torch.bool)
+    indices = tuple(range(pairs))
+    return TranslationBatch(side, keys, other, other, indices, pairs * target, alignment)
+
+
 def padded_alignment(
     corpus: Corpus | JoinedCorpora,
     indices: Sequence[int],

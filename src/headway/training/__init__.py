@@ -4,6 +4,7 @@ from headway.training.averaging import WeightAverage
 from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
+from headway.training.memory import peak_memory
 from headway.training.objectives import (
     CaptionObjective,
     ClassificationObjective,
@@ -89,6 +90,7 @@ __all__ = [
     "load_state",
     "negative_sampling_sum",
     "optimizer",
+    "peak_memory",
     "prefetched",
     "save_state",
     "text_vectors",

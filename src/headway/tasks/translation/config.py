@@ -119,9 +119,10 @@ class TranslationDataConfig:
 class TranslationTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a translator."""
 
-    tokens: int = setting(
+    tokens: int | Literal["auto"] = setting(
         4096,
-        "batch size in tokens: number of pairs times the longest sentence, padding included",
+        "batch size in tokens: number of pairs times the longest sentence, padding included; auto: "
+        "the largest that fits into the free memory, of at most a hundredth of an epoch",
         gt=0,
         le=BATCH,
     )
@@ -140,6 +141,13 @@ class TranslationTrainingConfig(BlocksLoopConfig):
         ge=0,
         le=1000,
     )
+
+    @property
+    def batch_tokens(self) -> int:
+        """The batch size in tokens. Raises ValueError while it is "auto"."""
+        if self.tokens == "auto":
+            raise ValueError("training.tokens is auto; a run determines it when its data are ready")
+        return self.tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,8 +234,10 @@ class TranslationRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the data decide."""
+        batch = {"training.tokens"} if self.training.tokens == "auto" else set()
         return frozenset(
-            {
+            batch
+            | {
                 "data.directions",
                 "model.alignment_layer",
                 "model.source_vocabulary",

@@ -97,7 +97,7 @@ def read_examples(
         for pair in read_pairs(pair_file)
     ]
     targets = _training_targets(config)
-    examples = _full(bundle, pairs, further, name, training.tokens, options, targets)
+    examples = _full(bundle, pairs, further, name, training.batch_tokens, options, targets)
     return replace(
         examples,
         note=_zero_shot(examples.pairs, data.directions),
@@ -139,7 +139,7 @@ def held_out_examples(
     As many validation pairs are translated as during training. Raises UsageError if the run has no
     test pairs and `options.split` is test.
     """
-    tokens = config.training.tokens
+    tokens = config.training.batch_tokens
     if options.references is not None:
         raise UsageError(
             "--references names columns of a file, and no file is named",

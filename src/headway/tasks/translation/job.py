@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import nn
 
-from headway.data.batches import Batches, RandomSplits
+from headway.data.batches import Batches, RandomSplits, longest_batch
 from headway.data.bucketing import Buckets
 from headway.data.mixing import Mixture, quotas_of
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.errors import UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
-from headway.machine import Machine
+from headway.machine import Machine, free_memory
 from headway.models import Translator, shapes_only
 from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
+from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
 from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import Prepared, prepare_data, within_max_length
@@ -30,8 +33,11 @@ from headway.training import (
     RDropObjective,
     Stream,
     TranslationObjective,
+    WeightAverage,
+    optimizer,
+    peak_memory,
 )
-from headway.transforms import compile, recompute
+from headway.transforms import compile, fast, recompute
 
 
 class TranslationJob:
@@ -44,7 +50,7 @@ class TranslationJob:
         self.buckets = Buckets(
             corpus.source_lengths,
             corpus.target_lengths,
-            training.tokens,
+            training.batch_tokens,
             training.seed,
             mixture=_mixture(config, corpus),
         )
@@ -58,7 +64,7 @@ class TranslationJob:
             pairs=pairs,
             references=[[pair.target] for pair in pairs],
             corpus=prepared.valid,
-            tokens=training.tokens,
+            tokens=training.batch_tokens,
             name="validation pairs",
             text_metrics=evaluation.metric in TEXT_METRICS,
         )
@@ -122,7 +128,7 @@ class TranslationJob:
     def plan(self) -> dict[str, Any]:
         first = self.buckets.epoch(0)
         padding, training = self.buckets.padding(first), self.config.training
-        tokens = training.tokens * training.accumulate
+        tokens = training.batch_tokens * training.accumulate
         return {
             "model": _shape(self.config),
             "batches": f"{tokens:,} tokens, {padding:.1%} padding",
@@ -196,7 +202,15 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
     Emits a note with the number of validation sentences that are too long to be translated.
     """
-    job = TranslationJob(config, prepare_data(config.data, folder, emit), machine)
+    prepared = prepare_data(config.data, folder, emit)
+    if config.training.tokens == "auto":
+        tokens = recorded_tokens(folder)
+        if tokens is None:
+            batch = _largest_batch(config, prepared, machine)
+            emit({"kind": "note", "text": batch.describe()})
+            tokens = batch.tokens
+        config = override(config, {"training.tokens": tokens}, "the free memory")
+    job = TranslationJob(config, prepared, machine)
     sentences = job.prepared.valid_pairs[: config.evaluation.sentences]
     if too_long := len(sentences) - len(job.held_out):
         text = (
@@ -205,6 +219,39 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
         )
         emit({"kind": "note", "text": text})
     return job
+
+
+def _largest_batch(
+    config: TranslationRunConfig, prepared: Prepared, machine: Machine
+) -> FittedBatch:
+    """Measure two steps of a run, and return the largest batch that fits into memory."""
+    corpus = prepared.train
+    lengths = int(corpus.source_lengths.max()) + 1, int(corpus.target_lengths.max()) + 1
+    measured = override(config, {"training.tokens": max(lengths)}, "the free memory")
+    job = TranslationJob(measured, prepared, machine)
+    free = free_memory(machine.device)
+
+    def step(pairs: int) -> None:
+        model = job.build().to(machine.device)
+        if config.machine.fast:
+            fast(model)
+        decay = config.training.average
+        average = WeightAverage(model, decay) if decay else None
+        updates = optimizer(model, config.optimizer)
+        batch = longest_batch(pairs, *lengths, prepared.tokenizers, aligned=corpus.aligned)
+        with machine.precision():
+            loss = job.objective(model, batch.to(machine.device))
+        torch.autograd.backward(loss.total)
+        updates.step()
+        if average is not None:
+            average.update(model, step=1)
+
+    return fitted_batch(
+        lambda pairs: peak_memory(lambda: step(pairs), machine.device),
+        max(lengths),
+        int((1 + np.maximum(corpus.source_lengths, corpus.target_lengths)).sum()),
+        free,
+    )
 
 
 def check(config: TranslationRunConfig) -> None:
