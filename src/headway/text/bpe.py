@@ -8,8 +8,8 @@ vocabulary has the requested size. A space belongs to the word after it.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +25,7 @@ FILE_LIMIT = 64 * 2**20
 LONGEST_WORD = 1000  # characters; each merge scans the whole word, so longer words take hours
 _LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
 LANGUAGE_TAG = re.compile(r"<2([A-Za-z0-9_@.-]+)>")
+SENTINEL = re.compile(r"<extra_id_(0|[1-9]\d{0,3})>")
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 
 
@@ -77,8 +78,8 @@ class BytePairs:
     """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextBPE`.
 
     A subclass sets the special tokens, whether a space is added before the first word, and whether
-    the vocabulary may have language tags. Instances are made by `train` or `load`. Ids are
-    0 .. size-1. Text that looks like a special token is never encoded as that token.
+    the vocabulary may have language tags and sentinels. Instances are made by `train` or `load`.
+    Ids are 0 .. size-1. Text that looks like a special token is never encoded as that token.
     """
 
     specials: ClassVar[tuple[str, ...]]
@@ -94,7 +95,7 @@ class BytePairs:
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
         added = (token.content for token in engine.get_added_tokens_decoder().values())
-        tags = [name for name in added if self.has_language_tags and LANGUAGE_TAG.fullmatch(name)]
+        tags = [name for name in added if self.has_language_tags and _is_further(name)]
         self.special_ids: dict[str, int] = {name: vocabulary[name] for name in self.specials}
         self.special_ids |= {name: vocabulary[name] for name in tags}
         self._specials = {i: name for name, i in self.special_ids.items()}
@@ -106,19 +107,19 @@ class BytePairs:
 
     @classmethod
     def train(
-        cls: type[B], texts: Iterable[str], vocabulary_size: int, language_tags: Sequence[str] = ()
+        cls: type[B], texts: Iterable[str], vocabulary_size: int, further: Sequence[str] = ()
     ) -> B:
         """Learn a vocabulary of at most `vocabulary_size` tokens from `texts`, read once as a
         stream.
 
-        language_tags: further special tokens such as <2de>.
+        further: further special tokens, such as <2de> and <extra_id_0>.
 
         Deterministic: the same texts give the same tokenizer. A small corpus may have fewer pairs
         to merge than requested; then `size` is smaller. Raises UsageError if `vocabulary_size` is
         below the 256 bytes plus the special tokens, DataError for a string that cannot be encoded
         as UTF-8.
         """
-        special_tokens = [*cls.specials, *language_tags]
+        special_tokens = [*cls.specials, *further]
         smallest = 256 + len(special_tokens)
         if vocabulary_size < smallest:
             raise UsageError(
@@ -166,7 +167,7 @@ class BytePairs:
         if not cls.has_language_tags or not isinstance(added, list):
             return cls.specials
         names = [entry.get("content") for entry in added if isinstance(entry, dict)]
-        tags = [n for n in names if isinstance(n, str) and LANGUAGE_TAG.fullmatch(n)]
+        tags = [n for n in names if isinstance(n, str) and _is_further(n)]
         return (*cls.specials, *tags)
 
     def _json(self) -> bytes:
@@ -211,6 +212,17 @@ class BytePairs:
         return [
             self._specials.get(i) or readable(self._bytes[i]) for i in checked_ids(ids, self.size)
         ]
+
+
+def _is_further(name: str) -> bool:
+    """Return whether a token is a language tag or a sentinel."""
+    return bool(LANGUAGE_TAG.fullmatch(name) or SENTINEL.fullmatch(name))
+
+
+def sentinels_of(ids: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the ids of <extra_id_0>, <extra_id_1> and so on, as far as all of them exist."""
+    names = (f"<extra_id_{number}>" for number in count())
+    return tuple(ids[name] for name in takewhile(ids.__contains__, names))
 
 
 def checked(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import tokenizers
 
 from headway.files import write_file
-from headway.text.bpe import BOS, EOS, LANGUAGE_TAG, PAD, BytePairs, readable
+from headway.text.bpe import BOS, EOS, LANGUAGE_TAG, PAD, BytePairs, readable, sentinels_of
 from headway.text.token_ids import checked_ids
 
 
@@ -35,6 +35,8 @@ class Tokenizer(BytePairs):
             if (tag := LANGUAGE_TAG.fullmatch(name))
         }
         """The id of the tag of each target language; empty for one direction."""
+        self.sentinels = sentinels_of(self.special_ids)
+        """The ids of the sentinels of span corruption, in order; empty for translators."""
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`: its language tag if it begins with one of this
