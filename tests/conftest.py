@@ -1,7 +1,8 @@
-"""Setup of all tests: seeds, threads, and the fixture of real data."""
+"""Setup of all tests: seeds, threads, temporary folders, and the fixture of real data."""
 
 import gc
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,13 +18,19 @@ settings.register_profile("headway", deadline=None, derandomize=True)
 settings.load_profile("headway")
 
 
+MEMORY, NEEDED = Path("/dev/shm"), 4 * 2**30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED:
+    # Runs are flushed to disk at every save; in memory that takes no time.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()  # imported modules are permanent, so garbage collections can skip them
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    shape_checks.start_test()
+@pytest.fixture(autouse=True, scope="module")
+def _shapes_checked_anew() -> None:
+    shape_checks.start_file()
 
 
 @pytest.fixture(autouse=True)

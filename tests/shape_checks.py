@@ -1,8 +1,8 @@
 """Shapes and types of `headway`'s functions, checked by jaxtyping and beartype while tests run.
 
 jaxtyping's own hook checks every call, which is four fifths of the time of a search in a tiny
-model. Here a call is checked when it is the first of its kind in a test: the same function, and
-arguments of the same types and shapes.
+model. Here a call is checked when it is the first of its kind in a file of tests: the same
+function, and arguments of the same types and shapes.
 """
 
 import functools
@@ -18,7 +18,7 @@ from torch import Tensor
 
 _check_every_call = jaxtyping.jaxtyped
 _checked: set[tuple[Any, ...]] = set()
-"""The calls of this test that need no check any more: the function's code, and `_kind`s."""
+"""The calls of this file that need no check any more: the function's code, and `_kind`s."""
 _PLAIN = {int, float, str, bool, type(None), dict}
 
 
@@ -34,8 +34,8 @@ def install() -> None:
     jaxtyping.jaxtyped = _first_calls
 
 
-def start_test() -> None:
-    """Check every kind of call anew, so that no test depends on those before it."""
+def start_file() -> None:
+    """Check every kind of call anew, so that no file of tests depends on those before it."""
     _checked.clear()
 
 

@@ -9,6 +9,7 @@ from headway.attention import record_attention
 from headway.decoding import beam_search, length_penalty, stream_beam
 from headway.errors import UsageError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
+from tests.fixtures.turns import one_in_turn
 from tests.fixtures.zoo import BOS, EOS, MODELS, limits, some_rows
 
 CASES = [*range(10), *(pytest.param(seed, marks=pytest.mark.grid) for seed in range(10, 500))]
@@ -77,8 +78,7 @@ def test_a_model_without_cross_attention_is_refused():
         beam_search(family.build(), family.inputs(rows), limits(rows), width=2, coverage=0.2)
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize(("name", "width"), one_in_turn(list(MODELS), [1, 3, 5]))
 def test_what_is_certain_is_never_taken_back(name, width):
     family = MODELS[name]
     model = family.build()

@@ -88,7 +88,17 @@ WITH_BLOCKS = [
 ]
 
 
-@pytest.mark.parametrize("name", WITH_BLOCKS)
+OFTEN = ("README.md", "docs/start/", "docs/tour/", "docs/tasks/translation", "docs/howto/export")
+"""Beginnings of the names of the pages whose blocks run in every test run."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name.startswith(OFTEN) else pytest.mark.grid)
+        for name in WITH_BLOCKS
+    ],
+)
 def test_the_blocks_of_a_page_run(name, tmp_path, shared_run):
     run_page(PAGES[name], tmp_path, shared_run, shortened=True)
 

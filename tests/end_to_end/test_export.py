@@ -7,9 +7,7 @@ import pytest
 
 from headway.bundle import TextBundle
 from headway.cli.main import main
-from headway.models import GPT, Translator, TranslatorConfig
 from headway.tasks import opening
-from headway.tasks.translation.bundle import TranslatorBundle
 from tests.fixtures.hf_gpt import TINY, Bytes, load_in_transformers, random_gpt
 
 
@@ -18,8 +16,7 @@ def exported(tmp_path, monkeypatch, capsys):
     """Export a model; the function returns the exit code, standard output and standard error."""
 
     def run(model, *words):
-        kind = TextBundle if isinstance(model, GPT) else TranslatorBundle
-        bundle = object.__new__(kind)  # skips the check of the vocabulary size
+        bundle = object.__new__(TextBundle)  # skips the check of the vocabulary size
         bundle.model, bundle.tokenizer = model, Bytes()
         monkeypatch.setattr(opening, "load", lambda folder: bundle)
         monkeypatch.chdir(tmp_path)
@@ -51,9 +48,7 @@ def test_the_folder_the_family_and_a_report_as_json_can_be_chosen(exported, tmp_
 
 
 def test_an_impossible_export_is_refused_and_writes_nothing(exported, tmp_path):
-    translator = Translator(TranslatorConfig(model_dim=12, num_heads=2))
     for model, words, reason in [
-        (translator, ("--to", "hf"), "is a translator, which cannot be exported"),
         (random_gpt(TINY), ("--to", "hf", "--family", "lama"), "unknown family 'lama'"),
         (
             random_gpt(TINY),

@@ -31,6 +31,7 @@ from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnswer
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
+from tests.fixtures.turns import one_in_turn
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]
 SHAPE = {"model_dim": 16, "num_heads": 2, "ffn_dim": 24}
@@ -178,8 +179,7 @@ def test_turns_of_a_conversation_are_the_lines_of_a_file(case, working_folder, o
     assert outcome(words, b"fine\ncaf\xe9\n")[0] == 3
 
 
-@pytest.mark.parametrize("letters", ["x ", "x"])
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(("verb", "letters"), one_in_turn(list(VERBS), ["x ", "x"]))
 def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb, letters, outcome):
     size = 10**5 if verb == "tag" else 10**6  # which reads the whole line, in many windows
     line = (letters * size)[:size]

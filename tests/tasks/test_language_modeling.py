@@ -167,8 +167,8 @@ def test_prepared_data_is_reused(story, tmp_path):
     "settings",
     [
         {},
-        {"training__recompute": True, "model__dropout": 0.2},
-        {"optimizer__kind": "muon", "training__average": 0.9},
+        pytest.param({"training__recompute": True, "model__dropout": 0.2}, marks=pytest.mark.grid),
+        pytest.param({"optimizer__kind": "muon", "training__average": 0.9}, marks=pytest.mark.grid),
         {"training__accumulate": 2, "data__split": "line"},
         {"lora__rank": 2, "lora__dropout": 0.1, "from": True},
         {"lora__rank": 2, "training__average": 0.9, "training__recompute": True, "from": True},
