@@ -293,8 +293,8 @@ def text_to_text() -> TranslationRunConfig:
 def span_corruption() -> TranslationRunConfig:
     """Pre-training of an encoder-decoder on plain text, by T5's span corruption: 2 + 2 layers.
 
-    headway train span-corruption text.txt, then headway train text-to-text DATA --from RUN. It needs
-    megabytes of text and hours: minutes gain nothing (docs/tasks/text_to_text.md).
+    headway train span-corruption text.txt, then headway train text-to-text DATA --from RUN. What
+    a few minutes gained, namely nothing, is in docs/tasks/text_to_text.md.
     """
     return TranslationRunConfig(
         recipe="span-corruption",
