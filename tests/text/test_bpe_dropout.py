@@ -44,7 +44,7 @@ def test_splits_have_the_probabilities_of_the_algorithm():
 
     class Three(Tokenizer):
         def __init__(self):
-            self.language_tags = {}  # without an engine
+            self.special_ids = {}  # without an engine
 
         def merges(self):
             return [("a", "b"), ("b", "c"), ("ab", "c")]

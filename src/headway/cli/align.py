@@ -52,8 +52,9 @@ def align(
     target
         Column or file suffix of the target language.
     layer
-        Decoder layer, counted from 0. If unset, the one with the lowest error on the first half of
-        the gold alignments, or the one whose attention is most concentrated on 100 pairs.
+        Decoder layer, counted from 0. If unset, the head that was trained with guided alignment; or
+        else the layer with the lowest error on the first half of the gold alignments, or the one
+        whose attention is most concentrated on 100 pairs.
     head
         Head of that layer, counted from 0. If unset, the mean over its heads, or the best head by
         the gold alignments.
@@ -158,8 +159,12 @@ def _candidates(
     """Return the heads to choose from. UsageError if the model does not have that layer or head."""
     if head is not None and layer is None:
         raise UsageError("--head needs --layer", hint="such as --layer 3 --head 1")
-    from headway.inspection.alignment import align_by_head
+    from headway.inspection.alignment import align_by_head, alignment_head, check_aligns
 
+    check_aligns(bundle)
+    trained = alignment_head(bundle)
+    if layer is None and trained is not None:
+        return [trained]
     heads = list(align_by_head(bundle, *pair))
     numbers = [one.head for one in heads if one.head is not None]
     chosen = [

@@ -13,9 +13,10 @@ from headway.data.bucketing import Array, Buckets
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.data.span_corruption import SpanCorruption
+from headway.data.word_alignment import token_alignment, word_of_each_token
 from headway.errors import UsageError
 from headway.machine import upload
-from headway.shapes import Bool, Int, Tensor
+from headway.shapes import Bool, Float, Int, Tensor
 from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair
 from headway.text.bpe_dropout import BPEDropout
 
@@ -28,7 +29,8 @@ class TranslationBatch:
     source: tokens, </s>, padding. source_keys: True at tokens, False at padding; None if there is
     no padding, so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>.
     indices: indices of the pairs in the corpus. count: the number of target tokens without padding;
-    None if they are to be counted.
+    None if they are to be counted. alignment: `token_alignment` of each pair, 0 at </s> and at
+    padding; None if the corpus has no alignments.
     """
 
     examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
@@ -38,6 +40,7 @@ class TranslationBatch:
     target_out: Int[Tensor, "B T"]
     indices: tuple[int, ...]
     count: int | None = None
+    alignment: Float[Tensor, "B T S"] | None = None
 
     def to(self, device: str) -> TranslationBatch:
         keys = self.source_keys
@@ -48,6 +51,7 @@ class TranslationBatch:
             upload(self.target_out, device),
             self.indices,
             self.count,
+            None if self.alignment is None else upload(self.alignment, device),
         )
 
 
@@ -106,6 +110,9 @@ def collate(
         pairs = zip(sources, targets, positions, strict=True)
         split = [splits.pair(source, target, epoch, i) for source, target, i in pairs]
         sources, targets = [source for source, _ in split], [target for _, target in split]
+    alignment = None
+    if corpus.aligned:  # before the noise, which hides words but moves none
+        alignment = padded_alignment(corpus, positions, sources, targets, tokenizers)
     if noise is not None:
         numbered = zip(sources, positions, strict=True)
         sources = [noise.source(source, epoch, i) for source, i in numbered]
@@ -120,7 +127,30 @@ def collate(
         target_out,
         tuple(positions),
         int((target_out != pad).sum()),
+        alignment,
     )
+
+
+def padded_alignment(
+    corpus: Corpus | JoinedCorpora,
+    indices: Sequence[int],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    tokenizers: TokenizerPair,
+) -> Float[Tensor, "B T S"]:
+    """Return the `token_alignment` of the pairs at `indices`, with room for </s> on both sides.
+
+    sources, targets: their ids, which may be other tokens than those of the corpus.
+    """
+    longest = (max(map(len, targets)) + 1, max(map(len, sources)) + 1)
+    alignment = torch.zeros(len(indices), *longest)
+    for row, (index, source, target) in enumerate(zip(indices, sources, targets, strict=True)):
+        alignment[row, : len(target), : len(source)] = token_alignment(
+            corpus.links(index),
+            word_of_each_token(tokenizers.source, source),
+            word_of_each_token(tokenizers.target, target),
+        )
+    return alignment
 
 
 def collate_sources(

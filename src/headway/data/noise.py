@@ -7,6 +7,7 @@ dropped, replaced by a blank, and moved by a few positions. Targets stay as they
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from random import Random
 
 
@@ -17,8 +18,8 @@ class SourceNoise:
     drop: probability with which each token is left out; at least one token remains. mask:
     probability with which each of the others is replaced by `blank`. shuffle: maximum number k of
     positions by which a token moves: the tokens are sorted by i + U(0, k + 1), where i is the
-    position. blank: id that replaces masked tokens. kept: ids, such as language tags, that stay in
-    place at the start of a sentence. The result depends only on the seed, the epoch and the index
+    position. blank: id that replaces masked tokens. kept: ids of the tags that stay in place at the
+    start of a sentence. The result depends only on the seed, the epoch and the index
     of the sentence, so that a resumed run has the same.
     """
 
@@ -32,7 +33,7 @@ class SourceNoise:
     def source(self, ids: list[int], epoch: int, index: int) -> list[int]:
         """Return the ids of source sentence `index` with the noise of an epoch."""
         random = Random(f"noise {self.seed} {epoch} {index}")
-        start = 1 if ids and ids[0] in self.kept else 0
+        start = len(list(takewhile(self.kept.__contains__, ids)))
         words = ids[start:]
         if not words:
             return ids

@@ -2,12 +2,15 @@
 
 The folder has, for each side, `SIDE.bin` (the concatenated ids of all sentences, little-endian
 uint16 or uint32, no special tokens) and `SIDE.offsets.bin` (n + 1 int64 values: sentence i is
-ids[offsets[i] : offsets[i + 1]]); and it has `corpus.json`.
+ids[offsets[i] : offsets[i + 1]]); and it has `corpus.json`. A corpus with word alignments has
+`links.bin` and `links.offsets.bin` too, of the same format: the positions of a source word and of a
+target word in turn.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,6 +47,11 @@ class Corpus:
         dtype = _DTYPES[description["dtype"]]
         self._source, self._source_offsets = _side(folder, "source", dtype, self._length)
         self._target, self._target_offsets = _side(folder, "target", dtype, self._length)
+        self.aligned: bool = description.get("aligned", False)
+        if self.aligned:
+            self._links, self._link_offsets = _side(
+                folder, "links", _DTYPES["uint32"], self._length, shortest=0
+            )
         self.source_lengths = np.diff(self._source_offsets).astype(np.int32)
         self.target_lengths = np.diff(self._target_offsets).astype(np.int32)
 
@@ -78,6 +86,16 @@ class Corpus:
         """Return the ids of target sentence `index` as a read-only view into the file."""
         return self._target[self._target_offsets[index] : self._target_offsets[index + 1]]
 
+    def links(self, index: int) -> list[tuple[int, int]]:
+        """Return the aligned words of pair `index`: positions of a source and of a target word.
+
+        Raises ValueError for a corpus without alignments.
+        """
+        if not self.aligned:
+            raise ValueError(f"the corpus in {self.folder} has no word alignments")
+        start, end = self._link_offsets[index : index + 2]
+        return [(int(s), int(t)) for s, t in self._links[start:end].reshape(-1, 2)]
+
 
 class JoinedCorpora:
     """Several corpora as one: their pairs are numbered one after the other."""
@@ -85,6 +103,7 @@ class JoinedCorpora:
     def __init__(self, corpora: Sequence[Corpus]) -> None:
         self.corpora = tuple(corpora)
         self.sizes = tuple(len(corpus) for corpus in corpora)
+        self.aligned = all(corpus.aligned for corpus in corpora)
         self._ends = np.cumsum(self.sizes)
         self.source_lengths = np.concatenate([corpus.source_lengths for corpus in corpora])
         self.target_lengths = np.concatenate([corpus.target_lengths for corpus in corpora])
@@ -102,6 +121,11 @@ class JoinedCorpora:
         corpus, position = self._at(index)
         return corpus.target(position)
 
+    def links(self, index: int) -> list[tuple[int, int]]:
+        """Return the aligned words of pair `index`, as `Corpus.links`."""
+        corpus, position = self._at(index)
+        return corpus.links(position)
+
     def _at(self, index: int) -> tuple[Corpus, int]:
         number = int(np.searchsorted(self._ends, index, side="right"))
         return self.corpora[number], index - int(self._ends[number]) + self.sizes[number]
@@ -113,8 +137,10 @@ def prepare(
     folder: Path,
     max_length: int,
     progress: Callable[[int], None] | None = None,
+    *,
+    aligned: bool = False,
 ) -> Corpus:
-    """Encode `pairs` into the new folder `folder` and open it.
+    """Encode `pairs` into the new folder `folder` and open it. aligned: keep their aligned words.
 
     Memory holds one chunk of 4,096 pairs. Pairs with an empty side, or with more than `max_length`
     tokens on a side, are left out and counted. `progress` is called with the number of pairs read
@@ -129,16 +155,20 @@ def prepare(
     name = "uint16" if max(tokenizers.source.size, tokenizers.target.size) <= 2**16 else "uint32"
     skipped = {EMPTY: 0, TOO_LONG: 0}
     with new_folder(folder) as temporary:
-        with (
-            _Writer(temporary, "source", _DTYPES[name]) as source,
-            _Writer(temporary, "target", _DTYPES[name]) as target,
-        ):
+        with ExitStack() as files:
+            source = files.enter_context(_Writer(temporary, "source", _DTYPES[name]))
+            target = files.enter_context(_Writer(temporary, "target", _DTYPES[name]))
+            links = None
+            if aligned:
+                links = files.enter_context(_Writer(temporary, "links", _DTYPES["uint32"]))
             read = 0
             for chunk in _chunks(pairs):
                 read += len(chunk)
-                sources, targets = _encoded(chunk, tokenizers, max_length, skipped)
-                source.add(sources)
-                target.add(targets)
+                encoded = _encoded(chunk, tokenizers, max_length, skipped)
+                source.add([ids for _, ids, _ in encoded])
+                target.add([ids for _, _, ids in encoded])
+                if links is not None:
+                    links.add([list(chain.from_iterable(pair.links)) for pair, _, _ in encoded])
                 if progress is not None:
                     progress(read)
         if source.count == 0:
@@ -155,6 +185,7 @@ def prepare(
             "max_length": max_length,
             "skipped": skipped,
             "tokenizers": tokenizers.fingerprint,
+            **({"aligned": True} if aligned else {}),
         }
         write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
     return Corpus.open(folder, tokenizers)
@@ -196,20 +227,21 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 
 def _encoded(
     chunk: list[Pair], tokenizers: TokenizerPair, max_length: int, skipped: dict[str, int]
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the ids of the pairs of `chunk` that are kept; count the others in `skipped`."""
+) -> list[tuple[Pair, list[int], list[int]]]:
+    """Return the pairs of `chunk` that are kept, with the ids of both sides; count the others in
+    `skipped`."""
     complete = [pair for pair in chunk if pair.source and pair.target]
     skipped[EMPTY] += len(chunk) - len(complete)
 
     sources = tokenizers.source.encode_batch([pair.source for pair in complete])
     targets = tokenizers.target.encode_batch([pair.target for pair in complete])
     encoded = [
-        (source, target)
-        for source, target in zip(sources, targets, strict=True)
+        (pair, source, target)
+        for pair, source, target in zip(complete, sources, targets, strict=True)
         if max(len(source), len(target)) <= max_length
     ]
     skipped[TOO_LONG] += len(complete) - len(encoded)
-    return [source for source, _ in encoded], [target for _, target in encoded]
+    return encoded
 
 
 def _check_description(description: Any, path: Path) -> None:
@@ -227,6 +259,7 @@ def _check_description(description: Any, path: Path) -> None:
         and isinstance(skipped, dict)
         and all(type(count) is int for count in skipped.values())
         and isinstance(description.get("tokenizers"), str)
+        and type(description.get("aligned", False)) is bool
     )
     if not is_complete:
         raise DataError(
@@ -237,12 +270,12 @@ def _check_description(description: Any, path: Path) -> None:
 
 
 def _side(
-    folder: Path, side: str, dtype: np.dtype[Any], pairs: int
+    folder: Path, side: str, dtype: np.dtype[Any], pairs: int, shortest: int = 1
 ) -> tuple[npt.NDArray[np.unsignedinteger[Any]], npt.NDArray[np.int64]]:
     """Map the ids and offsets of one side, after a check that their sizes agree."""
     ids_path, offsets_path = folder / f"{side}.bin", folder / f"{side}.offsets.bin"
     offsets = mapped_numbers(offsets_path, _OFFSET, pairs + 1)
-    if offsets[0] != 0 or np.any(np.diff(offsets) < 1):
+    if offsets[0] != 0 or np.any(np.diff(offsets) < shortest):
         raise DataError(
             "the offsets must start at 0 and increase, but do not",
             where=str(offsets_path),

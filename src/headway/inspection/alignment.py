@@ -46,13 +46,18 @@ def align(bundle: Bundle, source: str, target: str, layer: int | None = None) ->
     of a source word, and the mean over the tokens of a target word. `</s>` has no row, but a
     column, because heads attend to it when no source word fits.
 
-    layer: decoder block, counted from 0; if None, the one with the smallest mean entropy after
-    averaging its heads. Raises UsageError for a model without cross-attention, or whose weights do
-    not sum to 1 (scores without softmax).
+    layer: decoder block, counted from 0; if None, the head that was trained to align
+    (`alignment_head`), or the layer with the smallest mean entropy after averaging its heads.
+    Raises UsageError for a model without cross-attention, or whose weights do not sum to 1 (scores
+    without softmax).
     """
     check_aligns(bundle)
     probe = bundle.probe(source, target=target)
-    means = {head: weights for head, weights in _maps(probe).items() if head.head is None}
+    maps = _maps(probe)
+    trained = alignment_head(bundle)
+    if layer is None and trained is not None:
+        return _between_words(probe, {trained: maps[trained]})[trained]
+    means = {head: weights for head, weights in maps.items() if head.head is None}
     if layer is not None and not 0 <= layer < len(means):
         raise ValueError(f"{layer=} must be between 0 and {len(means) - 1}")
     chosen = min(means, key=lambda head: _entropy(means[head])) if layer is None else Head(layer)
@@ -68,6 +73,15 @@ class Head:
 
     def __str__(self) -> str:
         return f"layer {self.layer}, " + ("all heads" if self.head is None else f"head {self.head}")
+
+
+def alignment_head(bundle: Bundle) -> Head | None:
+    """Return the head that gives the alignments of a model trained with guided alignment.
+
+    None for a model without such a head.
+    """
+    layer = getattr(bundle.config, "alignment_layer", None)
+    return None if layer is None else Head(layer, 0)
 
 
 def align_by_head(bundle: Bundle, source: str, target: str) -> dict[Head, Alignment]:

@@ -93,6 +93,14 @@ class TranslatorConfig:
         "dimension, as in T5",
     )
     output_bias: bool = setting(False, "the output projection has a bias, as in Marian")
+    alignment_layer: int | None = setting(
+        None,
+        "decoder layer, counted from 0, whose first head of cross-attention gives word alignments; "
+        "if unset, the last but one with training.guided_alignment, and otherwise the layer whose "
+        "attention is most concentrated",
+        ge=0,
+        le=LAYERS,
+    )
     source_vocabulary: int = setting(8000, "source vocabulary size", gt=0, le=VOCABULARY)
     target_vocabulary: int = setting(8000, "target vocabulary size", gt=0, le=VOCABULARY)
 
@@ -142,6 +150,7 @@ class TranslatorConfig:
                 f"num_heads could be {' or '.join(map(str, near[-2:]))}, or set head_dim"
             )
         self._check_combination()
+        self._check_alignment_layer()
         if position_dim >= model_dim:
             raise ValueError(
                 f"{position_dim=} leaves no room for the word in {model_dim=}: make it smaller"
@@ -156,6 +165,21 @@ class TranslatorConfig:
             raise ValueError(
                 f"share_embeddings needs one joint vocabulary, but source_vocabulary={source} "
                 f"and target_vocabulary={target}"
+            )
+
+    @property
+    def cross_attention_layers(self) -> int:
+        """The number of layers with cross-attention."""
+        if self.decoder == "rnn":
+            return 0 if self.attention == "none" else 1
+        return self.decoder_layers
+
+    def _check_alignment_layer(self) -> None:
+        layer, count = self.alignment_layer, self.cross_attention_layers
+        if layer is not None and layer >= count:
+            raise ValueError(
+                f"alignment_layer={layer} is not a layer with cross-attention: there "
+                + (f"are {count}, counted from 0" if count else "is none")
             )
 
     def _check_combination(self) -> None:

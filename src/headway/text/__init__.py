@@ -1,7 +1,7 @@
 """Tokenizers convert between text and token ids: byte-level BPE, WordPiece, characters, Hugging
 Face tokenizers and vocabularies of whole words."""
 
-from headway.text.bpe import LANGUAGE_TAG
+from headway.text.bpe import BACK_TRANSLATED, LANGUAGE_TAG
 from headway.text.characters import CharacterTokenizer
 from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
@@ -19,6 +19,7 @@ from headway.text.vocabulary_extension import extended, new_words
 from headway.text.word_positions import positions_of_words
 
 __all__ = [
+    "BACK_TRANSLATED",
     "BORDER",
     "LANGUAGE_TAG",
     "CharacterTokenizer",

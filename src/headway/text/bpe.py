@@ -26,6 +26,8 @@ LONGEST_WORD = 1000  # characters; each merge scans the whole word, so longer wo
 _LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
 LANGUAGE_TAG = re.compile(r"<2([A-Za-z0-9_@.-]+)>")
 SENTINEL = re.compile(r"<extra_id_(0|[1-9]\d{0,3})>")
+BACK_TRANSLATED = "<BT>"
+"""Tag of source texts that are machine translations of their targets (Caswell et al. 2019)."""
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
 
 
@@ -48,6 +50,11 @@ _BYTE_OF_LETTER = _byte_of_letter()
 def readable(raw: bytes) -> str:
     """Decode `raw` as UTF-8; each run of bytes that is not a complete character becomes U+FFFD."""
     return _BROKEN_BYTES.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
+
+
+def is_tag(name: str) -> bool:
+    """Return whether a special token is a tag that a source text may begin with."""
+    return name == BACK_TRANSLATED or LANGUAGE_TAG.fullmatch(name) is not None
 
 
 def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
@@ -78,13 +85,13 @@ class BytePairs:
     """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextBPE`.
 
     A subclass sets the special tokens, whether a space is added before the first word, and whether
-    the vocabulary may have language tags and sentinels. Instances are made by `train` or `load`.
+    the vocabulary may have tags and sentinels. Instances are made by `train` or `load`.
     Ids are 0 .. size-1. Text that looks like a special token is never encoded as that token.
     """
 
     specials: ClassVar[tuple[str, ...]]
     leading_space: ClassVar[bool]
-    has_language_tags: ClassVar[bool] = False
+    has_tags: ClassVar[bool] = False
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         """Wrap a Hugging Face tokenizer `engine` for which `_fault` returns None."""
@@ -95,7 +102,7 @@ class BytePairs:
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
         added = (token.content for token in engine.get_added_tokens_decoder().values())
-        tags = [name for name in added if self.has_language_tags and _is_further(name)]
+        tags = [name for name in added if self.has_tags and _is_further(name)]
         self.special_ids: dict[str, int] = {name: vocabulary[name] for name in self.specials}
         self.special_ids |= {name: vocabulary[name] for name in tags}
         self._specials = {i: name for name, i in self.special_ids.items()}
@@ -107,19 +114,19 @@ class BytePairs:
 
     @classmethod
     def train(
-        cls: type[B], texts: Iterable[str], vocabulary_size: int, further: Sequence[str] = ()
+        cls: type[B], texts: Iterable[str], vocabulary_size: int, tags: Sequence[str] = ()
     ) -> B:
         """Learn a vocabulary of at most `vocabulary_size` tokens from `texts`, read once as a
         stream.
 
-        further: further special tokens, such as <2de> and <extra_id_0>.
+        tags: further special tokens: <2de> for a target language, <BT>, or <extra_id_0>.
 
         Deterministic: the same texts give the same tokenizer. A small corpus may have fewer pairs
         to merge than requested; then `size` is smaller. Raises UsageError if `vocabulary_size` is
         below the 256 bytes plus the special tokens, DataError for a string that cannot be encoded
         as UTF-8.
         """
-        special_tokens = [*cls.specials, *further]
+        special_tokens = [*cls.specials, *tags]
         smallest = 256 + len(special_tokens)
         if vocabulary_size < smallest:
             raise UsageError(
@@ -164,10 +171,10 @@ class BytePairs:
     def _special_names(cls, content: Any) -> tuple[str, ...]:
         """Return the special tokens that the JSON value of a tokenizer may have."""
         added = content.get("added_tokens") if isinstance(content, dict) else None
-        if not cls.has_language_tags or not isinstance(added, list):
+        if not cls.has_tags or not isinstance(added, list):
             return cls.specials
         names = [entry.get("content") for entry in added if isinstance(entry, dict)]
-        tags = [n for n in names if isinstance(n, str) and _is_further(n)]
+        tags = [name for name in names if isinstance(name, str) and _is_further(name)]
         return (*cls.specials, *tags)
 
     def _json(self) -> bytes:
@@ -215,8 +222,8 @@ class BytePairs:
 
 
 def _is_further(name: str) -> bool:
-    """Return whether a token is a language tag or a sentinel."""
-    return bool(LANGUAGE_TAG.fullmatch(name) or SENTINEL.fullmatch(name))
+    """Return whether a token is a tag or a sentinel."""
+    return is_tag(name) or SENTINEL.fullmatch(name) is not None
 
 
 def sentinels_of(ids: Mapping[str, int]) -> tuple[int, ...]:

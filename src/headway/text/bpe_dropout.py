@@ -7,6 +7,7 @@ data. Only training texts are split at random; translation uses the plain tokeni
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from random import Random
 
 from headway.text.sentence_bpe import Tokenizer
@@ -26,7 +27,7 @@ class BPEDropout:
         self._tokenizer, self._probability = tokenizer, probability
         self._ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges())}
         self._ids = tokenizer.ids_by_letters()
-        self._tags = frozenset(tokenizer.language_tags.values())
+        self._tags = frozenset(tokenizer.special_ids.values())
 
     def encode(self, text: str, random: Random) -> list[int]:
         """Return the ids of one random split of a text, without special tokens."""
@@ -39,9 +40,9 @@ class BPEDropout:
     def again(self, ids: Sequence[int], random: Random) -> list[int]:
         """Return the ids of another split of a text that the tokenizer encoded as `ids`.
 
-        A language tag at its start is kept.
+        Tags at its start are kept.
         """
-        tags = [i for i in ids[:1] if i in self._tags]
+        tags = list(takewhile(self._tags.__contains__, ids))
         return [*tags, *self.encode(self._tokenizer.decode(ids), random)]
 
     def _split(self, tokens: list[str], random: Random) -> list[str]:

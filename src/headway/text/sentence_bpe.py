@@ -1,6 +1,7 @@
 """The byte-level BPE tokenizer of translation models: a word has the same tokens at the start of a
 sentence and inside it."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -8,8 +9,20 @@ from typing import ClassVar
 import tokenizers
 
 from headway.files import write_file
-from headway.text.bpe import BOS, EOS, LANGUAGE_TAG, PAD, BytePairs, readable, sentinels_of
+from headway.text.bpe import (
+    BACK_TRANSLATED,
+    BOS,
+    EOS,
+    LANGUAGE_TAG,
+    PAD,
+    BytePairs,
+    is_tag,
+    readable,
+    sentinels_of,
+)
 from headway.text.token_ids import checked_ids
+
+_BACK_TRANSLATED = re.compile(re.escape(BACK_TRANSLATED))
 
 
 class Tokenizer(BytePairs):
@@ -19,11 +32,13 @@ class Tokenizer(BytePairs):
     A space is added before the first word, so that a word has the same tokens at the start of a
     sentence and inside it. The tokenizer of a model for several target languages has language tags
     too: a tag at the start of a text is encoded as one token ("<2de> a cat"; Johnson et al. 2017).
+    After it, or instead of it, the tag of machine-translated sources may follow ("<BT> a cat";
+    Caswell et al. 2019).
     """
 
     specials: ClassVar[tuple[str, ...]] = (PAD, BOS, EOS)
     leading_space: ClassVar[bool] = True
-    has_language_tags: ClassVar[bool] = True
+    has_tags: ClassVar[bool] = True
     prefix: ClassVar[tuple[int, ...]] = ()
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
@@ -37,27 +52,31 @@ class Tokenizer(BytePairs):
         """The id of the tag of each target language; empty for one direction."""
         self.sentinels = sentinels_of(self.special_ids)
         """The ids of the sentinels of span corruption, in order; empty for translators."""
+        self._tags = {name: index for name, index in self.special_ids.items() if is_tag(name)}
 
     def encode(self, text: str) -> list[int]:
-        """Return the token ids of `text`: its language tag if it begins with one of this
-        tokenizer, and its words."""
-        tags, words = self._without_tag(text)
+        """Return the token ids of `text`: its tags if it begins with tags of this tokenizer, and
+        its words."""
+        tags, words = self._without_tags(text)
         return [*tags, *super().encode(words)]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode each text, in parallel on all cores."""
-        if not self.language_tags:
+        if not self._tags:
             return super().encode_batch(texts)
-        parts = [self._without_tag(text) for text in texts]
+        parts = [self._without_tags(text) for text in texts]
         encoded = super().encode_batch([words for _, words in parts])
         return [[*tags, *ids] for (tags, _), ids in zip(parts, encoded, strict=True)]
 
-    def _without_tag(self, text: str) -> tuple[list[int], str]:
-        """Return the id of the language tag that a text begins with, if any, and the rest."""
-        tag = LANGUAGE_TAG.match(text) if self.language_tags else None
-        if tag is None or tag[1] not in self.language_tags:
-            return [], text
-        return [self.language_tags[tag[1]]], text[tag.end() :].removeprefix(" ")
+    def _without_tags(self, text: str) -> tuple[list[int], str]:
+        """Return the ids of the tags that a text begins with, the language first, and the rest."""
+        tags: list[int] = []
+        for pattern in (LANGUAGE_TAG, _BACK_TRANSLATED) if self._tags else ():
+            tag = pattern.match(text)
+            if tag is not None and tag[0] in self._tags:
+                tags.append(self._tags[tag[0]])
+                text = text[tag.end() :].removeprefix(" ")
+        return tags, text
 
     def save(self, path: Path) -> None:
         """Write the tokenizer durably as one JSON file in the Hugging Face format."""

@@ -35,21 +35,21 @@ class TokenizerPair:
         pairs: Callable[[], Iterator[tuple[str, str]]],
         vocabulary_size: int,
         joint: bool,
-        further: Sequence[str] = (),
+        tags: Sequence[str] = (),
     ) -> "TokenizerPair":
         """Train on the pairs (source, target) that each call of `pairs()` yields.
 
-        vocabulary_size: number of tokens of each tokenizer. further: further special tokens of
-        the source tokenizer, such as <2de> and <extra_id_0>. A joint tokenizer reads the stream
+        vocabulary_size: number of tokens of each tokenizer. tags: further special tokens of the
+        source tokenizer, such as <2de>. A joint tokenizer reads the stream
         once, two tokenizers read it twice. Raises what `Tokenizer.train` and the stream raise.
         """
         if joint:
             tokenizer = Tokenizer.train(
-                (text for pair in pairs() for text in pair), vocabulary_size, further
+                (text for pair in pairs() for text in pair), vocabulary_size, tags
             )
             return cls(tokenizer, tokenizer)
         return cls(
-            Tokenizer.train((source for source, _ in pairs()), vocabulary_size, further),
+            Tokenizer.train((source for source, _ in pairs()), vocabulary_size, tags),
             Tokenizer.train((target for _, target in pairs()), vocabulary_size),
         )
 

@@ -21,13 +21,15 @@ class Pair:
     """A sentence and its translation, stripped of surrounding whitespace.
 
     line: its line in the file, from 1; the number of the entry in an .mo file, which has no lines.
-    direction: its languages, such as en-de, in a corpus with several directions; else empty.
+    direction: its languages, such as en-de, in a corpus with several directions; else empty. links:
+    its aligned words, each the position of a source word and of a target word, counted from 0.
     """
 
     source: str
     target: str
     line: int
     direction: str = ""
+    links: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

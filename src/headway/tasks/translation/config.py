@@ -48,6 +48,17 @@ class TranslationDataConfig:
         gt=0,
         le=MOST,
     )
+    alignments: tuple[str, ...] = setting(
+        (),
+        "word alignments of the training pairs, for training.guided_alignment: a file for each "
+        "corpus of train with one line per pair in Pharaoh's format (0-0 1-2: source word - target "
+        "word, counted from 0)",
+    )
+    back_translated: tuple[int, ...] = setting(
+        (),
+        "numbers, counted from 1, of the corpora of train whose sources are machine translations "
+        "of their targets: these sources begin with the tag <BT>, and no pair is held out",
+    )
     valid: str | None = setting(
         None,
         "validation pairs; if unset, the files of the validation split in the folder of train, or "
@@ -137,6 +148,13 @@ class TranslationTrainingConfig(BlocksLoopConfig):
         "encoder-decoder that is fine-tuned, with its tokenizer: a run of translation, "
         "text-to-text or span-corruption, or a folder such as T5's (short: --from); if "
         "unset, training from scratch",
+    )
+    guided_alignment: float = setting(
+        0.0,
+        "guided alignment: weight of the cross-entropy between a head of cross-attention and the "
+        "word alignments in data.alignments; 0: no guidance",
+        ge=0,
+        le=1000,
     )
 
 
@@ -230,6 +248,7 @@ class TranslationRunConfig(RunSettings):
         return frozenset(
             {
                 "data.directions",
+                "model.alignment_layer",
                 "model.source_vocabulary",
                 "model.target_vocabulary",
                 "model.share_embeddings",

@@ -22,7 +22,8 @@ from headway.tasks.translation.directions import (
     tagged,
 )
 from headway.tasks.translation.target_languages import tag_of
-from headway.text import TokenizerPair
+from headway.tasks.translation.word_alignments import with_links
+from headway.text import BACK_TRANSLATED, TokenizerPair
 from headway.training import Event
 
 HELD_OUT = 0.03
@@ -36,6 +37,8 @@ VALIDATED = 10_000
 
 SENTINELS = 100
 """Number of sentinels in a vocabulary for span corruption, as in T5's."""
+VALID = "valid"
+"""Name of the shards of the validation pairs."""
 
 _KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one per language"}
 
@@ -78,7 +81,8 @@ def prepare_data(
         def progress(done: int) -> None:
             emit({"kind": "preparing", "what": name, "done": done})
 
-        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress)
+        has_links = bool(config.alignments) and name != VALID
+        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress, aligned=has_links)
         emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
         return corpus
 
@@ -88,7 +92,7 @@ def prepare_data(
         shards(f"train-{number}" if numbered else "train", pairs)
         for number, pairs in enumerate(train_pairs, start=1)
     ]
-    valid = shards("valid", valid_pairs)
+    valid = shards(VALID, valid_pairs)
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
     joined = JoinedCorpora(train) if numbered else train[0]
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
@@ -173,15 +177,17 @@ def _tokenizers(
         emit({"kind": "tokenizer", "vocabulary_size": size, "how": "of the pre-trained model"})
         return start.tokenizer
     emit({"kind": "preparing", "what": "tokenizer", "done": 0})
-    train_pairs, _ = _readers(corpora, ())
+    train_pairs, _ = _readers(corpora, None)
+    tags = [tag_of(language) for language in languages_of(corpora)]
+    if any(corpus.back_translated for corpus in corpora):
+        tags.append(BACK_TRANSLATED)
+    if config.corruption:
+        tags += [f"<extra_id_{number}>" for number in range(SENTINELS)]
     tokenizers = TokenizerPair.train(
         lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
         config.vocabulary,
         config.joint,
-        [
-            *(tag_of(language) for language in languages_of(corpora)),
-            *(f"<extra_id_{number}>" for number in range(SENTINELS if config.corruption else 0)),
-        ],
+        tags,
     )
     tokenizers.save(folder)
     emit(
@@ -199,13 +205,14 @@ Reader = Callable[[], Iterator[Pair]]
 
 
 def _readers(
-    corpora: Sequence[DirectedSplits], languages: Sequence[str]
+    corpora: Sequence[DirectedSplits], languages: Sequence[str] | None
 ) -> tuple[list[Reader], Reader]:
     """Return functions that read the training pairs of each corpus, and the validation pairs of all
     corpora by turns.
 
-    languages: the target languages, whose tags the sources get; none for no tags. A corpus without
-    a validation file has a fraction of its pairs held out. With several corpora no sentence that is
+    languages: the target languages, whose tags the sources get, as those of back-translated corpora
+    get <BT>; None for texts without any tag. A corpus without a validation file has a fraction of
+    its pairs held out, but a back-translated one has none. With several corpora no sentence that is
     held out, as a source or as a target, occurs in training. Raises DataError if there are too few
     pairs to hold some out.
     """
@@ -214,18 +221,28 @@ def _readers(
 
     def train_of(corpus: DirectedSplits) -> Iterator[Pair]:
         is_file = corpus.files.valid is not None
-        for pair in read_pairs(corpus.files.train):
+        pairs = read_pairs(corpus.files.train)
+        if corpus.alignments is not None:
+            pairs = with_links(pairs, corpus.alignments)
+        for pair in pairs:
             if is_file or not (
                 is_held_out(pair.source, fraction)
                 or (several and is_held_out(pair.target, fraction))
             ):
-                yield tagged(pair, corpus.direction, languages)
+                yield tagged(
+                    pair,
+                    corpus.direction,
+                    languages or (),
+                    back_translated=corpus.back_translated and languages is not None,
+                )
 
     def valid_of(corpus: DirectedSplits) -> Iterator[Pair]:
         is_file = corpus.files.valid is not None
+        if not is_file and not corpus.holds_out:
+            return
         for pair in read_pairs(corpus.files.valid or corpus.files.train):
             if is_file or is_held_out(pair.source, fraction):
-                yield tagged(pair, corpus.direction, languages)
+                yield tagged(pair, corpus.direction, languages or ())
 
     def valid() -> Iterator[Pair]:
         for group in zip_longest(*map(valid_of, corpora)):
@@ -237,9 +254,12 @@ def _readers(
 def _held_out_fraction(corpora: Sequence[DirectedSplits]) -> float:
     """Return the fraction of the pairs that is held out of the corpora without a validation file.
 
-    Raises DataError if one of them would have no pair that is held out.
+    It is 0 if there is no such corpus. Raises DataError if one of them would have no pair that is
+    held out.
     """
-    without = [corpus.files.train for corpus in corpora if corpus.files.valid is None]
+    without = [corpus.files.train for corpus in corpora if corpus.holds_out]
+    if not without:
+        return 0.0
     total = sum(1 for files in without for _ in read_pairs(files))
     fraction = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
     for files in without:

@@ -22,6 +22,7 @@ from headway.data.mixing import check_weights
 from headway.errors import UsageError
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.target_languages import tag_of
+from headway.text import BACK_TRANSLATED
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9_@.-]+")
 _IN_NAME = re.compile(r"([a-z]{2,3})-([a-z]{2,3})")
@@ -58,10 +59,22 @@ class Direction:
 
 @dataclass(frozen=True)
 class DirectedSplits:
-    """The files of a corpus. direction: its languages; None for the only corpus of a run."""
+    """The files of a corpus.
+
+    direction: its languages; None for the only corpus of a run. alignments: the word alignments of
+    its training pairs, if any. back_translated: whether its training sources are machine
+    translations of their targets.
+    """
 
     files: Splits
     direction: Direction | None
+    alignments: Path | None = None
+    back_translated: bool = False
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether some of its training pairs are held out for validation."""
+        return self.files.valid is None and not self.back_translated
 
 
 def languages_of(corpora: Sequence[DirectedSplits]) -> tuple[str, ...]:
@@ -70,14 +83,21 @@ def languages_of(corpora: Sequence[DirectedSplits]) -> tuple[str, ...]:
     return tuple(sorted(targets)) if len(targets) > 1 else ()
 
 
-def tagged(pair: Pair, direction: Direction | None, languages: Sequence[str]) -> Pair:
+def tagged(
+    pair: Pair,
+    direction: Direction | None,
+    languages: Sequence[str],
+    *,
+    back_translated: bool = False,
+) -> Pair:
     """Return a pair with its direction, and with the tag of its target language if the model has
-    tags."""
+    tags. back_translated: its source has the tag of machine-translated sources, too."""
     if direction is None:
         return pair
-    is_empty = not pair.source
-    tag = f"{tag_of(direction.target)} " if languages and not is_empty else ""
-    return replace(pair, source=tag + pair.source, direction=direction.name)
+    tags = [tag_of(direction.target)] if languages else []
+    tags += [BACK_TRANSLATED] if back_translated else []
+    source = " ".join([*tags, pair.source]) if pair.source else ""
+    return replace(pair, source=source, direction=direction.name)
 
 
 def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
@@ -96,16 +116,26 @@ def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
             "of two aligned files",
         )
     check_weights(config.weights, len(config.train))
+    _check_back_translated(config)
+    alignments: list[Path | None] = [Path(path) for path in config.alignments]
+    alignments = alignments or [None] * len(config.train)
     if len(config.train) == 1 and not config.directions:
-        return [DirectedSplits(_splits(config), None)]
+        return [DirectedSplits(_splits(config), None, alignments[0])]
     _check_several(config)
     if config.directions:
         directions = [Direction.parse(text) for text in config.directions]
     else:
         directions = [direction_of(Path(path), config) for path in config.train]
     return [
-        DirectedSplits(located(Path(path), direction, config), direction)
-        for path, direction in zip(config.train, directions, strict=True)
+        DirectedSplits(
+            located(Path(path), direction, config),
+            direction,
+            of_corpus,
+            back_translated=number in config.back_translated,
+        )
+        for number, (path, direction, of_corpus) in enumerate(
+            zip(config.train, directions, alignments, strict=True), start=1
+        )
     ]
 
 
@@ -128,6 +158,23 @@ def _splits(config: TranslationDataConfig) -> Splits:
     return Splits(
         files.train, files_of(config.valid, files.valid), files_of(config.test, files.test)
     )
+
+
+def _check_back_translated(config: TranslationDataConfig) -> None:
+    """Raise UsageError for a corpus that does not exist, and if no corpus has real sources."""
+    count = len(config.train)
+    for number in config.back_translated:
+        if not 1 <= number <= count:
+            raise UsageError(
+                f"data.back_translated={number}: there are {count} corpora, counted from 1",
+                hint=f"a number from 1 to {count}",
+            )
+    if config.back_translated and len(set(config.back_translated)) == count:
+        raise UsageError(
+            "data.back_translated names all corpora, but translated texts have no tag <BT>: one "
+            "corpus must have real sources",
+            hint="headway train translate REAL SYNTHETIC --data.back-translated 2",
+        )
 
 
 def _check_several(config: TranslationDataConfig) -> None:

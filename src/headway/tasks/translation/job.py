@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,14 @@ from headway.tasks.translation.data import (
 )
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.evaluation import TranslationExamples
-from headway.training import Objective, RDropObjective, Stream, TranslationObjective
+from headway.tasks.translation.word_alignments import check_guided_alignment
+from headway.training import (
+    GuidedAlignmentObjective,
+    Objective,
+    RDropObjective,
+    Stream,
+    TranslationObjective,
+)
 from headway.transforms import compile, recompute
 
 
@@ -57,10 +64,7 @@ class TranslationJob:
             training.seed,
             mixture=_mixture(config, corpus),
         )
-        pad = prepared.tokenizers.target.pad
-        self.objective: Objective = TranslationObjective(pad, training.smoothing)
-        if training.r_drop:
-            self.objective = RDropObjective(pad, training.smoothing, training.r_drop)
+        self.objective = _objective(self.config, prepared.tokenizers.target.pad)
         with shapes_only():
             self.longest = max_source_tokens(Translator(self.config.model))
         where = config.data.valid or ", ".join(config.data.train)
@@ -125,7 +129,7 @@ class TranslationJob:
             shuffle=data.noise_shuffle,
             blank=tokenizer.bos,  # which no source has
             seed=self.config.training.seed,
-            kept=frozenset(tokenizer.language_tags.values()),
+            kept=frozenset(tokenizer.special_ids.values()),
         )
 
     def example(self) -> Example | None:
@@ -148,6 +152,19 @@ class TranslationJob:
         }
 
 
+def _objective(config: TranslationRunConfig, pad: int) -> Objective:
+    """Return the objective of a run. pad: id of the padding of targets."""
+    training = config.training
+    objective: Objective = TranslationObjective(pad, training.smoothing)
+    if training.r_drop:
+        objective = RDropObjective(pad, training.smoothing, training.r_drop)
+    layer = config.model.alignment_layer
+    if not training.guided_alignment or layer is None:
+        return objective
+    name = "readout" if config.model.decoder == "rnn" else f"blocks.{layer}"
+    return GuidedAlignmentObjective(objective, f"decoder.{name}.cross", training.guided_alignment)
+
+
 def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mixture | None:
     """Return how several corpora are mixed; None for one corpus."""
     if isinstance(corpus, Corpus):
@@ -160,22 +177,24 @@ def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mi
 def _fitted(
     config: TranslationRunConfig, prepared: Prepared, start: TranslatorBundle | None
 ) -> TranslationRunConfig:
-    """Set the shape of the pre-trained model, or the vocabulary sizes, which the tokenizers
-    decide."""
-    tokenizers = prepared.tokenizers
-    directions = {"data.directions": prepared.directions} if prepared.directions else {}
+    """Set the shape of the pre-trained model, or the vocabulary sizes, which the tokenizers decide;
+    and the layer of guided alignment."""
+    tokenizers, model = prepared.tokenizers, config.model
+    changes: dict[str, Any] = {}
     if start is not None:
-        shape = {f"model.{name}": value for name, value in asdict(start.model.config).items()}
-        shape["model.dropout"] = config.model.dropout
-        return override(config, {**shape, **directions}, "the pre-trained model")
-    changes: dict[str, Any] = {
-        **directions,
-        "model.source_vocabulary": tokenizers.source.size,
-        "model.target_vocabulary": tokenizers.target.size,
-    }
-    if not tokenizers.joint:
-        changes["model.share_embeddings"] = False
-    return override(config, changes, "the tokenizer")
+        model = replace(start.model.config, dropout=model.dropout)
+        changes = {f"model.{name}": value for name, value in asdict(model).items()}
+    else:
+        changes["model.source_vocabulary"] = tokenizers.source.size
+        changes["model.target_vocabulary"] = tokenizers.target.size
+        if not tokenizers.joint:
+            changes["model.share_embeddings"] = False
+    if config.training.guided_alignment and model.alignment_layer is None:
+        # the layer before the last one aligns best without guidance, too (Garg et al. 2019)
+        changes["model.alignment_layer"] = max(0, model.cross_attention_layers - 2)
+    if prepared.directions:
+        changes["data.directions"] = prepared.directions
+    return override(config, changes, "the tokenizer" if start is None else "the pre-trained model")
 
 
 def _shape(config: TranslationRunConfig) -> str:
@@ -249,7 +268,7 @@ def _check_corruption(config: TranslationRunConfig) -> None:
     """Raise UsageError for settings that are not for span corruption."""
     data = config.data
     names = "source target directions weights test bpe_dropout noise_drop noise_mask noise_shuffle"
-    conflicts = [f"data.{name}" for name in names.split() if getattr(data, name)]
+    conflicts = [f"data.{name}" for name in (*names.split(), "alignments") if getattr(data, name)]
     conflicts += [] if data.joint else ["data.joint=false"]
     if conflicts:
         raise UsageError(
@@ -273,6 +292,7 @@ def _check_corruption(config: TranslationRunConfig) -> None:
 
 def check(config: TranslationRunConfig) -> None:
     """Raise UsageError or DataError for data and settings that cannot work."""
+    check_guided_alignment(config)
     corpora_of(config.data)
     data = config.data
     if data.corruption:

@@ -20,6 +20,7 @@ from headway.training.objectives.distillation import (
     LayersConfig,
     View,
 )
+from headway.training.objectives.guided_alignment import GuidedAlignmentObjective
 from headway.training.objectives.image_classification import ImageObjective
 from headway.training.objectives.language_modeling import TextObjective
 from headway.training.objectives.masked_language_modeling import (
@@ -48,6 +49,7 @@ __all__ = [
     "DistillationConfig",
     "DistillationObjective",
     "DistillationStudent",
+    "GuidedAlignmentObjective",
     "ImageObjective",
     "LayersConfig",
     "Loss",
