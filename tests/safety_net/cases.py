@@ -146,6 +146,24 @@ _CASES: dict[str, Case] = {
         TRANSLATE,
     ),
     "text-to-text": pairs("text-to-text"),
+    "span-corruption": Case(
+        "span-corruption",
+        ("text.txt", *(word.replace("300", "400") for word in TRANSLATOR), *QUICK, *LOOP),
+        (),
+        TRANSLATE,
+    ),
+    "text-to-text-tuned": Case(
+        "text-to-text",
+        (
+            *words("pairs --source en --target de --from runs/span-corruption"),
+            *words("--training.tokens 220 --evaluation.sentences 6"),
+            *QUICK,
+            *LOOP,
+        ),
+        ("--beam", "2"),
+        TRANSLATE,
+        ("span-corruption",),
+    ),
     "translate-rnn": pairs(
         "translate",
         *words("--model.encoder rnn --model.decoder rnn --model.attention additive"),

@@ -12,6 +12,7 @@ import torch
 from headway.data.bucketing import Array, Buckets
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
+from headway.data.span_corruption import SpanCorruption
 from headway.data.word_alignment import token_alignment, word_of_each_token
 from headway.errors import UsageError
 from headway.machine import upload
@@ -93,13 +94,14 @@ def collate(
     corpus: Corpus | JoinedCorpora,
     indices: Array,
     tokenizers: TokenizerPair,
-    splits: RandomSplits | None = None,
+    splits: RandomSplits | SpanCorruption | None = None,
     epoch: int = 0,
     noise: SourceNoise | None = None,
 ) -> TranslationBatch:
     """Return the pairs at `indices` of the corpus as one batch.
 
-    splits: splits them into the tokens of an epoch, if any. noise: changes the sources after that.
+    splits: gives them the tokens of an epoch, if any, by BPE-dropout or span corruption. noise:
+    changes the sources after that.
     """
     positions = [int(i) for i in indices]
     sources = [corpus.source(i).tolist() for i in positions]
@@ -201,7 +203,7 @@ class Batches:
         buckets: Buckets,
         tokenizers: TokenizerPair,
         device: str = "cpu",
-        splits: RandomSplits | None = None,
+        splits: RandomSplits | SpanCorruption | None = None,
         noise: SourceNoise | None = None,
     ) -> None:
         self.corpus, self.buckets = corpus, buckets

@@ -8,8 +8,8 @@ vocabulary has the requested size. A space belongs to the word after it.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -25,6 +25,7 @@ FILE_LIMIT = 64 * 2**20
 LONGEST_WORD = 1000  # characters; each merge scans the whole word, so longer words take hours
 _LONG_WORD = re.compile(rf"\w{{{LONGEST_WORD + 1},}}|[^\w\s]{{{LONGEST_WORD + 1},}}")
 LANGUAGE_TAG = re.compile(r"<2([A-Za-z0-9_@.-]+)>")
+SENTINEL = re.compile(r"<extra_id_(0|[1-9]\d{0,3})>")
 BACK_TRANSLATED = "<BT>"
 """Tag of source texts that are machine translations of their targets (Caswell et al. 2019)."""
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
@@ -84,8 +85,8 @@ class BytePairs:
     """A byte-level BPE tokenizer; the base class of `Tokenizer` and `TextBPE`.
 
     A subclass sets the special tokens, whether a space is added before the first word, and whether
-    the vocabulary may have tags. Instances are made by `train` or `load`. Ids are
-    0 .. size-1. Text that looks like a special token is never encoded as that token.
+    the vocabulary may have tags and sentinels. Instances are made by `train` or `load`.
+    Ids are 0 .. size-1. Text that looks like a special token is never encoded as that token.
     """
 
     specials: ClassVar[tuple[str, ...]]
@@ -101,7 +102,7 @@ class BytePairs:
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
         added = (token.content for token in engine.get_added_tokens_decoder().values())
-        tags = [name for name in added if self.has_tags and is_tag(name)]
+        tags = [name for name in added if self.has_tags and _is_further(name)]
         self.special_ids: dict[str, int] = {name: vocabulary[name] for name in self.specials}
         self.special_ids |= {name: vocabulary[name] for name in tags}
         self._specials = {i: name for name, i in self.special_ids.items()}
@@ -118,7 +119,7 @@ class BytePairs:
         """Learn a vocabulary of at most `vocabulary_size` tokens from `texts`, read once as a
         stream.
 
-        tags: further special tokens, <2de> for a target language or <BT>.
+        tags: further special tokens: <2de> for a target language, <BT>, or <extra_id_0>.
 
         Deterministic: the same texts give the same tokenizer. A small corpus may have fewer pairs
         to merge than requested; then `size` is smaller. Raises UsageError if `vocabulary_size` is
@@ -173,7 +174,7 @@ class BytePairs:
         if not cls.has_tags or not isinstance(added, list):
             return cls.specials
         names = [entry.get("content") for entry in added if isinstance(entry, dict)]
-        tags = [name for name in names if isinstance(name, str) and is_tag(name)]
+        tags = [name for name in names if isinstance(name, str) and _is_further(name)]
         return (*cls.specials, *tags)
 
     def _json(self) -> bytes:
@@ -218,6 +219,17 @@ class BytePairs:
         return [
             self._specials.get(i) or readable(self._bytes[i]) for i in checked_ids(ids, self.size)
         ]
+
+
+def _is_further(name: str) -> bool:
+    """Return whether a token is a tag or a sentinel."""
+    return is_tag(name) or SENTINEL.fullmatch(name) is not None
+
+
+def sentinels_of(ids: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the ids of <extra_id_0>, <extra_id_1> and so on, as far as all of them exist."""
+    names = (f"<extra_id_{number}>" for number in count())
+    return tuple(ids[name] for name in takewhile(ids.__contains__, names))
 
 
 def checked(text: str) -> str:

@@ -15,7 +15,7 @@ import tokenizers
 
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.text.bpe import LANGUAGE_TAG, checked, readable
+from headway.text.bpe import LANGUAGE_TAG, checked, readable, sentinels_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
 from headway.text.token_ids import checked_ids
@@ -81,6 +81,7 @@ class PretrainedSentenceTokenizer:
             code[1]: index for name, index in self._ids.items() if (code := _code(name))
         }
         numbers |= set(self.language_tags.values())
+        self.sentinels = sentinels_of(self._ids)
         self.special_ids = {self._tokens[i]: i for i in sorted(numbers) if i < self.size}
         self._specials = frozenset(self.special_ids.values())
         self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()

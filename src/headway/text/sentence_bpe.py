@@ -18,6 +18,7 @@ from headway.text.bpe import (
     BytePairs,
     is_tag,
     readable,
+    sentinels_of,
 )
 from headway.text.token_ids import checked_ids
 
@@ -49,6 +50,8 @@ class Tokenizer(BytePairs):
             if (tag := LANGUAGE_TAG.fullmatch(name))
         }
         """The id of the tag of each target language; empty for one direction."""
+        self.sentinels = sentinels_of(self.special_ids)
+        """The ids of the sentinels of span corruption, in order; empty for translators."""
         self._tags = {name: index for name, index in self.special_ids.items() if is_tag(name)}
 
     def encode(self, text: str) -> list[int]:

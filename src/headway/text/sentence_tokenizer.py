@@ -14,7 +14,8 @@ class SentenceTokenizer(Protocol):
     pad: id of the padding. bos: id of the token that the decoder reads first. eos: id of the token
     after the last one. prefix: ids that begin the ids of every text (BART's <s>). special_ids: the
     special tokens by name. language_tags: ids of the tags of target languages that a source may
-    begin with. fingerprint: sha256 of everything that the ids depend on.
+    begin with. sentinels: ids of the sentinels of span corruption, in order. fingerprint: sha256 of
+    everything that the ids depend on.
     """
 
     size: int
@@ -23,6 +24,7 @@ class SentenceTokenizer(Protocol):
     eos: int
     special_ids: dict[str, int]
     language_tags: dict[str, int]
+    sentinels: tuple[int, ...]
 
     @property
     def prefix(self) -> tuple[int, ...]: ...

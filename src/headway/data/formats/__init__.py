@@ -11,6 +11,7 @@ from headway.data.formats.labels import (
 from headway.data.formats.lines import ending, read_lines, read_stream
 from headway.data.formats.pairs import OPENERS, pair_files, read_pairs
 from headway.data.formats.parallel import InlineTags, Pair, PairFiles, is_language
+from headway.data.formats.plain_lines import plain_files
 from headway.data.formats.similar import SimilarTexts, read_similar
 from headway.data.formats.splits import Splits, locate
 from headway.data.formats.tables import ENDINGS as TABLES
@@ -34,6 +35,7 @@ __all__ = [
     "is_language",
     "locate",
     "pair_files",
+    "plain_files",
     "read_labelled",
     "read_lines",
     "read_pairs",

@@ -9,6 +9,7 @@ from headway.data.formats.json_pairs import json_files, read_json_pairs
 from headway.data.formats.lines import ending
 from headway.data.formats.mo import mo_files, read_mo
 from headway.data.formats.parallel import Format, InlineTags, Pair, PairFiles
+from headway.data.formats.plain_lines import read_plain
 from headway.data.formats.po import po_files, read_po
 from headway.data.formats.tmx import read_tmx, tmx_files
 from headway.data.formats.tsv import aligned_files, read_table, read_two, table_files
@@ -44,6 +45,7 @@ READERS: Mapping[Format, Callable[[PairFiles], Iterator[Pair]]] = {
     "mo": read_mo,
     "tmx": read_tmx,
     "xliff": read_xliff,
+    "plain": read_plain,
 }
 
 SUFFIXES = (".tsv", ".tab", *OPENERS)

@@ -11,7 +11,7 @@ from typing import Literal
 from headway.errors import UsageError
 
 InlineTags = Literal["keep", "drop"]
-Format = Literal["lines", "table", "csv", "jsonl", "po", "mo", "tmx", "xliff"]
+Format = Literal["lines", "table", "csv", "jsonl", "po", "mo", "tmx", "xliff", "plain"]
 _COLUMNS = ("src", "tgt", "trg")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_@.][A-Za-z0-9@._-]+)?")
 
@@ -36,7 +36,8 @@ class Pair:
 class PairFiles:
     """The files of one corpus of sentence pairs. Made by `pair_files`, read by `read_pairs`.
 
-    `paths` is one file; or, for the format "lines", a source file and a target file. For tables,
+    `paths` is one file; for the format "lines", a source file and a target file; for the format
+    "plain", any number of text files. For tables,
     `columns` is the indices from 0 of the columns of the source, usually one, and of the target,
     and `header` the first row or None. `source` and `target` are the names of the two sides:
     languages, columns or keys; the names of several columns are separated by commas. is_swapped:
@@ -55,6 +56,8 @@ class PairFiles:
 
     def describe(self) -> str:
         """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
+        if self.format == "plain":
+            return ", ".join(path.name for path in self.paths)
         if self.format == "lines":
             return " + ".join(path.name for path in self.paths)
         details = [f"{self.source} -> {self.target}"]

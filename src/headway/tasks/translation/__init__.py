@@ -16,6 +16,7 @@ from headway.tasks.translation.config import (
     TranslationRunConfig,
     TranslationScoring,
     emoji_names,
+    span_corruption,
     text_to_text,
     translate,
     translate_multi30k,
@@ -54,6 +55,7 @@ class Translating:
         "translate-multi30k": translate_multi30k,
         "emoji-names": emoji_names,
         "text-to-text": text_to_text,
+        "span-corruption": span_corruption,
     }
     bundles: Mapping[str, BundleSpec] = {
         "translator": BundleSpec(

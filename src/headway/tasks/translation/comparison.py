@@ -13,10 +13,11 @@ from headway.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
+from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.directions import corpora_of
-from headway.tasks.translation.evaluation import TranslationExamples, bleu_by_length, evaluate
+from headway.tasks.translation.evaluation import TranslationExamples, evaluate
 
 ATTENDED = 100
 """Number of sentences on which the entropy of attention is measured."""
@@ -45,6 +46,11 @@ def evaluate_in_depth(
     mean entropy over its heads, from 0 (all weight on one key) to 1 (uniform). alignments: those of
     two sentences, the same for every model, with the reference as target; empty without attention.
     """
+    if examples.corruption is not None:
+        raise UsageError(
+            "span corruption writes no translations that could be compared",
+            hint="headway eval RUN gives the nats of each model",
+        )
     scores = evaluate(bundle, examples, replace(options, samples=len(examples)))
     outputs = [sample["output"] for sample in scores.samples]
     pairs = list(examples.pairs)

@@ -107,6 +107,16 @@ class TranslationDataConfig:
         ge=0,
         le=LENGTH,
     )
+    corruption: float = setting(
+        0.0,
+        "span corruption: fraction of the tokens of plain text that sentinels replace in the "
+        "source and that are the target; 0: the data are pairs",
+        ge=0,
+        le=0.5,
+    )
+    corruption_length: float = setting(
+        3.0, "mean length of a span of span corruption, in tokens", ge=1, le=LENGTH
+    )
     max_length: int = setting(
         200,
         "maximum length of a sentence in tokens; longer pairs are left out",
@@ -133,6 +143,12 @@ class TranslationTrainingConfig(BlocksLoopConfig):
         "twice the time; 0: one pass",
         ge=0,
         le=1000,
+    )
+    start: str | None = setting(
+        None,
+        "encoder-decoder that is fine-tuned, with its tokenizer: a run of translation, "
+        "text-to-text or span-corruption, or a folder such as T5's (short: --from); if "
+        "unset, training from scratch",
     )
     guided_alignment: float = setting(
         0.0,
@@ -233,8 +249,11 @@ class TranslationRunConfig(RunSettings):
 
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the data decide."""
+        """The dotted keys of the settings that the data or the pre-trained model decide."""
         batch = {"training.tokens"} if self.training.tokens == "auto" else set()
+        if self.training.start is not None:
+            shape = {f"model.{name}" for name in TranslatorConfig.__dataclass_fields__}
+            return frozenset(batch | shape - {"model.dropout"} | {"data.directions"})
         return frozenset(
             batch
             | {
@@ -297,6 +316,23 @@ def text_to_text() -> TranslationRunConfig:
         schedule=ScheduleConfig(warmup=50),
         training=TranslationTrainingConfig(tokens=1024, smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="exact"),
+    )
+
+
+def span_corruption() -> TranslationRunConfig:
+    """Pre-training of an encoder-decoder on plain text, by T5's span corruption: 2 + 2 layers.
+
+    headway train span-corruption text.txt, then headway train text-to-text DATA --from RUN. What
+    a few minutes gained, namely nothing, is in docs/tasks/text_to_text.md.
+    """
+    return TranslationRunConfig(
+        recipe="span-corruption",
+        data=TranslationDataConfig(vocabulary=1000, corruption=0.15),
+        model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
+        optimizer=OptimizerConfig(lr=3e-3),
+        schedule=ScheduleConfig(warmup=50),
+        training=TranslationTrainingConfig(smoothing=0.0),
+        evaluation=TranslationEvaluationConfig(metric="nats"),
     )
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from headway.data.formats import Pair, read_pairs
 from headway.data.parallel_corpus import Corpus, JoinedCorpora, prepare
-from headway.errors import DataError
+from headway.data.span_corruption import SpanCorruption
+from headway.errors import DataError, UsageError
 from headway.tasks.splits import is_held_out
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.directions import (
     DirectedSplits,
@@ -33,6 +35,8 @@ HELD_OUT_MOST = 1000
 VALIDATED = 10_000
 """Maximum number of validation pairs that are kept as text, to be translated."""
 
+SENTINELS = 100
+"""Number of sentinels in a vocabulary for span corruption, as in T5's."""
 VALID = "valid"
 """Name of the shards of the validation pairs."""
 
@@ -55,11 +59,17 @@ class Prepared:
 
 
 def prepare_data(
-    config: TranslationDataConfig, folder: Path, emit: Callable[[Event], None]
+    config: TranslationDataConfig,
+    folder: Path,
+    emit: Callable[[Event], None],
+    start: TranslatorBundle | None = None,
 ) -> Prepared:
-    """Prepare tokenizers and shards in the run folder, or reuse them. emit: receives progress."""
+    """Prepare tokenizers and shards in the run folder, or reuse them.
+
+    emit: receives progress. start: the model that is fine-tuned, whose tokenizers are used.
+    """
     corpora = corpora_of(config)
-    tokenizers = _tokenizers(config, corpora, folder, emit)
+    tokenizers = _tokenizers(config, corpora, folder, emit, start)
 
     def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:
         path = folder / "data" / name
@@ -86,6 +96,30 @@ def prepare_data(
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
     joined = JoinedCorpora(train) if numbered else train[0]
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
+
+
+def corruption_of(
+    config: TranslationDataConfig, tokenizers: TokenizerPair, seed: int
+) -> SpanCorruption | None:
+    """Return the span corruption of a run; None if it trains on pairs.
+
+    Raises UsageError for a tokenizer without sentinels, or two vocabularies.
+    """
+    if not config.corruption:
+        return None
+    sentinels = tokenizers.target.sentinels
+    if not sentinels or not tokenizers.joint:
+        raise UsageError(
+            "span corruption needs one vocabulary with the sentinels <extra_id_0>, <extra_id_1> "
+            "..., and this model has none",
+            hint="start from a T5 folder or a run of span-corruption, or train without --from",
+        )
+    return SpanCorruption(
+        fraction=config.corruption,
+        mean_length=config.corruption_length,
+        sentinels=sentinels,
+        seed=seed,
+    )
 
 
 def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
@@ -131,16 +165,24 @@ def _tokenizers(
     corpora: Sequence[DirectedSplits],
     folder: Path,
     emit: Callable[[Event], None],
+    start: TranslatorBundle | None,
 ) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         tokenizers = TokenizerPair.load(folder)
         emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": "reused"})
         return tokenizers
+    if start is not None:
+        start.tokenizer.save(folder)
+        size = start.tokenizer.target.size
+        emit({"kind": "tokenizer", "vocabulary_size": size, "how": "of the pre-trained model"})
+        return start.tokenizer
     emit({"kind": "preparing", "what": "tokenizer", "done": 0})
     train_pairs, _ = _readers(corpora, None)
     tags = [tag_of(language) for language in languages_of(corpora)]
     if any(corpus.back_translated for corpus in corpora):
         tags.append(BACK_TRANSLATED)
+    if config.corruption:
+        tags += [f"<extra_id_{number}>" for number in range(SENTINELS)]
     tokenizers = TokenizerPair.train(
         lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
         config.vocabulary,

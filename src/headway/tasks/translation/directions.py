@@ -16,6 +16,7 @@ from headway.data.formats import (
     is_language,
     locate,
     pair_files,
+    plain_files,
 )
 from headway.data.mixing import check_weights
 from headway.errors import UsageError
@@ -102,9 +103,11 @@ def tagged(
 def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
     """Find the files of every corpus of a data configuration, and their directions.
 
-    Raises UsageError if no corpus is named, if the direction of one of several is unknown, or if
-    settings conflict.
+    For span corruption, all texts are one corpus. Raises UsageError if no corpus is named, if the
+    direction of one of several is unknown, or if settings conflict.
     """
+    if config.corruption:
+        return [DirectedSplits(_texts(config), None)]
     if not config.train:
         raise UsageError(
             "no training pairs are named",
@@ -134,6 +137,14 @@ def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
             zip(config.train, directions, alignments, strict=True), start=1
         )
     ]
+
+
+def _texts(config: TranslationDataConfig) -> Splits:
+    """Return the text files of a run of span corruption. Raises UsageError if none is named."""
+    if not config.train:
+        raise UsageError("no text files are named", hint="headway train span-corruption text.txt")
+    train = plain_files([Path(path) for path in config.train])
+    return Splits(train, plain_files([Path(config.valid)]) if config.valid else None)
 
 
 def _splits(config: TranslationDataConfig) -> Splits:

@@ -13,15 +13,17 @@ import torch
 
 from headway.data.batches import TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.data.formats import Pair, Splits, pair_files, read_pairs
+from headway.data.formats import Pair, Splits, pair_files, plain_files, read_pairs
 from headway.data.parallel_corpus import Corpus
 from headway.data.parallel_corpus import prepare as prepare_corpus
+from headway.data.span_corruption import SpanCorruption
 from headway.errors import DataError, UsageError
-from headway.evaluation import mean_nats, score_against_several, score_translations
+from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.evaluation.word_frequency import f1_by_frequency, word_counts
+from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationDataConfig,
@@ -29,7 +31,12 @@ from headway.tasks.translation.config import (
     TranslationScoring,
     TranslationTrainingConfig,
 )
-from headway.tasks.translation.data import held_out_pairs, validation_pairs, within_max_length
+from headway.tasks.translation.data import (
+    corruption_of,
+    held_out_pairs,
+    validation_pairs,
+    within_max_length,
+)
 from headway.tasks.translation.directions import (
     DirectedSplits,
     corpora_of,
@@ -41,9 +48,6 @@ from headway.training import TranslationObjective
 
 FIVE_BEAMS = TranslationScoring()
 
-GROUPS = 5
-"""Number of groups of sentences by source length, of equal size."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationExamples:
@@ -54,6 +58,7 @@ class TranslationExamples:
     pairs whose target is scored for nats. tokens: the batch size in tokens for the corpus. name:
     their name in the terminal.
     note: a warning about the pairs, or empty. text_metrics: whether `TEXT_METRICS` are computed.
+    corruption: if set, the targets are texts, and the spans of these are scored for nats only.
     """
 
     pairs: Sequence[Pair]
@@ -64,6 +69,7 @@ class TranslationExamples:
     training: Callable[[], Iterable[str]] | None = None
     note: str = ""
     text_metrics: bool = False
+    corruption: SpanCorruption | None = None
 
     def __len__(self) -> int:
         """The number of sentences that are translated."""
@@ -102,6 +108,7 @@ def read_examples(
         examples,
         note=_zero_shot(examples.pairs, data.directions),
         text_metrics=_uses_text_metrics(config, options),
+        corruption=corruption_of(data, bundle.tokenizer, training.seed),
     )
 
 
@@ -112,6 +119,8 @@ def _test_files(
 
     Raises UsageError for a target language that the model does not have.
     """
+    if data.corruption:
+        return DirectedSplits(Splits(train=plain_files([path])), None)
     if not bundle.languages:
         files = pair_files(path, data.source, data.target, data.inline_tags)
         return DirectedSplits(Splits(train=files), None)
@@ -146,7 +155,7 @@ def held_out_examples(
             hint="headway eval RUN FILE --references ...",
         )
     targets = _training_targets(config)
-    if options.split == "test":
+    if options.split == "test" and not config.data.corruption:
         corpora = corpora_of(config.data)
         files = [(c.files.test, c.direction) for c in corpora if c.files.test is not None]
         if not files:
@@ -176,6 +185,7 @@ def held_out_examples(
         name=f"validation pairs of {run}",
         training=targets,
         text_metrics=_uses_text_metrics(config, options),
+        corruption=corruption_of(config.data, bundle.tokenizer, config.training.seed),
     )
 
 
@@ -259,7 +269,7 @@ def evaluate(
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
     Before them, of examples with `text_metrics`, exact match, F1, ROUGE and character error rate
-    (0 to 1).
+    (0 to 1). Of texts for span corruption only nats, of the targets of epoch 0.
 
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
     of several references, over those of the first.
@@ -269,6 +279,10 @@ def evaluate(
     """
     with _precision(bundle, options):
         nats, tokens = _nats(bundle, examples, progress)
+        metric = Metric("nats", nats, higher_is_better=False)
+        if examples.corruption is not None:
+            counts = {"target_tokens": tokens}
+            return Scores((metric,), counts, (), details={"pairs": examples.name})
         translations = bundle.search(
             [pair.source for pair in examples.pairs],
             beam=options.beam,
@@ -291,7 +305,7 @@ def evaluate(
         **({"note": examples.note} if examples.note else {}),
     }
     return Scores(
-        (*of_texts, *metrics, Metric("nats", nats, higher_is_better=False)),
+        (*of_texts, *metrics, metric),
         {"sentences": scores.sentences, "target_tokens": tokens},
         _samples(examples.pairs, outputs, options.samples),
         details={
@@ -334,26 +348,6 @@ def _breakdown(examples: TranslationExamples, outputs: Sequence[str]) -> dict[st
     return {"by_length": by_length, "by_frequency": [asdict(group) for group in groups]}
 
 
-def bleu_by_length(pairs: Sequence[Pair], outputs: Sequence[str]) -> list[tuple[int, int, float]]:
-    """Return (minimum source words, maximum, BLEU) of `GROUPS` groups of equal size.
-
-    The shortest sentences come first; those of the same length are in the same group.
-    """
-    lengths = [len(pair.source.split()) for pair in pairs]
-    ordered = sorted(lengths)
-    edges = sorted({ordered[i * len(ordered) // GROUPS] for i in range(1, GROUPS)})
-    groups: list[tuple[int, int, float]] = []
-    for low, high in zip([0, *edges], [*edges, ordered[-1] + 1], strict=True):
-        chosen = [i for i, length in enumerate(lengths) if low <= length < high]
-        if chosen:
-            scores = score_translations(
-                [outputs[i] for i in chosen], [pairs[i].target for i in chosen], ["bleu"]
-            )
-            group_lengths = [lengths[i] for i in chosen]
-            groups.append((min(group_lengths), max(group_lengths), scores.bleu))
-    return groups
-
-
 def _precision(
     bundle: TranslatorBundle, options: TranslationScoring
 ) -> AbstractContextManager[Any]:
@@ -380,7 +374,8 @@ def _nats(
         return batch_loss.nats.item(), batch_loss.count
 
     batches = (
-        collate(corpus, chosen, tokenizer).to(str(bundle.device)) for chosen in buckets.epoch(0)
+        collate(corpus, chosen, tokenizer, examples.corruption).to(str(bundle.device))
+        for chosen in buckets.epoch(0)
     )
     return mean_nats(loss, batches), tokens
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,25 @@ from headway.data.bucketing import Buckets
 from headway.data.mixing import Mixture, quotas_of
 from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
+from headway.data.span_corruption import SpanCorruption
 from headway.errors import UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.machine import Machine, free_memory
 from headway.models import Translator, shapes_only
 from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
+from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
 from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import Prepared, prepare_data, within_max_length
-from headway.tasks.translation.directions import corpora_of
+from headway.tasks.translation.data import (
+    SENTINELS,
+    Prepared,
+    corruption_of,
+    prepare_data,
+    within_max_length,
+)
+from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.evaluation import TranslationExamples
 from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.training import (
@@ -41,11 +50,18 @@ from headway.transforms import compile, fast, recompute
 
 
 class TranslationJob:
-    """A `Job` that trains a translator on sentence pairs."""
+    """A `Job` that trains a translator on sentence pairs. start: the pre-trained model, or None."""
 
-    def __init__(self, config: TranslationRunConfig, prepared: Prepared, machine: Machine) -> None:
-        self.config = _fitted(config, prepared)
-        self.prepared, self.machine = prepared, machine
+    def __init__(
+        self,
+        config: TranslationRunConfig,
+        prepared: Prepared,
+        start: TranslatorBundle | None,
+        machine: Machine,
+    ) -> None:
+        self.config = _fitted(config, prepared, start)
+        self.prepared, self.start, self.machine = prepared, start, machine
+        self.corruption = corruption_of(config.data, prepared.tokenizers, config.training.seed)
         training, corpus, evaluation = config.training, prepared.train, config.evaluation
         self.buckets = Buckets(
             corpus.source_lengths,
@@ -67,6 +83,7 @@ class TranslationJob:
             tokens=training.batch_tokens,
             name="validation pairs",
             text_metrics=evaluation.metric in TEXT_METRICS,
+            corruption=self.corruption,
         )
         self.evaluation = TranslationScoring(
             beam=evaluation.beam,
@@ -79,6 +96,8 @@ class TranslationJob:
 
     def build(self) -> nn.Module:
         model: Any = Translator(self.config.model)
+        if self.start is not None:
+            model.load_state_dict(self.start.model.state_dict())
         if self.config.training.recompute:
             recompute(model)
         if self.config.machine.compile:
@@ -97,7 +116,9 @@ class TranslationJob:
         )
         return batches.stream(epoch, position)
 
-    def _splits(self) -> RandomSplits | None:
+    def _splits(self) -> RandomSplits | SpanCorruption | None:
+        if self.corruption is not None:
+            return self.corruption
         data, seed = self.config.data, self.config.training.seed
         if not data.bpe_dropout:
             return None
@@ -159,21 +180,27 @@ def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mi
     return Mixture(sizes=corpus.sizes, quotas=tuple(quotas.tolist()), seed=config.training.seed)
 
 
-def _fitted(config: TranslationRunConfig, prepared: Prepared) -> TranslationRunConfig:
-    """Set the vocabulary sizes, which the tokenizers decide, and the layer of guided alignment."""
-    tokenizers = prepared.tokenizers
-    changes: dict[str, Any] = {
-        "model.source_vocabulary": tokenizers.source.size,
-        "model.target_vocabulary": tokenizers.target.size,
-    }
-    if not tokenizers.joint:
-        changes["model.share_embeddings"] = False
-    if config.training.guided_alignment and config.model.alignment_layer is None:
+def _fitted(
+    config: TranslationRunConfig, prepared: Prepared, start: TranslatorBundle | None
+) -> TranslationRunConfig:
+    """Set the shape of the pre-trained model, or the vocabulary sizes, which the tokenizers decide;
+    and the layer of guided alignment."""
+    tokenizers, model = prepared.tokenizers, config.model
+    changes: dict[str, Any] = {}
+    if start is not None:
+        model = replace(start.model.config, dropout=model.dropout)
+        changes = {f"model.{name}": value for name, value in asdict(model).items()}
+    else:
+        changes["model.source_vocabulary"] = tokenizers.source.size
+        changes["model.target_vocabulary"] = tokenizers.target.size
+        if not tokenizers.joint:
+            changes["model.share_embeddings"] = False
+    if config.training.guided_alignment and model.alignment_layer is None:
         # the layer before the last one aligns best without guidance, too (Garg et al. 2019)
-        changes["model.alignment_layer"] = max(0, config.model.cross_attention_layers - 2)
+        changes["model.alignment_layer"] = max(0, model.cross_attention_layers - 2)
     if prepared.directions:
         changes["data.directions"] = prepared.directions
-    return override(config, changes, "the tokenizer")
+    return override(config, changes, "the tokenizer" if start is None else "the pre-trained model")
 
 
 def _shape(config: TranslationRunConfig) -> str:
@@ -202,15 +229,16 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
     Emits a note with the number of validation sentences that are too long to be translated.
     """
-    prepared = prepare_data(config.data, folder, emit)
+    start = _start(config)
+    prepared = prepare_data(config.data, folder, emit, start)
     if config.training.tokens == "auto":
         tokens = recorded_tokens(folder)
         if tokens is None:
-            batch = _largest_batch(config, prepared, machine)
+            batch = _largest_batch(config, prepared, start, machine)
             emit({"kind": "note", "text": batch.describe()})
             tokens = batch.tokens
         config = override(config, {"training.tokens": tokens}, "the free memory")
-    job = TranslationJob(config, prepared, machine)
+    job = TranslationJob(config, prepared, start, machine)
     sentences = job.prepared.valid_pairs[: config.evaluation.sentences]
     if too_long := len(sentences) - len(job.held_out):
         text = (
@@ -222,13 +250,16 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
 
 
 def _largest_batch(
-    config: TranslationRunConfig, prepared: Prepared, machine: Machine
+    config: TranslationRunConfig,
+    prepared: Prepared,
+    start: TranslatorBundle | None,
+    machine: Machine,
 ) -> FittedBatch:
     """Measure two steps of a run, and return the largest batch that fits into memory."""
     corpus = prepared.train
     lengths = int(corpus.source_lengths.max()) + 1, int(corpus.target_lengths.max()) + 1
     measured = override(config, {"training.tokens": max(lengths)}, "the free memory")
-    job = TranslationJob(measured, prepared, machine)
+    job = TranslationJob(measured, prepared, start, machine)
     free = free_memory(machine.device)
 
     def step(pairs: int) -> None:
@@ -254,12 +285,71 @@ def _largest_batch(
     )
 
 
+def _start(config: TranslationRunConfig) -> TranslatorBundle | None:
+    """Load the model that is fine-tuned, if any.
+
+    Raises UsageError if it is another kind of model, or cannot be trained on these data.
+    """
+    if config.training.start is None:
+        return None
+    data = config.data
+    start = load_as(TranslatorBundle, config.training.start)
+    limits = [limit for limit in (start.model.max_source, start.model.max_target) if limit]
+    if limits and data.max_length >= min(limits):
+        raise UsageError(
+            f"data.max_length={data.max_length}: the model has learned positions for at most "
+            f"{min(limits)} tokens, </s> included",
+            hint=f"--data.max-length {min(limits) - 1}",
+        )
+    languages = languages_of(corpora_of(data))
+    if (start.languages and not languages) or not set(languages) <= set(start.languages):
+        raise UsageError(
+            f"the target languages of the data are {', '.join(languages) or 'not named'}, but "
+            f"those of {config.training.start} are {', '.join(start.languages) or 'not named'}",
+            hint="fine-tune on the same target languages, with --data.directions, or train without "
+            "--from",
+        )
+    corruption_of(data, start.tokenizer, config.training.seed)
+    return start
+
+
+def _check_corruption(config: TranslationRunConfig) -> None:
+    """Raise UsageError for settings that are not for span corruption."""
+    data = config.data
+    names = "source target directions weights test bpe_dropout noise_drop noise_mask noise_shuffle"
+    conflicts = [f"data.{name}" for name in (*names.split(), "alignments") if getattr(data, name)]
+    conflicts += [] if data.joint else ["data.joint=false"]
+    if conflicts:
+        raise UsageError(
+            f"{conflicts[0]}: span corruption trains one vocabulary on plain text, without pairs, "
+            "noise or BPE-dropout",
+            hint="leave it out",
+        )
+    if config.evaluation.metric != "nats":
+        raise UsageError(
+            f"evaluation.metric={config.evaluation.metric}: span corruption is evaluated by nats",
+            hint="--evaluation.metric nats",
+        )
+    least = 256 + 3 + SENTINELS
+    if config.training.start is None and data.vocabulary < least:
+        raise UsageError(
+            f"data.vocabulary={data.vocabulary}: span corruption needs at least {least} (256 "
+            f"bytes, {SENTINELS} sentinels and 3 other special tokens)",
+            hint=f"--data.vocabulary {least} or more",
+        )
+
+
 def check(config: TranslationRunConfig) -> None:
     """Raise UsageError or DataError for data and settings that cannot work."""
     check_guided_alignment(config)
     corpora_of(config.data)
-    model, longest = config.model, config.data.max_length
-    if model.positions == "learned" and model.max_length <= longest:
+    data = config.data
+    if data.corruption:
+        _check_corruption(config)
+    model, longest = config.model, data.max_length
+    if config.training.start is not None:
+        _start(config)
+    elif model.positions == "learned" and model.max_length <= longest:
         raise UsageError(
             f"model.max_length={model.max_length} is too small: sentences have up to "
             f"data.max_length={longest} tokens and </s>",

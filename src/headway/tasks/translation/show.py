@@ -45,6 +45,11 @@ def score_lines(scores: Scores) -> list[str]:
     requested.
     """
     details = scores.details
+    if "sentences" not in scores.counts:  # span corruption, which is not translated
+        return [
+            f"{details['pairs']}: nats {scores['nats']:.4f} per token of "
+            f"{scores.counts['target_tokens']:,} tokens of corrupted spans and sentinels"
+        ]
     texts = [metric for metric in scores.metrics if metric.name in TEXT_NAMES]
     signed = [metric for metric in scores.metrics if metric.signature is not None]
     if texts and "ter" not in scores.numbers():  # not all metrics are requested
