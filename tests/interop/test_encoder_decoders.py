@@ -13,6 +13,7 @@ from headway.interop import build, export_translator_to_hf, read, write
 from headway.interop.hf_export_translator import with_halves
 from headway.tensors import read_tensors
 from tests.fixtures.command_line import headway as run_headway
+from tests.fixtures.command_line import write_corpus
 from tests.fixtures.sentencepiece import TEXTS, write_marian_tokenizer
 from tests.fixtures.translators import SENTENCES as TAUGHT
 from tests.fixtures.translators import make
@@ -242,6 +243,26 @@ def test_every_verb_takes_a_marian(tmp_path):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     ids = [json.loads((tmp_path / name / "vocab.json").read_text()) for name in ("m", "again")]
     assert ids[0] == ids[1]
+
+
+def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
+    marian(tmp_path / "m")
+    write_corpus(tmp_path / "corpus")
+    words = ("--source", "en", "--target", "de", "--from", "m", "--steps", "3", "--threads", "1")
+    run_headway("train", "translate", "corpus", *words, "--run", "tuned", cwd=tmp_path)
+    before, tuned = (headway.load(tmp_path / name) for name in ("m", "runs/tuned"))
+    assert tuned.tokenizer.fingerprint == before.tokenizer.fingerprint
+    bias, bias_before = tuned.model.output.bias, before.model.output.bias
+    assert tuned.config.sinusoids == "halves" and not torch.equal(bias, bias_before)
+    run_headway("export", "runs/tuned", "--to", "hf", "--out", "again", cwd=tmp_path)
+    source = (tmp_path / "again" / "source.spm").read_bytes()
+    assert source == (tmp_path / "m" / "source.spm").read_bytes()
+    refused = run_headway(
+        *("train", "translate", "corpus", *words, "--data.bpe-dropout", "0.1", "--run", "other"),
+        cwd=tmp_path,
+        check=None,
+    )
+    assert refused.returncode == 2 and "BPE-dropout needs" in refused.stderr
 
 
 def test_a_saved_marian_is_loaded_again(tmp_path):
