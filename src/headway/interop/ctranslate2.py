@@ -20,6 +20,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.folders import new_folder
 from headway.interop.ctranslate2_spec import ACTIVATIONS, language_model_spec, translator_spec
 from headway.interop.hf_export import LARGEST_DIFFERENCE, TOKENIZER_FILE, write_tokenizer
+from headway.interop.hf_export_translator import write_translator_tokenizers
 from headway.interop.weight_names import needs
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.shapes import Float, Tensor
@@ -73,25 +74,23 @@ def export_translator(
     reasons, for a folder that exists and if the package is not installed; HeadwayError if
     log-probabilities differ by more than 1e-4 in float32.
     """
-    _check(translator_lacks(model.config))
+    reasons = translator_lacks(model.config)
+    if tokenizer.source.prefix or tokenizer.target.prefix:
+        reasons.append("a special token before every text (must be none)")
+    _check(reasons)
     package, folder = _package(dtype), Path(folder)
     model = float32_copy(model).eval()
     spec = translator_spec(package.specs, model)
     spec.decoder.projection.bias = _impossible(model, tokenizer)
     source, target = tokenizer.source, tokenizer.target
     with new_folder(folder) as temporary:
-        tokenizer.save(temporary)
-        files = (JOINT_FILE, JOINT_FILE) if tokenizer.joint else (SOURCE_FILE, TARGET_FILE)
-        names, target_names = (
-            _tokens(side, temporary / name)
-            for side, name in zip((source, target), files, strict=True)
-        )
+        names, target_names = _written_tokens(model, tokenizer, temporary)
         spec.register_source_vocabulary(names)
         spec.register_target_vocabulary(target_names)
         spec.config.add_source_eos = True
         spec.config.eos_token = target_names[target.eos]
         spec.config.bos_token = spec.config.decoder_start_token = target_names[target.bos]
-        spec.config.unk_token = target_names[target.pad]  # bytes are tokens: no word is unknown
+        spec.config.unk_token = target_names[_unknown(target)]
         sources, targets = (
             _random_ids(sorted({*range(side.size)} - {*side.special_ids.values()}))
             for side in (source, target)
@@ -200,9 +199,28 @@ def _impossible(model: Translator, tokenizer: TokenizerPair) -> Any:
     return bias.numpy()
 
 
-def _tokens(side: SentenceTokenizer, path: Path) -> list[str]:
-    """Return the strings of all tokens of a tokenizer that was written to `path`."""
-    return [*side.tokens] if isinstance(side, PretrainedSentenceTokenizer) else _vocabulary(path)
+def _written_tokens(
+    model: Translator, tokenizer: TokenizerPair, folder: Path
+) -> tuple[list[str], list[str]]:
+    """Write the tokenizers, pretrained ones in the form of their library; return the strings of all
+    tokens of both sides."""
+    source, target = tokenizer.source, tokenizer.target
+    if isinstance(source, PretrainedSentenceTokenizer):
+        assert isinstance(target, PretrainedSentenceTokenizer)
+        write_translator_tokenizers(tokenizer, folder, model.config.max_length)
+        return [*source.tokens], [*target.tokens]
+    tokenizer.save(folder)
+    files = (JOINT_FILE, JOINT_FILE) if tokenizer.joint else (SOURCE_FILE, TARGET_FILE)
+    names, target_names = (_vocabulary(folder / name) for name in files)
+    return names, target_names
+
+
+def _unknown(tokenizer: SentenceTokenizer) -> int:
+    """Return the token of unknown words; <pad> where bytes are tokens, so that none is unknown."""
+    unknown = None
+    if isinstance(tokenizer, PretrainedSentenceTokenizer):
+        unknown = tokenizer.roles.unknown
+    return tokenizer.pad if unknown is None else unknown
 
 
 def _vocabulary(path: Path) -> list[str]:

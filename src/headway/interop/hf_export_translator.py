@@ -78,7 +78,7 @@ def export_translator_to_hf(
             "transformers_version": CHECKED_AGAINST,
         }
         _write_json(temporary / "generation_config.json", generation)
-        _write_tokenizers(tokenizer, temporary, model.config.max_length)
+        write_translator_tokenizers(tokenizer, temporary, model.config.max_length)
         texts = _check_written(tokenizer, temporary, str(folder))
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)
 
@@ -159,7 +159,7 @@ def _difference(model: Translator, folder: Path) -> float:
     return float((exported(source, read_ids, keys) - ours.cpu()).abs().max())  # NaN stays NaN
 
 
-def _write_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
+def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
     """Write the files of the tokenizers: tokenizer.json, or the two models of MarianMT."""
     source, target = tokenizer.source, tokenizer.target
     if isinstance(source, PretrainedSentenceTokenizer) and source.sentencepiece is not None:

@@ -49,9 +49,8 @@ class PretrainedSentenceTokenizer:
 
     names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
     splits texts into pieces whose ids in the model are other ones; None if the engine's ids are the
-    model's. Text
-    that looks like a special token is never encoded as that token, except a code of the target
-    language (">>fra<< a cat") at its beginning.
+    model's. Text that looks like a special token is never encoded as that token, except a code of
+    the target language (">>fra<< a cat") at its beginning.
     """
 
     def __init__(
