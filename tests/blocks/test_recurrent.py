@@ -18,7 +18,6 @@ from headway.blocks import (
     RecurrentDecoder,
     RecurrentEncoder,
     RecurrentLayers,
-    RecurrentState,
     init_recurrent,
 )
 from headway.blocks import recurrent as source_of_recurrent
@@ -394,6 +393,6 @@ def test_a_row_that_does_not_exist_is_refused(attends, rows):
 
 def test_states_with_and_without_attention_are_not_joined():
     states = [steps(case(attends=attends), [T])[1] for attends in (True, False)]
-    for order in (states, states[::-1]):
+    for first, second in (states, states[::-1]):
         with pytest.raises(ValueError, match="two models"):
-            RecurrentState.join(order)
+            first.admit(second)

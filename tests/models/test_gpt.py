@@ -153,7 +153,8 @@ def test_a_new_row_joins_a_row_with_a_cache():
     model = GPT(SMALL).eval()
     ids = torch.randint(0, 11, (3, 4))
     states = [model.start(ids[:1, :3]), model.start(ids[1:, :0])]
-    joined = type(states[0]).join(states)
+    joined = states[0]
+    joined.admit(states[1])
     assert joined.lengths == [3, 0, 0]
     logits, _ = model.step(ids[:, 3:], joined)
     assert_close(logits[0, 0], model(ids[:1])[0, -1], rtol=0, atol=1e-6)

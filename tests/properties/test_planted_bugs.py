@@ -92,7 +92,7 @@ def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):
         return store[torch.arange(len(index)) % len(store)]
 
     monkeypatch.setattr(cache, "_select", stays)
-    fails(checks.states_reorder_and_join)
+    fails(checks.states_reorder_admit_and_release)
     fails(checks.batch_invariance)
 
 
@@ -103,7 +103,7 @@ def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
         self.rows = list(range(len(rows)))
 
     monkeypatch.setattr(Memory, "arrange", forgetful)
-    fails(checks.states_reorder_and_join)
+    fails(checks.states_reorder_admit_and_release)
 
 
 def test_a_rewind_without_effect_fails(monkeypatch):

@@ -262,7 +262,7 @@ def test_objectives_use_the_twin_of_the_cross_entropy_for_a_fast_model():
 
 
 @pytest.mark.parametrize("transform", [lambda model: model, fast], ids=["plain", "fast"])
-def test_caches_of_both_kinds_append_reorder_rewind_and_join(transform):
+def test_caches_of_both_kinds_append_reorder_rewind_admit_and_release(transform):
     layer = transform(MultiHeadAttention(D, H))
     tokens = [torch.randn(1, H, 1, K) for _ in range(9)]
     cache = layer.cache_type(2)
@@ -276,12 +276,23 @@ def test_caches_of_both_kinds_append_reorder_rewind_and_join(transform):
         assert torch.equal(k[row, :, : len(numbers)], torch.cat([tokens[n] for n in numbers], 2)[0])
     assert torch.equal(v[1, :, 1], tokens[6][0, :, 0])
     assert torch.equal(cache.last()[0], torch.cat((tokens[3], tokens[4]))[:, :, 0])
-    joined = layer.cache_type.join([layer.cache_type(1), cache])
+    joined = layer.cache_type(1)
+    joined.admit(cache)
     assert joined.lengths == [0, 4, 2]
     joined.reorder([2, 1, 1])
     k, _, _ = joined.append(torch.cat(tokens[6:9]), torch.cat(tokens[6:9]))
     assert joined.lengths == [3, 5, 5]
     assert torch.equal(k[0, :, :3], torch.cat([tokens[n] for n in (0, 4, 6)], 2)[0])
+    joined.reserve(rows=5, tokens=40)
+    joined.admit(layer.cache_type(1))
+    joined.release(0)  # the empty sequence takes its place
+    assert joined.lengths == [0, 5, 5]
+    kept = torch.cat([tokens[n] for n in (0, 1, 2, 3, 7)], 2)[0]
+    assert torch.equal(joined.tokens(1, 1, 5)[0], kept[:, 1:])
+    k, _, _ = joined.append(torch.cat(tokens[6:9]), torch.cat(tokens[6:9]))
+    assert torch.equal(k[0, :, :1], tokens[6][0]) and torch.equal(k[1, :, :5], kept)
+    joined.release(2)
+    assert joined.lengths == [1, 6] and torch.equal(joined.tokens(1, 0, 5)[0], kept)
     assert isinstance(cache, KeyValueCache)
 
 

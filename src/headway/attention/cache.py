@@ -21,7 +21,7 @@ tensor([[1., 1.],
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -29,8 +29,6 @@ from torch.nn.utils.rnn import pad_sequence
 from headway.attention.masks import Mask
 from headway.machine import upload
 from headway.shapes import Float, Tensor
-
-Cache = TypeVar("Cache", bound="TokenCache")
 
 
 class KeyValues(NamedTuple):
@@ -95,21 +93,35 @@ class TokenCache:
             for kind in self._tokens
         ]
 
-    @classmethod
-    def join(cls: type[Cache], caches: Sequence[Cache]) -> Cache:
-        """Return one cache with the sequences of several caches of one layer, in order."""
-        joined = cls(0)
-        joined.lengths = [length for cache in caches for length in cache.lengths]
-        like = next((cache._tokens for cache in caches if cache._tokens), [])
-        for index, kind in enumerate(like):
-            empty = kind[0].new_zeros(kind[0].shape[0], 0, kind[0].shape[2])
-            rows = [
-                row
-                for cache in caches
-                for row in (cache._tokens[index] if cache._tokens else [empty] * len(cache.lengths))
-            ]
-            joined._tokens.append(rows)
-        return joined
+    def admit(self, other: TokenCache) -> None:
+        """Append the sequences of another cache of the same layer, which is not used afterwards."""
+        like = next((cache._tokens for cache in (self, other) if any(cache._tokens)), [])
+        self._tokens = [
+            [*mine, *theirs]
+            for mine, theirs in zip(self._with_kinds(like), other._with_kinds(like), strict=True)
+        ]
+        self.lengths = [*self.lengths, *other.lengths]
+
+    def _with_kinds(self, like: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
+        """Return the vectors of all tokens, of the same kinds as `like` if there is none yet."""
+        if any(self._tokens):
+            return self._tokens
+        return [[kind[0][:, :0]] * len(self.lengths) for kind in like]
+
+    def release(self, row: int) -> None:
+        """Remove a sequence; the last one takes its place."""
+        last = len(self.lengths) - 1
+        self.reorder([last if n == row else n for n in range(last)])
+
+    def reserve(self, rows: int, tokens: int) -> None:
+        """Make room for so many sequences of so many tokens at once, where a cache has such."""
+
+    def tokens(self, row: int, start: int, stop: int) -> list[Float[Tensor, "H T _"]]:
+        """Return copies of the vectors of tokens start ... stop - 1 of a sequence, by kind.
+
+        `extend` with them, in another cache of the layer, appends these tokens.
+        """
+        return [rows[row][:, start:stop].clone() for rows in self._tokens]
 
 
 class KeyValueCache(TokenCache):

@@ -69,11 +69,15 @@ class DecoderOnlyState:
             cache.rewind(lengths)
         return self
 
-    @staticmethod
-    def join(states: Sequence[DecoderOnlyState]) -> DecoderOnlyState:
-        """Return one state with the sequences of several states of one model, in order."""
-        layers = zip(*(state.caches for state in states), strict=True)
-        return DecoderOnlyState([type(per_layer[0]).join(per_layer) for per_layer in layers])
+    def admit(self, other: DecoderOnlyState) -> None:
+        """Append the sequences of another state of the model, which is not used afterwards."""
+        for cache, new in zip(self.caches, other.caches, strict=True):
+            cache.admit(new)
+
+    def release(self, row: int) -> None:
+        """Remove a sequence; the last one takes its place."""
+        for cache in self.caches:
+            cache.release(row)
 
 
 class DecoderOnly(nn.Module):

@@ -92,21 +92,25 @@ class RecurrentState:
         self.history.rewind([length + 1 for length in lengths])
         return self
 
-    @staticmethod
-    def join(states: Sequence[RecurrentState]) -> RecurrentState:
-        """Return one state with the sequences of several states of one model, in order.
+    def admit(self, other: RecurrentState) -> None:
+        """Append the sequences of another state of the model, which is not used afterwards.
 
-        Raises ValueError if some states have attention and others do not.
+        Raises ValueError if one of the two has attention and the other has none.
         """
-        memories = [state.memory for state in states if state.memory is not None]
-        if len(memories) not in (0, len(states)):
+        if (self.memory is None) != (other.memory is None):
             raise ValueError(
-                "states with attention cannot be joined with states without it: they are of two "
-                "models"
+                "a state with attention and one without it cannot be put together: they are of "
+                "two models"
             )
-        histories = [state.history for state in states]
-        history = type(histories[0]).join(histories)
-        return RecurrentState(history, Memory.join(memories) if memories else None)
+        self.history.admit(other.history)
+        if self.memory is not None and other.memory is not None:
+            self.memory.admit(other.memory)
+
+    def release(self, row: int) -> None:
+        """Remove a sequence; the last one takes its place."""
+        self.history.release(row)
+        if self.memory is not None:
+            self.memory.release(row)
 
 
 class RecurrentDecoder(nn.Module):

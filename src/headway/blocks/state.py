@@ -64,31 +64,35 @@ class Memory:
             self.keys = None if self.keys is None else self.keys.index_select(0, index)
         self.rows = [sentence for sentence in range(len(runs)) for _ in range(share)]
 
-    @staticmethod
-    def join(parts: Sequence[Memory]) -> Memory:
-        """Return one memory with the sequences of several, in order.
+    def admit(self, other: Memory) -> None:
+        """Append the sequences of another memory; short sources are padded.
 
-        Each sequence gets a copy of its keys and values, and short sources are padded.
+        Each sequence gets a copy of its keys and values.
         """
-        length = max(part.layers[0][0].shape[2] for part in parts)
-        layers, keys = [], []
-        for part in parts:
-            k = part.layers[0][0]
-            real = k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
-            real = real if part.keys is None else part.keys
-            keys.append(_pad(real[part.rows], length, 1))
-        for per_layer in zip(*(part.layers for part in parts), strict=True):
-            stacked = [
-                torch.cat(
-                    [
-                        _pad(pair[i][part.rows], length, 2)
-                        for pair, part in zip(per_layer, parts, strict=True)
-                    ]
+        length = max(part.layers[0].k.shape[2] for part in (self, other))
+        mine, theirs = self._keys()[self.rows], other._keys()[other.rows]
+        self.keys = torch.cat((_pad(mine, length, 1), _pad(theirs, length, 1)))
+        self.layers = [
+            KeyValues(
+                *(
+                    torch.cat((_pad(a[self.rows], length, 2), _pad(b[other.rows], length, 2)))
+                    for a, b in zip(old, new, strict=True)
                 )
-                for i in (0, 1)
-            ]
-            layers.append(KeyValues(*stacked))
-        return Memory(layers, torch.cat(keys), list(range(sum(len(p.rows) for p in parts))))
+            )
+            for old, new in zip(self.layers, other.layers, strict=True)
+        ]
+        self.rows = list(range(len(self.rows) + len(other.rows)))
+
+    def _keys(self) -> Bool[Tensor, "M S"]:
+        """Return `keys`, all True if nothing is padded."""
+        k = self.layers[0].k
+        every = k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
+        return every if self.keys is None else self.keys
+
+    def release(self, row: int) -> None:
+        """Remove a sequence; the last one takes its place."""
+        last = len(self.rows) - 1
+        self.arrange([last if n == row else n for n in range(last)])
 
 
 def _pad(x: Tensor, length: int, axis: int) -> Tensor:
@@ -123,9 +127,14 @@ class DecoderState:
             cache.rewind(lengths)
         return self
 
-    @staticmethod
-    def join(states: Sequence[DecoderState]) -> DecoderState:
-        """Return one state with the sequences of several states of one model, in order."""
-        layers = zip(*(state.caches for state in states), strict=True)
-        caches = [type(per_layer[0]).join(per_layer) for per_layer in layers]
-        return DecoderState(caches, Memory.join([state.memory for state in states]))
+    def admit(self, other: DecoderState) -> None:
+        """Append the sequences of another state of the model, which is not used afterwards."""
+        for cache, new in zip(self.caches, other.caches, strict=True):
+            cache.admit(new)
+        self.memory.admit(other.memory)
+
+    def release(self, row: int) -> None:
+        """Remove a sequence; the last one takes its place."""
+        for cache in self.caches:
+            cache.release(row)
+        self.memory.release(row)

@@ -7,8 +7,12 @@ from headway.decoding.beam import beam_search, stream_beam
 from headway.decoding.ensemble import Ensemble
 from headway.decoding.generation import (
     Continuation,
+    TextOutput,
     generate,
+    generate_from_tokens,
     log_probabilities,
+    open_outputs,
+    sampling_of,
     stream,
 )
 from headway.decoding.generation_config import GenerationConfig
@@ -16,7 +20,7 @@ from headway.decoding.greedy import greedy_search
 from headway.decoding.input_search import Candidate, Observer
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
-from headway.decoding.rule import PartialOutput, Rule, apply_rules
+from headway.decoding.rule import PartialOutput, Rule, apply_rules, ruled_logits
 from headway.decoding.rules import (
     Bias,
     Forbidden,
@@ -34,7 +38,16 @@ from headway.decoding.rules import (
     Typical,
     WithinVocabulary,
 )
-from headway.decoding.sampling import Reason, Row, Sampling, open_rows, sample, sample_steps
+from headway.decoding.sampling import (
+    Reason,
+    Row,
+    Sampling,
+    choose,
+    open_rows,
+    record,
+    sample,
+    sample_steps,
+)
 from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import TextStreamer
@@ -67,6 +80,7 @@ __all__ = [
     "Rule",
     "Sampling",
     "Temperature",
+    "TextOutput",
     "TextStreamer",
     "TopK",
     "TopP",
@@ -75,14 +89,20 @@ __all__ = [
     "apply_rules",
     "beam_search",
     "check_search",
+    "choose",
     "expected_utilities",
     "generate",
+    "generate_from_tokens",
     "greedy_search",
     "length_penalty",
     "log_probabilities",
+    "open_outputs",
     "open_rows",
+    "record",
+    "ruled_logits",
     "sample",
     "sample_steps",
+    "sampling_of",
     "speculative_steps",
     "stream",
     "stream_beam",

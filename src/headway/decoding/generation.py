@@ -68,11 +68,22 @@ def generate(
     """
     if not prompts:
         return []
-    _check_draft(config, draft)
     ids = _encoded_prompts(model, tokenizer, prompts)
+    return generate_from_tokens(model, tokenizer, ids, config, draft)
+
+
+def generate_from_tokens(
+    model: GPT,
+    tokenizer: TextTokenizer,
+    ids: Sequence[Sequence[int]],
+    config: GenerationConfig,
+    draft: Draft | None = None,
+) -> list[list[Continuation]]:
+    """Return `config.samples` continuations of each prompt, given as tokens, at least one."""
+    _check_draft(config, draft)
     if config.beam > 1:
         return _beams(model, tokenizer, ids, config)
-    outputs = _open(model, tokenizer, ids, config)
+    outputs = open_outputs(model, tokenizer, ids, config)
     for _ in _steps(model, tokenizer, outputs, config, draft or config.own_draft):
         pass
     continuations = [output.finished() for output in outputs]
@@ -103,7 +114,7 @@ def stream(
     if config.beam > 1:
         yield from _stream_beam(model, tokenizer, ids, config)
         return
-    (output,) = _open(model, tokenizer, ids, config)
+    (output,) = open_outputs(model, tokenizer, ids, config)
     shown = 0
     for _ in _steps(model, tokenizer, [output], config, draft or config.own_draft):
         yield from output.parts[shown:]
@@ -129,8 +140,11 @@ def _check_draft(config: GenerationConfig, draft: Draft | None) -> None:
             )
 
 
-class _Output:
-    """The text of one sequence while it is generated."""
+class TextOutput:
+    """The text of one sequence while it is generated.
+
+    row: its tokens. parts: the texts that became certain so far, in order.
+    """
 
     def __init__(self, row: Row, writer: TextStreamer) -> None:
         self.row, self.writer = row, writer
@@ -141,6 +155,7 @@ class _Output:
         self._show(self.writer.feed(self.row.tokens[-1]))
 
     def finished(self) -> Continuation:
+        """Return the output, after its last token."""
         self._show(self.writer.finish())
         row = self.row
         if row.reason is None:
@@ -181,17 +196,22 @@ def _encoded_prompts(
     return encoded
 
 
-def _open(
+def open_outputs(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
-) -> list[_Output]:
+) -> list[TextOutput]:
+    """Return `config.samples` outputs for each prompt, which have no token yet.
+
+    Raises UsageError for a prompt that is longer than the model's context.
+    """
     seeds = [[config.seed + i for i in range(config.samples)] for _ in ids]
-    rows = open_rows(model, ids, seeds, _sampling(model, tokenizer, config, len(ids)))
-    return [_Output(row, TextStreamer(tokenizer, row.prompt, config.stop)) for row in rows]
+    rows = open_rows(model, ids, seeds, sampling_of(model, tokenizer, config, len(ids)))
+    return [TextOutput(row, TextStreamer(tokenizer, row.prompt, config.stop)) for row in rows]
 
 
-def _sampling(
+def sampling_of(
     model: GPT, tokenizer: TextTokenizer, config: GenerationConfig, prompts: int
 ) -> Sampling:
+    """Return the rules and the limit that follow from the settings. prompts: their number."""
     padded = model.config.vocabulary > tokenizer.size
     limit: list[Rule] = [WithinVocabulary(tokenizer.size)] if padded else []
     return Sampling(
@@ -205,14 +225,14 @@ def _sampling(
 def _steps(
     model: GPT,
     tokenizer: TextTokenizer,
-    outputs: Sequence[_Output],
+    outputs: Sequence[TextOutput],
     config: GenerationConfig,
     draft: Draft | None,
 ) -> Iterator[None]:
     """Extend the unfinished `outputs` by one token per step, until all are finished."""
     rows = [output.row for output in outputs]
     of_row = {id(output.row): output for output in outputs}
-    sampling = _sampling(model, tokenizer, config, rows[-1].item + 1)
+    sampling = sampling_of(model, tokenizer, config, rows[-1].item + 1)
     with _stepper(model, config) as stepper:
         if draft is not None:
             steps = speculative_steps(stepper, rows, sampling, draft)
@@ -284,7 +304,7 @@ def _beam_inputs(
     model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
 ) -> tuple[list[Row], tuple[Tensor, Tensor], Limits]:
     """Return a row for each prompt, what `start` takes, and the limits of a beam search."""
-    sampling = _sampling(model, tokenizer, config, len(ids))
+    sampling = sampling_of(model, tokenizer, config, len(ids))
     opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
     limits = Limits(
         [row[-1] for row in ids],
@@ -304,7 +324,7 @@ def _continuation(
 ) -> Continuation:
     """Return an output of beam search in the form of a sampled one. like: a row with its prompt."""
     row = replace(like, tokens=[], log_probabilities=[], alternatives=[], reason=None)
-    output = _Output(row, writer)
+    output = TextOutput(row, writer)
     known = log_probabilities(model, row.prompt, tokens)
     for token, log_p in zip(tokens, known, strict=True):
         row.tokens.append(token)

@@ -272,7 +272,7 @@ class GPT(nn.Module):
         """
         state = self.decoder.start(tokens.shape[0])
         if tokens.shape[1]:
-            self.decoder.step(self.embedding(tokens, state.lengths), state)
+            self.extend(tokens, state)
         if keys is None:
             return state
         lengths = keys.sum(1)
@@ -283,6 +283,10 @@ class GPT(nn.Module):
                 "keys must be True for the first tokens of each sequence: pad at the right"
             )
         return state.rewind(lengths.tolist())
+
+    def extend(self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState) -> None:
+        """Process T further tokens of a prompt, whose logits are not needed; updates `state`."""
+        self.decoder.step(self.embedding(tokens, state.lengths), state)
 
     def step(
         self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 import torch
 
@@ -11,20 +10,19 @@ from headway.attention.cache import KeyValueCache, TokenCache, check_rewind
 from headway.machine import upload
 from headway.shapes import Float, Tensor
 
-Cache = TypeVar("Cache", bound="PreallocatedTokens")
-
 
 class PreallocatedTokens(TokenCache):
     """`TokenCache` in one tensor of each kind, whose capacity doubles when it is full.
 
     Sequence n has its tokens at positions 0 ... lengths[n] - 1; what follows is left over from
-    earlier tokens, and the mask hides it. Reordering writes into the tensors of the last reordering
+    earlier tokens, and the mask hides it. There may be room for more sequences than there are.
+    Reordering writes into the tensors of the last reordering
     but one, so that a beam search allocates no memory at each step.
     """
 
     def __init__(self, num_rows: int) -> None:
         super().__init__(num_rows)
-        self._stores: list[Tensor] = []  # each N H capacity K
+        self._stores: list[Tensor] = []  # each: rows H capacity K, of which the first N are used
         self._spare: list[Tensor] = []
 
     def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
@@ -34,7 +32,7 @@ class PreallocatedTokens(TokenCache):
         self._stores = [_with_room(s, x, total) for s, x in zip(stores, new, strict=True)]
         if self.uniform:
             for store, x in zip(self._stores, new, strict=True):
-                store[:, :, total - num_new : total] = x
+                store[: len(x), :, total - num_new : total] = x
         else:
             past = upload(torch.tensor(self.lengths), new[0].device)
             rows = torch.arange(len(self.lengths), device=new[0].device)[:, None]
@@ -42,11 +40,11 @@ class PreallocatedTokens(TokenCache):
             for store, x in zip(self._stores, new, strict=True):
                 store[rows, :, where] = x.transpose(1, 2)  # N H T K -> N T H K
         self.lengths = [length + num_new for length in self.lengths]
-        return [store[:, :, :total] for store in self._stores]
+        return [store[: len(self.lengths), :, :total] for store in self._stores]
 
     def last(self) -> list[Float[Tensor, "N H K"]]:
         if self.uniform:
-            return [store[:, :, self.lengths[0] - 1] for store in self._stores]
+            return [s[: len(self.lengths), :, self.lengths[0] - 1] for s in self._stores]
         rows = torch.arange(len(self.lengths), device=self._stores[0].device)
         where = upload(torch.tensor(self.lengths), rows.device) - 1
         return [store[rows, :, where] for store in self._stores]
@@ -64,15 +62,35 @@ class PreallocatedTokens(TokenCache):
         check_rewind(self.lengths, lengths)
         self.lengths = list(lengths)
 
-    @classmethod
-    def join(cls: type[Cache], caches: Sequence[Cache]) -> Cache:
-        joined = cls(0)
-        joined.lengths = [length for cache in caches for length in cache.lengths]
-        like = next((cache._stores for cache in caches if cache._stores), [])
-        total = max(joined.lengths, default=0)
-        parts = [cache._stores or _empty(like, len(cache.lengths)) for cache in caches]
-        joined._stores = [_stack(stores, total) for stores in zip(*parts, strict=True)]
-        return joined
+    def admit(self, other: TokenCache) -> None:
+        assert isinstance(other, PreallocatedTokens)
+        old, rows = len(self.lengths), len(self.lengths) + len(other.lengths)
+        self.lengths = [*self.lengths, *other.lengths]
+        like = self._stores or other._stores
+        longest = max(self.lengths, default=0)
+        stores: Sequence[Tensor | None] = self._stores or [None] * len(like)
+        self._stores = [
+            _with_capacity(store, kind, rows, longest)
+            for store, kind in zip(stores, like, strict=True)
+        ]
+        self._spare = []
+        used = max(other.lengths, default=0)
+        for store, new in zip(self._stores, other._stores, strict=bool(other._stores)):
+            store[old:rows, :, :used] = new[: len(other.lengths), :, :used]
+
+    def release(self, row: int) -> None:
+        last = len(self.lengths) - 1
+        length = self.lengths[last]
+        for store in self._stores:
+            store[row, :, :length] = store[last, :, :length]
+        self.lengths[row] = length
+        self.lengths = self.lengths[:last]
+
+    def reserve(self, rows: int, tokens: int) -> None:
+        self._stores = [_with_capacity(s, s, rows, tokens) for s in self._stores]
+
+    def tokens(self, row: int, start: int, stop: int) -> list[Float[Tensor, "H T _"]]:
+        return [store[row, :, start:stop].clone() for store in self._stores]
 
 
 class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
@@ -80,14 +98,24 @@ class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
 
 
 def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:
-    """Return `store` with capacity for `total` tokens; doubling keeps appending linear."""
+    """Return `store` with capacity for `total` tokens of the rows of `new`."""
+    return _with_capacity(store, new, len(new), max(total, 16))
+
+
+def _with_capacity(store: Tensor | None, like: Tensor, rows: int, tokens: int) -> Tensor:
+    """Return `store` with capacity for so many rows and tokens; doubling keeps appending linear.
+
+    like: has the shape of a token's vectors, for a store that does not exist yet.
+    """
     if store is None:
-        shape = (*new.shape[:2], max(total, 16), new.shape[3])
-        return new.new_zeros(shape)
-    if store.shape[2] >= total:
+        return like.new_zeros(rows, like.shape[1], tokens, like.shape[3])
+    old_rows, old_tokens = store.shape[0], store.shape[2]
+    if old_rows >= rows and old_tokens >= tokens:
         return store
-    grown = store.new_zeros(*store.shape[:2], max(total, 2 * store.shape[2]), store.shape[3])
-    grown[:, :, : store.shape[2]] = store
+    rows = old_rows if rows <= old_rows else max(rows, 2 * old_rows)
+    tokens = old_tokens if tokens <= old_tokens else max(tokens, 2 * old_tokens)
+    grown = store.new_zeros(rows, store.shape[1], tokens, store.shape[3])
+    grown[:old_rows, :, :old_tokens] = store
     return grown
 
 
@@ -97,20 +125,3 @@ def _select(store: Tensor, index: Tensor, into: Tensor | None) -> Tensor:
     if into is None or not has_room or torch.is_grad_enabled():
         return store.index_select(0, index)
     return torch.index_select(store, 0, index, out=into[: len(index)])
-
-
-def _empty(stores: Sequence[Tensor], num_rows: int) -> list[Tensor]:
-    """Return stores of the same kinds for sequences without a token."""
-    return [store.new_zeros(num_rows, store.shape[1], 0, store.shape[3]) for store in stores]
-
-
-def _stack(stores: Sequence[Tensor], total: int) -> Tensor:
-    """Return the sequences of several stores in one of capacity `total`."""
-    rows = sum(store.shape[0] for store in stores)
-    out = stores[0].new_zeros(rows, stores[0].shape[1], total, stores[0].shape[3])
-    start = 0
-    for store in stores:
-        used = min(total, store.shape[2])
-        out[start : start + store.shape[0], :, :used] = store[:, :, :used]
-        start += store.shape[0]
-    return out
