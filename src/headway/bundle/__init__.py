@@ -3,7 +3,7 @@
 `headway.load(folder)` (`tasks/opening.py`) loads a bundle; its methods are the verbs of its task.
 """
 
-from headway.bundle.class_prediction import Classified
+from headway.bundle.class_prediction import Classified, label_scores
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
@@ -74,6 +74,7 @@ __all__ = [
     "class_names",
     "encoder_pass",
     "image_patches",
+    "label_scores",
     "next_token_readout",
     "part_of",
     "patches_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -21,3 +22,8 @@ class Classified:
         pairs = zip(labels, probabilities, strict=True)
         by_label = dict(sorted(pairs, key=lambda pair: -pair[1]))
         return cls(next(iter(by_label)), by_label)
+
+
+def label_scores(probabilities: Mapping[str, float]) -> list[dict[str, object]]:
+    """Return labels with their probabilities in the form of Hugging Face's inference API."""
+    return [{"label": label, "score": value} for label, value in probabilities.items()]

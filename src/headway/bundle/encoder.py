@@ -31,11 +31,12 @@ FRAME = 2  # special tokens around a text: [CLS] and [SEP]
 class WordPrediction:
     """A predicted word for a masked position, and its probability.
 
-    word: text of the token; "##" marks the continuation of a word.
+    word: text of the token; "##" marks the continuation of a word. token: its id.
     """
 
     word: str
     probability: float
+    token: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,8 +139,8 @@ class EncoderBundle(StoredBundle):
             for owner, best_ids, best_values in zip(
                 owners, ids.tolist(), values.tolist(), strict=True
             ):
-                pairs = zip(self.tokenizer.words(best_ids), best_values, strict=True)
-                predictions[owner].append([WordPrediction(word, value) for word, value in pairs])
+                best = zip(self.tokenizer.words(best_ids), best_values, best_ids, strict=True)
+                predictions[owner].append([WordPrediction(*word) for word in best])
         return predictions
 
     def predict(
@@ -151,6 +152,15 @@ class EncoderBundle(StoredBundle):
             FilledText(text, tuple(map(tuple, words)))
             for text, words in zip(texts, self.fill(texts, options.top, first), strict=True)
         ]
+
+    def filled(self, text: str, number: int, word: WordPrediction) -> str:
+        """Return a text with a predicted word in place of its [MASK] of that number, from 0."""
+        (mask,) = self.tokenizer.token_strings([self.tokenizer.special_tokens.mask])
+        parts = text.split(mask)
+        before, after = mask.join(parts[: number + 1]), mask.join(parts[number + 1 :])
+        if word.word.startswith("##"):
+            return before.rstrip() + word.word[2:] + after
+        return before + word.word.strip() + after
 
     def embed(
         self,

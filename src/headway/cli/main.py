@@ -38,6 +38,7 @@ from headway.cli.plan import plan
 from headway.cli.quantize import quantize
 from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
+from headway.cli.serve import serve
 from headway.cli.similar import similar
 from headway.cli.train import train
 from headway.cli.train_help import show_help
@@ -80,6 +81,7 @@ app.command(chat, group=USE)
 app.command(embed, group=USE)
 app.command(similar, group=USE)
 app.command(align, group=USE)
+app.command(serve, group=USE)
 app.command(inspect, group=INSPECT)
 app.command(ui, group=INSPECT)
 app.command(look, group=INSPECT)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -16,6 +18,8 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 
+SCHEMES = ("http", "https")  # a proxy in front of the server may speak TLS
+
 
 class Guard:
     """Refuses requests that are not from a page of this server, and bodies above `limit` bytes.
@@ -23,11 +27,24 @@ class Guard:
     hosts: the addresses of this server with port ("127.0.0.1:8000"). Another Host header is a
     foreign domain that resolves to this machine (DNS rebinding); another Origin is a request of a
     foreign page on behalf of the user (CSRF). Both get status 403, a body that is too large 413.
+    key: if set, requests without "Authorization: Bearer KEY" get 401, except for the paths in
+    `public`. error_form: returns an error as JSON, from its status and message.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], limit: int) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Iterable[str],
+        limit: int,
+        key: str | None = None,
+        public: Iterable[str] = (),
+        error_form: Callable[[int, str], Any] | None = None,
+    ) -> None:
         self.app, self.hosts, self.limit = app, frozenset(hosts), limit
-        self.origins = frozenset(f"http://{host}" for host in self.hosts)
+        self.origins = frozenset(f"{kind}://{host}" for host in self.hosts for kind in SCHEMES)
+        self.key, self.public = key, frozenset(public)
+        self.error_form = error_form or plain_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -36,9 +53,9 @@ class Guard:
         if scope["type"] != "http":
             return  # a websocket, which the page does not use; the server closes it
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(headers)
+        refusal = self._refusal(headers) or self._without_key(scope["path"], headers)
         if refusal is not None:
-            await _send_error(send, *refusal)
+            await _send_error(send, refusal[0], self.error_form(*refusal))
             return
         read = 0
 
@@ -64,7 +81,7 @@ class Guard:
         except TooLarge:
             if started:
                 raise
-            await _send_error(send, 413, self._too_large())
+            await _send_error(send, 413, self.error_form(413, self._too_large()))
 
     def _refusal(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
         """The status and reason of a refused request; None if it is accepted."""
@@ -80,6 +97,17 @@ class Guard:
             return 400, "Content-Length must be a whole number"
         return (413, self._too_large()) if int(length) > self.limit else None
 
+    def _without_key(self, path: str, headers: dict[bytes, str]) -> tuple[int, str] | None:
+        """The status and reason for a request without the key; None if it is accepted."""
+        if self.key is None or path in self.public:
+            return None
+        kind, _, given = headers.get(b"authorization", "").partition(" ")
+        # compares in a time that does not depend on the key
+        is_right = hmac.compare_digest(given.strip().encode(), self.key.encode())
+        if kind.lower() == "bearer" and is_right:
+            return None
+        return 401, "this server needs a key: send the header Authorization: Bearer KEY"
+
     def _too_large(self) -> str:
         return f"a request may have at most {self.limit:,} bytes"
 
@@ -88,8 +116,13 @@ class TooLarge(Exception):
     """The body of a request is larger than allowed."""
 
 
-async def _send_error(send: Send, status: int, message: str) -> None:
-    body = json.dumps({"error": message}).encode()
+def plain_error(status: int, message: str) -> Any:
+    """An error of the inspection page, as JSON."""
+    return {"error": message}
+
+
+async def _send_error(send: Send, status: int, content: Any) -> None:
+    body = json.dumps(content).encode()
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),

@@ -192,6 +192,39 @@ class Predicting(Protocol):
 
 
 @runtime_checkable
+class Pipeline(Protocol):
+    """A `Predicting` task whose predictions have the form of Hugging Face's inference API.
+
+    option_names: name of an option there -> its name here, where they differ. lists_one: whether
+    the reply to a single input is a list with one form.
+    """
+
+    option_names: Mapping[str, str]
+    lists_one: bool
+
+    def pipeline_form(self, bundle: Any, prediction: Any, options: Any) -> Any:
+        """Return a prediction in that form."""
+        ...
+
+
+@runtime_checkable
+class ForeignRequests(Protocol):
+    """A `Predicting` task that is also served in the form of another server."""
+
+    def is_foreign(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether a request has that form."""
+        ...
+
+    def read_foreign(self, bundle: Any, fields: Mapping[str, Any]) -> tuple[list[Any], Any]:
+        """Return the inputs and options of a request. Raises UsageError for invalid fields."""
+        ...
+
+    def foreign_form(self, fields: Mapping[str, Any], predictions: Sequence[Any]) -> Any:
+        """Return the reply to a request."""
+        ...
+
+
+@runtime_checkable
 class Comparing(Protocol):
     """A `Task` for which `headway compare` shows tables and plots besides the scores.
 

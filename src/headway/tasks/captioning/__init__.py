@@ -38,6 +38,8 @@ class Captioning:
             export=to_hugging_face,
         )
     }
+    option_names: Mapping[str, str] = {}
+    lists_one = True
     input: type[Any] = CaptionInput
     options: type[Any] = CaptionOptions
     evaluation: type[Any] = CaptionEvaluation
@@ -76,6 +78,11 @@ class Captioning:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, options, progress)
+
+    def pipeline_form(
+        self, bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions
+    ) -> dict[str, Any]:
+        return {"generated_text": prediction.captions[0].text}
 
     def show_prediction(
         self, bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions

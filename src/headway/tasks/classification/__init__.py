@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.bundle import label_scores
 from headway.data.formats import Columns, LabelledText, read_labelled
 from headway.errors import DataError
 from headway.evaluation.scores import Scores
@@ -63,6 +64,8 @@ class Classification(TaskDefaults):
             export=to_hugging_face,
         ),
     }
+    option_names: Mapping[str, str] = {"top_k": "top"}
+    lists_one = True
     input: type[Any] = ClassInput
     options: type[Any] = ClassOptions
     columns: type[Any] = ClassColumns
@@ -132,6 +135,13 @@ class Classification(TaskDefaults):
         second = columns.second or names.second
         for text in read_labelled([path], Columns(columns.text or names.text, None, second)):
             yield ClassInput(text=text.text, second=text.second)
+
+    def pipeline_form(
+        self, bundle: ClassifierBundle, prediction: ClassifiedText, options: ClassOptions
+    ) -> list[dict[str, Any]]:
+        if prediction.number is not None:
+            return [{"label": "number", "score": prediction.number}]
+        return label_scores(prediction.probabilities or {})
 
     def show_prediction(
         self, bundle: ClassifierBundle, prediction: ClassifiedText, options: ClassOptions

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.bundle import label_scores
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
@@ -42,6 +43,8 @@ class ImageClassification(TaskDefaults):
             export=to_hugging_face,
         )
     }
+    option_names: Mapping[str, str] = {"top_k": "top"}
+    lists_one = False
     input: type[Any] = ImageInput
     options: type[Any] = ImageClassOptions
     next_commands: Sequence[str] = (
@@ -77,6 +80,14 @@ class ImageClassification(TaskDefaults):
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, progress)
+
+    def pipeline_form(
+        self,
+        bundle: ImageClassifierBundle,
+        prediction: ClassifiedImage,
+        options: ImageClassOptions,
+    ) -> list[dict[str, Any]]:
+        return label_scores(prediction.probabilities)
 
     def show_prediction(
         self,

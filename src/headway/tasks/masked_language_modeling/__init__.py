@@ -62,6 +62,8 @@ class MaskedLanguageModeling:
             export=to_hugging_face,
         )
     }
+    option_names: Mapping[str, str] = {"top_k": "top"}
+    lists_one = False
     input: type[Any] = FillInput
     options: type[Any] = FillOptions
     evaluation: type[Any] = EncoderScoring
@@ -112,6 +114,23 @@ class MaskedLanguageModeling:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, options, progress)
+
+    def pipeline_form(
+        self, bundle: EncoderBundle, prediction: FilledText, options: FillOptions
+    ) -> Any:
+        masks = [
+            [
+                {
+                    "sequence": bundle.filled(prediction.text, number, word),
+                    "score": word.probability,
+                    "token": word.token,
+                    "token_str": word.word,
+                }
+                for word in words
+            ]
+            for number, words in enumerate(prediction.predictions)
+        ]
+        return masks[0] if len(masks) == 1 else masks
 
     def show_prediction(
         self, bundle: EncoderBundle, prediction: FilledText, options: FillOptions

@@ -45,6 +45,8 @@ class QuestionAnswering:
             export=to_hugging_face,
         )
     }
+    option_names: Mapping[str, str] = {"top_k": "top"}
+    lists_one = False
     input: type[Any] = AnswerInput
     options: type[Any] = AnswerOptions
     evaluation: type[Any] = AnswerScoring
@@ -88,6 +90,18 @@ class QuestionAnswering:
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, options, progress)
+
+    def pipeline_form(
+        self,
+        bundle: QuestionAnsweringBundle,
+        prediction: AnsweredQuestion,
+        options: AnswerOptions,
+    ) -> Any:
+        answers = [
+            {"answer": a.text, "score": a.probability, "start": a.start, "end": a.end}
+            for a in prediction.answers
+        ]
+        return answers[0] if options.top == 1 and answers else answers
 
     def show_prediction(
         self, bundle: QuestionAnsweringBundle, prediction: AnsweredQuestion, options: AnswerOptions

@@ -10,7 +10,12 @@ from headway.data.formats.tags import TaggedSentence, read_tagged
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
-from headway.tasks.tagging.bundle import TaggedText, TaggerBundle
+from headway.tasks.tagging.bundle import (
+    PredictedSpan,
+    PredictedWord,
+    TaggedText,
+    TaggerBundle,
+)
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
@@ -34,6 +39,8 @@ class Tagging(TaskDefaults):
             export=to_hugging_face,
         )
     }
+    option_names: Mapping[str, str] = {}
+    lists_one = False
     input: type[Any] = TextInput
     students = STUDENTS
     next_commands: Sequence[str] = ('tag {run} "..."', "eval {run}")
@@ -63,6 +70,17 @@ class Tagging(TaskDefaults):
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
         return evaluate(bundle, examples, progress)
+
+    def pipeline_form(
+        self, bundle: TaggerBundle, prediction: TaggedText, options: NoOptions
+    ) -> list[dict[str, Any]]:
+        def form(label: str, item: PredictedSpan | PredictedWord) -> dict[str, Any]:
+            place = {"word": item.text, "start": item.start, "end": item.end}
+            return {"entity_group": label, "score": item.probability, **place}
+
+        if prediction.spans:
+            return [form(span.label, span) for span in prediction.spans]
+        return [form(word.tag, word) for word in prediction.words if word.tag != "O"]
 
     def show_prediction(
         self, bundle: TaggerBundle, prediction: TaggedText, options: NoOptions

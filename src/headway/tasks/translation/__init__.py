@@ -11,6 +11,7 @@ from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled
+from headway.tasks.translation import libretranslate
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationRunConfig,
@@ -68,6 +69,8 @@ class Translating:
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions
     evaluation: type[Any] = TranslationScoring
+    option_names: Mapping[str, str] = {"tgt_lang": "to"}
+    lists_one = True
     document_suffixes: Sequence[str] = tuple(DOCUMENTS)
     document_options: type[Any] = DocumentOptions
     next_commands: Sequence[str] = (
@@ -135,6 +138,24 @@ class Translating:
         self, bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
     ) -> list[Styled]:
         return prediction_lines(prediction, options)
+
+    def pipeline_form(
+        self, bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
+    ) -> dict[str, Any]:
+        return {"translation_text": prediction.translations[0].text}
+
+    def is_foreign(self, fields: Mapping[str, Any]) -> bool:
+        return libretranslate.is_request(fields)
+
+    def read_foreign(
+        self, bundle: TranslatorBundle, fields: Mapping[str, Any]
+    ) -> tuple[list[TranslateInput], TranslateOptions]:
+        return libretranslate.read_request(bundle, fields)
+
+    def foreign_form(
+        self, fields: Mapping[str, Any], predictions: Sequence[Translated]
+    ) -> dict[str, Any]:
+        return libretranslate.reply(fields, predictions)
 
     def write_document(
         self,

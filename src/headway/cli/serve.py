@@ -1,0 +1,147 @@
+"""`headway serve`: models behind HTTP."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from headway.cli.console import talk
+from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port, between
+from headway.errors import UsageError
+from headway.files import read_bytes
+from headway.settings import MOST, Most
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+KEY_BYTES, SHORTEST_KEY = 4096, 16
+SLOTS = Most(1024, "more outputs at once are slower than one after the other")
+SECONDS = Most(86_400, "a day")
+MEGABYTES = Most(2**20, "a terabyte")
+
+
+def _from(least: int, most: Most, help: str) -> Parameter:
+    return Parameter(validator=between(least, most), help=help)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class LimitFlags:
+    """How much the server does at once, and for how long."""
+
+    slots: Annotated[
+        int, _from(1, SLOTS, "Maximum number of outputs of a model that are decoded together.")
+    ] = 16
+    queue: Annotated[
+        int,
+        _from(1, MOST, "Maximum number of waiting requests of a model; further ones get 429."),
+    ] = 64
+    seconds: Annotated[int, _from(1, SECONDS, "Seconds after which a request fails.")] = 300
+    grace: Annotated[
+        int, _from(0, SECONDS, "Seconds to finish what was begun, after the first signal.")
+    ] = 30
+    prefix_cache: Annotated[
+        int, _from(0, MEGABYTES, "Size of the prefix cache of each model in MB; 0 is none.")
+    ] = 256
+
+
+USUAL = LimitFlags()
+
+
+def serve(
+    *runs: str,
+    name: list[str] | None = None,
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    key_file: Path | None = None,
+    allow_host: list[str] | None = None,
+    limits: LimitFlags = USUAL,
+    machine: MachineFlags = ON_THIS_MACHINE,
+) -> None:
+    """Serve models over HTTP: headway serve runs/translator runs/gpt.
+
+    Speaks OpenAI's API (/v1/completions, /v1/embeddings), the form of Hugging Face's inference API
+    (/translate, /classify, /fill, ...) and that of LibreTranslate. Requests of many clients are
+    computed together. A signal (Ctrl-C, SIGTERM) ends the server when it has answered what it
+    began.
+
+    Parameters
+    ----------
+    runs
+        Run folders, model folders, or Hugging Face folders that Headway loads.
+    name
+        Name of each model in requests, in the same order. If unset, the names of the folders.
+    host
+        Address to listen at. Another one than this machine's own needs --key-file.
+    port
+        Port; 0 selects a free one.
+    key_file
+        File with the key that every request must send: Authorization: Bearer KEY.
+    allow_host
+        Further names of this server in the Host header, such as that of a proxy.
+    """
+    if not runs:
+        raise UsageError("no model is named", hint="headway serve runs/NAME")
+    names = _names(runs, name)
+    key = None if key_file is None else _key(key_file)
+    if host not in LOCAL and key is None:
+        raise UsageError(
+            f"--host {host}: other machines could use this server without a key",
+            hint="write a long random text into a file, and name it with --key-file",
+        )
+    try:
+        from headway.serving.engine import EngineSettings
+        from headway.serving.http.server import Address
+        from headway.serving.model_server import ServerSettings, serve_bundles
+    except ImportError as error:
+        raise UsageError(
+            f"the server needs the package extra 'serve': {error}",
+            hint="pip install 'headway[serve]'",
+        ) from None
+    loader = machine.prepare()
+    bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
+    settings = ServerSettings(
+        address=Address(host=host, port=port),
+        hosts=allow_host or (),
+        key=key,
+        seconds=float(limits.seconds),
+        grace=float(limits.grace),
+        engine=EngineSettings(
+            limits.slots, limits.queue, limits.prefix_cache * 2**20, precision=loader.precision
+        ),
+    )
+
+    def ready(address: str) -> None:
+        for name, bundle in bundles.items():
+            talk.print(f"serving   {name}: {bundle.kind}", markup=False)
+        talk.print(f"open      {address}v1/models   (Ctrl-C ends the server)", markup=False)
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while models are loading
+    if not serve_bundles(bundles, settings, ready):
+        raise SystemExit(1)
+
+
+def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
+    """Return the name of each model. UsageError if two have the same one."""
+    names = list(given or [Path(run).resolve().name for run in runs])
+    if len(names) != len(runs):
+        raise UsageError(f"--name is given {len(names)} times, and there are {len(runs)} models")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"two models have the name {twice[0]}", hint="--name A --name B")
+    return names
+
+
+def _key(path: Path) -> str:
+    """Return the key in a file. UsageError if it is too short to be safe, or no plain text."""
+    key = read_bytes(path, KEY_BYTES).decode("ascii", errors="replace").strip()
+    if len(key) < SHORTEST_KEY or not key.isprintable() or not key.isascii() or " " in key:
+        raise UsageError(
+            f"the key must have at least {SHORTEST_KEY} ASCII characters, without spaces",
+            str(path),
+            "python3 -c 'import secrets; print(secrets.token_urlsafe())' > key.txt",
+        )
+    return key

@@ -1,0 +1,236 @@
+"""The engine of one model: a thread that turns jobs into results.
+
+A turn of its loop: forget the jobs that no client waits for; read blocks of the next prompts;
+decode one token of every output; do computations. So an output waits for at most one block and one
+computation between two tokens, and an output that ends makes room for the next at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from headway.bundle import Bundle, TextBundle
+from headway.errors import HeadwayError
+from headway.serving.engine.computations import Computation, compute_together, watched
+from headway.serving.engine.continuous import ContinuousBatch, Stream
+from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
+from headway.serving.engine.measurements import Measurements
+from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
+from headway.serving.engine.prompts import PromptReader, news
+from headway.serving.engine.waiting import Refused, Waiting
+
+STUCK = 2.0  # seconds without a sign of life, with work to do
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """slots: maximum number of outputs that are decoded together. queue: maximum number of waiting
+    requests. prefix_bytes: size of the prefix cache. budget: maximum number of tokens of
+    computations that are done together. precision: the context of every forward pass."""
+
+    slots: int = 16
+    queue: int = 64
+    prefix_bytes: int = 2**28
+    budget: int = 4096
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+
+class Engine:
+    """Runs the jobs of one bundle in a thread of its own."""
+
+    def __init__(self, bundle: Bundle, settings: EngineSettings, measured: Measurements) -> None:
+        self.bundle, self.settings, self.measured = bundle, settings, measured
+        context = getattr(bundle.config, "max_length", None) or 4096
+        self.waiting = Waiting(settings.queue, settings.queue * context)
+        self.error: BaseException | None = None
+        self._batch = ContinuousBatch(bundle.model)
+        self._reader: PromptReader | None = None
+        self._prefixes = PrefixCache(settings.prefix_bytes)
+        self._computing: list[Computation] = []
+        self._last_sign = time.monotonic()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Put a job into the queue. Raises Refused if it is full, draining, or the engine dead."""
+        if self.error is not None:
+            raise Refused("dead", 1)
+        try:
+            self.waiting.put(job)
+        except Refused as refused:
+            if refused.why == "full":
+                self.measured.count("refused")
+            raise
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to do."""
+        at_work = self._reader is not None or bool(self._batch.streams) or bool(self._computing)
+        return at_work or len(self.waiting) > 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the engine lives, and gave a sign of life lately if there is work to do."""
+        if self.error is not None or not self._thread.is_alive():
+            return False
+        return not self.busy or time.monotonic() - self._last_sign < STUCK
+
+    def stop(self) -> None:
+        """End the thread after its present turn; waiting jobs get no answer."""
+        self._stopping = True
+        self.waiting.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout=STUCK)
+
+    def _run(self) -> None:
+        try:
+            with watched(self.bundle.model, self._step_of_computation):
+                while not self._stopping:
+                    self._turn()
+        except BaseException as error:
+            self.error = error
+            for job in self._unfinished():
+                job.report(Failed(error if isinstance(error, Exception) else RuntimeError()))
+
+    def _turn(self) -> None:
+        self._last_sign = time.monotonic()
+        self.measured.state(len(self._batch.streams), len(self.waiting), self._cache_share)
+        if not self.busy:
+            self.waiting.wait(seconds=0.5)
+        self._forget_ended()
+        with self.settings.precision():
+            self._read_prompts()
+            self._decode()
+            self._compute()
+
+    def _forget_ended(self) -> None:
+        for job in self.waiting.remove_ended():
+            self._end(job)
+        if self._reader is not None and self._reader.job.ended is not None:
+            self._end(self._reader.job)
+            self._reader = None
+        ended = {stream.source.job for stream in self._batch.streams if stream.source.job.ended}
+        for job in ended:
+            self._drop(job)
+            self._end(job)
+
+    def _end(self, job: Job) -> None:
+        """Report why a job ends early."""
+        why = job.ended or Cancelled()
+        self.measured.count("expired" if isinstance(why, Expired) else "cancelled")
+        job.report(Failed(why))
+
+    def _drop(self, job: Job) -> None:
+        """Release the rows of all outputs of a job."""
+        for stream in [s for s in self._batch.streams if s.source.job is job]:
+            self._batch.release(stream)
+            self.measured.finished(id(stream), "dropped")
+
+    def _read_prompts(self) -> None:
+        """Read at most one block's number of tokens of the next prompts; their outputs join."""
+        budget = BLOCK
+        while budget > 0:
+            if self._reader is None and not self._open_next():
+                return
+            reader = self._reader
+            if reader is None:
+                continue  # its prompt was invalid, or had no output to generate
+            if not reader.done:
+                budget -= reader.read_block()
+            if reader.done:
+                self._reader = None
+                self._admit(reader)
+
+    def _open_next(self) -> bool:
+        """Begin with the next generation; return whether there was one."""
+        job = self.waiting.next_generation(self.settings.slots - len(self._batch.streams))
+        if job is None:
+            return False
+        assert isinstance(self.bundle, TextBundle)
+        try:
+            model, tokenizer = self.bundle.model, self.bundle.tokenizer
+            self._reader = PromptReader(model, tokenizer, job, self._prefixes)
+        except HeadwayError as error:
+            job.report(Failed(error))
+        else:
+            self.measured.prompt(len(job.prompt), self._reader.cached)
+        return True
+
+    def _admit(self, reader: PromptReader) -> None:
+        streams = reader.finish()
+        self._batch.admit(streams, reader.state)
+        for stream in [stream for stream in streams if not stream.live]:  # nothing to generate
+            self._leave(stream)
+
+    def _decode(self) -> None:
+        """Decode one token of every output; those that end leave."""
+        if not self._batch.streams:
+            return
+        before = [len(stream.row.tokens) for stream in self._batch.streams]
+        self._batch.step()
+        for count, stream in zip(before, list(self._batch.streams), strict=True):
+            job: Generation = stream.source.job
+            if len(stream.row.tokens) > count:
+                self.measured.token(id(stream), job.created)
+            if stream.live:
+                self._show(stream)
+            elif stream in self._batch.streams:  # a job that fails takes all its outputs along
+                self._leave(stream)
+
+    def _show(self, stream: Stream) -> None:
+        job: Generation = stream.source.job
+        grown = news(stream) if job.shown else None
+        if grown is not None:
+            job.report(grown)
+
+    def _leave(self, stream: Stream) -> None:
+        """Remove an output that has ended; report its job if it was the last one of it."""
+        job: Generation = stream.source.job
+        if stream.error is not None:
+            self._drop(job)
+            job.report(Failed(stream.error))
+            return
+        self._batch.release(stream)
+        self.measured.finished(id(stream), str(stream.row.reason))
+        self._show(stream)
+        if all(output.row.reason is not None for output in stream.source.outputs):
+            result = stream.source.result
+            self.waiting.finished(job.cost, time.monotonic() - job.created)
+            job.report(result)
+
+    def _compute(self) -> None:
+        """Do the next computations together."""
+        self._computing = self.waiting.next_computations(self.settings.budget)
+        if self._computing:
+            begun = time.monotonic()
+            compute_together(self._computing)
+            seconds = time.monotonic() - begun
+            self.waiting.finished(sum(job.cost for job in self._computing), seconds)
+            self.measured.count("computed", sum(len(job.inputs) for job in self._computing))
+        self._computing = []
+
+    def _step_of_computation(self) -> None:
+        """Give a sign of life; end a computation of which no job may go on."""
+        self._last_sign = time.monotonic()
+        if self._computing and all(job.ended is not None for job in self._computing):
+            for job in self._computing:
+                self._end(job)
+            raise Cancelled
+
+    @property
+    def _cache_share(self) -> float:
+        return self._prefixes.num_bytes / max(1, self.settings.prefix_bytes)
+
+    def _unfinished(self) -> list[Job]:
+        jobs: list[Job] = [*self._computing, *(stream.source.job for stream in self._batch.streams)]
+        if self._reader is not None:
+            jobs.append(self._reader.job)
+        return [*dict.fromkeys(jobs), *self.waiting.take_all()]

@@ -1,0 +1,108 @@
+"""Prompts are read in blocks of 64 tokens, between the steps of the outputs that are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from headway.decoding import open_outputs, sampling_of
+from headway.machine import upload
+from headway.models import GPT
+from headway.serving.engine.continuous import Stream
+from headway.serving.engine.jobs import Finished, Generation, Grown, PromptScores
+from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
+from headway.shapes import Float, Tensor
+from headway.text import TextTokenizer
+
+
+class PromptReader:
+    """Reads the prompt of one generation, block by block, into a decode state of one sequence.
+
+    All blocks but the last have 64 tokens, whatever else is decoded, so that the state does not
+    depend on other requests. Raises UsageError for a prompt that is too long for the model.
+    """
+
+    def __init__(
+        self, model: GPT, tokenizer: TextTokenizer, job: Generation, cache: PrefixCache
+    ) -> None:
+        self.model, self.job, self._cache = model, job, cache
+        self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
+        sampling = sampling_of(model, tokenizer, job.config, 1)
+        self.sampling = replace(sampling, rules=(*job.rules, *sampling.rules))
+        self.state: Any = model.start(torch.zeros(1, 0, dtype=torch.long, device=self._device))
+        self._scores: list[tuple[float, tuple[tuple[int, float], ...]]] = []
+        self.cached = 0
+        if job.caches and job.scored is None:
+            self.cached = cache.read(job.prompt, job.salt, self.state)
+        self._read = self.cached
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def done(self) -> bool:
+        """Whether only the last token of the prompt is left."""
+        return self._read >= len(self.job.prompt) - 1
+
+    @torch.inference_mode()
+    def read_block(self) -> int:
+        """Read the next block; return its number of tokens."""
+        stop = min(len(self.job.prompt) - 1, (self._read // BLOCK + 1) * BLOCK)
+        tokens = upload(torch.tensor([self.job.prompt[self._read : stop]]), self._device)
+        if self.job.scored is None:
+            self.model.extend(tokens, self.state)
+        else:
+            logits, self.state = self.model.step(tokens, self.state)
+            self._score(logits[0].float(), self.job.prompt[self._read + 1 : stop + 1])
+        count, self._read = stop - self._read, stop
+        return count
+
+    def _score(self, logits: Float[Tensor, "T V"], following: Sequence[int]) -> None:
+        log_p = logits.log_softmax(-1)
+        own = log_p.gather(1, torch.tensor(following, device=logits.device)[:, None])[:, 0].tolist()
+        best = log_p.topk(min(self.job.scored or 0, log_p.shape[1]), dim=-1)
+        tops = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        for value, (tokens, values) in zip(own, tops, strict=True):
+            self._scores.append((value, tuple(zip(tokens, values, strict=True))))
+
+    def finish(self) -> list[Stream]:
+        """Return the streams that continue the prompt, whose rows are those of `state`."""
+        if self.job.caches:
+            self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
+        streams = [Stream(self, n, output, self.sampling) for n, output in enumerate(self.outputs)]
+        if len(streams) > 1:
+            self.state = self.state.reorder([0] * len(streams))
+        return streams
+
+    @property
+    def result(self) -> Finished:
+        """What is reported when all outputs have ended."""
+        continuations = [output.finished() for output in self.outputs]
+        scores = PromptScores(
+            tuple(value for value, _ in self._scores), tuple(best for _, best in self._scores)
+        )
+        return Finished(continuations, scores, self.cached)
+
+
+def news(stream: Stream) -> Grown | None:
+    """Return what happened to an output since the last call; None if nothing can be shown."""
+    output, row = stream.output, stream.row
+    if row.reason is not None:
+        output.finished()  # the text that was held back
+    text = "".join(output.parts[stream.shown_parts :])
+    first = stream.shown_tokens
+    if not text and row.reason is None:
+        return None
+    stream.shown_parts, stream.shown_tokens = len(output.parts), len(row.tokens)
+    return Grown(
+        stream.index,
+        text,
+        tuple(row.tokens[first:]),
+        tuple(row.log_probabilities[first:]),
+        tuple(tuple(best) for best in row.alternatives[first:]),
+        row.reason,
+    )

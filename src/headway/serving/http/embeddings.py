@@ -1,0 +1,156 @@
+"""POST /v1/embeddings in OpenAI's form, and POST /embed in that of Hugging Face."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headway.bundle import TextEmbedding
+from headway.serving.engine import Computation
+from headway.serving.http.completions import Token
+from headway.serving.http.exchange import Exchange, read_json
+from headway.serving.http.replies import ApiError, json_reply
+from headway.serving.http.served import ServedModel, ServedModels
+
+MOST_TEXTS = 1024
+
+
+class EmbeddingRequest(msgspec.Struct, kw_only=True):
+    """A request for vectors of texts, given as texts or tokens.
+
+    dimensions: the first so many numbers of a vector, scaled to length 1 again.
+    """
+
+    input: str | list[str | Token | list[Token]]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**17)] | None = None
+    user: str | None = None
+
+
+class Similarity(msgspec.Struct):
+    """A sentence, and those that it is compared with."""
+
+    source_sentence: str
+    sentences: list[str]
+
+
+class EmbedRequest(msgspec.Struct, kw_only=True):
+    """A request for vectors of texts, or for the cosine similarities of a sentence with others."""
+
+    inputs: str | list[str] | Similarity
+    model: str | None = None
+    normalize: bool = True
+    parameters: dict[str, Any] | None = None
+
+
+async def embeddings(request: Request) -> Response:
+    """Return one vector for each text."""
+    fields = await read_json(request, EmbeddingRequest)
+    served, bundle = _able(request, fields.model)
+    texts = _texts(fields.input, bundle)
+    vectors = await _vectors(request, served, bundle, texts, normalise=True)
+    width = fields.dimensions or vectors.shape[1]
+    if width > vectors.shape[1]:
+        message = f"dimensions must be at most {vectors.shape[1]}"
+        raise ApiError(400, message, param="dimensions")
+    if width < vectors.shape[1]:
+        vectors = vectors[:, :width]
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    tokens = sum(bundle.lengths(texts))
+    data = [
+        {"object": "embedding", "index": n, "embedding": _encoded(row, fields.encoding_format)}
+        for n, row in enumerate(vectors)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return json_reply({"object": "list", "data": data, "model": served.name, "usage": usage})
+
+
+async def embed(request: Request) -> Response:
+    """Return one vector for each text, or the similarities of a sentence with others."""
+    fields = await read_json(request, EmbedRequest)
+    served, bundle = _able(request, fields.model)
+    if isinstance(fields.inputs, Similarity):
+        texts = [fields.inputs.source_sentence, *fields.inputs.sentences]
+        _check(texts)
+        vectors = await _vectors(request, served, bundle, texts, normalise=True)
+        return json_reply((vectors[1:] @ vectors[0]).tolist())
+    given = fields.inputs if isinstance(fields.inputs, list) else [fields.inputs]
+    _check(given)
+    vectors = await _vectors(request, served, bundle, given, normalise=fields.normalize)
+    return json_reply(vectors.tolist())
+
+
+def _able(request: Request, name: str | None) -> tuple[ServedModel, TextEmbedding]:
+    models: ServedModels = request.app.state.models
+    return models.able(name, TextEmbedding, "embed texts")
+
+
+def _texts(given: str | list[Any], bundle: Any) -> list[str]:
+    """Return the texts of an input in one of its four forms."""
+    items = [given] if isinstance(given, str) else given
+    if items and isinstance(items[0], int):
+        items = [items]
+    texts = []
+    for n, item in enumerate(items):
+        if isinstance(item, str):
+            texts.append(item)
+            continue
+        if not isinstance(item, list) or not all(isinstance(token, int) for token in item):
+            raise ApiError(400, f"input[{n}]: texts and tokens cannot be mixed", param="input")
+        if max(item, default=0) >= bundle.tokenizer.size:
+            raise ApiError(400, f"input[{n}] has a token outside the vocabulary", param="input")
+        texts.append(bundle.tokenizer.decode(item))
+    _check(texts)
+    return texts
+
+
+def _check(texts: Sequence[str]) -> None:
+    if not 1 <= len(texts) <= MOST_TEXTS:
+        raise ApiError(400, f"1 to {MOST_TEXTS} texts are expected", param="input")
+    for n, text in enumerate(texts):
+        if not text.strip() or "\0" in text:
+            message = f"text {n} must not be empty, and must not have NUL"
+            raise ApiError(400, message, param="input")
+
+
+async def _vectors(
+    request: Request,
+    served: ServedModel,
+    bundle: TextEmbedding,
+    texts: Sequence[str],
+    *,
+    normalise: bool,
+) -> np.ndarray[Any, Any]:
+    """Return the vectors of the texts, as a matrix of float32."""
+
+    def compute(items: list[Any]) -> list[Any]:
+        return list(bundle.embed(items, normalise=normalise).float().cpu().numpy())
+
+    models: ServedModels = request.app.state.models
+    async with Exchange(request, models.seconds) as exchange:
+        make = partial(
+            Computation,
+            deadline=exchange.deadline,
+            cost=sum(1 + len(text) // 3 for text in texts),
+            group=("embed", normalise),
+            inputs=texts,
+            compute=compute,
+        )
+        exchange.submit(served.engine, lambda report: make(report=report))
+        (finished,) = await exchange.results()
+    return np.stack(finished.result)
+
+
+def _encoded(vector: np.ndarray[Any, Any], form: str) -> Any:
+    """Return a vector as numbers, or as little-endian float32 in base64."""
+    if form == "float":
+        return vector.tolist()
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()

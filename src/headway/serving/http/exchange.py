@@ -1,0 +1,140 @@
+"""One request and its jobs, which are cancelled if its client goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from headway.serving.engine import Engine, Event, Failed, Finished, Job
+from headway.serving.http.replies import ApiError
+
+S = TypeVar("S")
+MOST_EVENTS = 4096
+"""Events that wait for a client that reads slowly, after which its jobs are cancelled."""
+
+
+async def read_json(request: Request, kind: type[S]) -> S:
+    """Return the body as a `kind`. ApiError 400 or 415 names the field that is wrong.
+
+    Unknown fields are ignored.
+    """
+    check_media_type(request, "application/json")
+    body = await request.body()
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        _, _, path = str(error).partition(" - at ")
+        field = path.strip("`").removeprefix("$").strip(".") or None
+        raise ApiError(400, str(error), param=field) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}") from None
+
+
+async def parse_form(request: Request) -> dict[str, str]:
+    """Return the fields of a body in the form of HTML's forms; the last of equal names counts."""
+    body = (await request.body()).decode("utf-8", errors="replace")
+    try:
+        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=64))
+    except ValueError as error:
+        raise ApiError(400, f"the body is no valid form: {error}") from None
+
+
+def check_media_type(request: Request, *known: str) -> None:
+    """Raise ApiError 415 unless the body is declared as one of these types."""
+    given = request.headers.get("content-type", known[0]).partition(";")[0].strip().lower()
+    if given not in known:
+        message = f"Content-Type must be {' or '.join(known)}, not {given or 'empty'}"
+        raise ApiError(415, message)
+
+
+class Disconnected(ConnectionError):
+    """The client closed the connection."""
+
+
+class Exchange:
+    """The jobs of one request; those that are unfinished when it is closed are cancelled.
+
+    seconds: the time after which they fail. Use it in an `async with`, or `open` and `close` it.
+    """
+
+    def __init__(self, request: Request, seconds: float) -> None:
+        self.deadline = time.monotonic() + seconds
+        self._receive = request.receive
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
+        self._jobs: list[Job] = []
+        self._watch: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Begin to watch the connection. The body must have been read."""
+        self._watch = asyncio.create_task(self._until_disconnected())
+
+    async def close(self) -> None:
+        """Cancel what is unfinished."""
+        for job in self._jobs:
+            job.cancelled = True
+        if self._watch is not None:
+            self._watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._watch
+
+    async def __aenter__(self) -> Exchange:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    def submit(self, engine: Engine, make: Callable[[Callable[[Event], None]], Job]) -> None:
+        """Make a job that reports to this exchange, and submit it."""
+        number = len(self._jobs)
+
+        def report(event: Event) -> None:
+            if self._events.qsize() > MOST_EVENTS:
+                job.cancelled = True
+            with suppress(RuntimeError):  # the server has ended
+                self._loop.call_soon_threadsafe(self._events.put_nowait, (number, event))
+
+        job = make(report)
+        self._jobs.append(job)
+        engine.submit(job)
+
+    async def events(self) -> AsyncIterator[tuple[int, Event]]:
+        """Yield (number of a job, event) until all jobs have finished. Raises the first error, and
+        Disconnected if the client goes."""
+        unfinished = len(self._jobs)
+        while unfinished:
+            item = await self._events.get()
+            if item is None:
+                raise Disconnected
+            if isinstance(item[1], Failed):
+                raise item[1].error
+            unfinished -= isinstance(item[1], Finished)
+            yield item
+
+    async def results(self) -> list[Finished]:
+        """Return the results of all jobs, in order."""
+        found: dict[int, Finished] = {}
+        async for number, event in self.events():
+            if isinstance(event, Finished):
+                found[number] = event
+        return [found[number] for number in range(len(self._jobs))]
+
+    async def _until_disconnected(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        for job in self._jobs:
+            job.cancelled = True
+        self._events.put_nowait(None)
+
+
+def as_list(value: Any) -> Sequence[Any]:
+    """Return a list as it is, and anything else as a list of one."""
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,221 @@
+"""POST /VERB: the predictions of a task, in the form of Hugging Face's inference API.
+
+{"inputs": ..., "parameters": {...}}: inputs are a text, an object with the fields of an input, an
+image in base64, or a list of them; an image may also be the body itself. Parameters are the options
+of the task. With "form": "full" the reply has all fields of the predictions.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import tempfile
+import typing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headway.serving.engine import Computation
+from headway.serving.http.exchange import Exchange, parse_form, read_json
+from headway.serving.http.replies import ApiError, json_reply
+from headway.serving.http.served import ServedModel, ServedModels, cannot
+from headway.settings import override
+from headway.tasks.task import ForeignRequests, Pipeline
+
+MOST_INPUTS = 256
+SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
+PICTURE = 256  # what an image counts, in tokens
+FORM = "application/x-www-form-urlencoded"
+RAW = ("application/octet-stream", "image/png", "image/jpeg", "image/webp", "audio/wav")
+
+
+class PredictionRequest(msgspec.Struct):
+    """A request for predictions."""
+
+    inputs: Any
+    parameters: dict[str, Any] | None = None
+    model: str | None = None
+    form: Literal["pipeline", "full"] = "pipeline"
+
+
+async def predict(request: Request) -> Response:
+    """Predict for the inputs of a request."""
+    verb = request.url.path.strip("/")
+    models: ServedModels = request.app.state.models
+    media = request.headers.get("content-type", "application/json").partition(";")[0].lower()
+    if media in RAW:
+        body = base64.b64encode(await request.body()).decode()
+        asked = PredictionRequest(inputs=body, model=request.query_params.get("model"))
+        return await _answer(request, verb, asked)
+    fields = await parse_form(request) if media == FORM else await read_json(request, dict)
+    served = _model(models, verb, fields.get("model"))
+    task = served.verbs[verb]
+    if isinstance(task, ForeignRequests) and task.is_foreign(fields):
+        return await _answer_foreign(request, served, task, fields)
+    try:
+        asked = msgspec.convert(fields, PredictionRequest)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, str(error), param="inputs") from None
+    return await _answer(request, verb, asked)
+
+
+def _model(models: ServedModels, verb: str, name: Any) -> ServedModel:
+    """Return the model that predicts by that verb. Raises ApiError 400 or 404."""
+    if name is not None and not isinstance(name, str):
+        raise ApiError(400, "model must be a text", param="model")
+    if name is None:
+        able = [model for model in models if verb in model.verbs]
+        name = able[0].name if len(able) == 1 else None
+    model = models.named(name)
+    if verb not in model.verbs:
+        raise cannot(model, verb)
+    return model
+
+
+async def _answer(request: Request, verb: str, asked: PredictionRequest) -> Response:
+    models: ServedModels = request.app.state.models
+    served = _model(models, verb, asked.model)
+    task = served.verbs[verb]
+    options = options_of(task, asked.parameters or {})
+    is_list = isinstance(asked.inputs, list)
+    given = asked.inputs if is_list else [asked.inputs]
+    with ExitStack() as stack:
+        inputs = read_inputs(task, given, stack)
+        predictions = await computed(request, served, inputs, options)
+    if asked.form == "full" or not isinstance(task, Pipeline):
+        forms = [_full(p, item) for p, item in zip(predictions, inputs, strict=True)]
+    else:
+        forms = [task.pipeline_form(served.bundle, p, options) for p in predictions]
+    if is_list or (isinstance(task, Pipeline) and task.lists_one and asked.form != "full"):
+        return json_reply(forms)
+    return json_reply(forms[0])
+
+
+async def _answer_foreign(
+    request: Request, served: ServedModel, task: ForeignRequests, fields: Mapping[str, Any]
+) -> Response:
+    """Answer a request in the form of another server."""
+    inputs, options = task.read_foreign(served.bundle, fields)
+    if not 1 <= len(inputs) <= MOST_INPUTS:
+        raise ApiError(400, f"a request must have 1 to {MOST_INPUTS} inputs")
+    predictions = await computed(request, served, inputs, options)
+    return json_reply(task.foreign_form(fields, predictions))
+
+
+async def computed(
+    request: Request, served: ServedModel, inputs: Sequence[Any], options: Any
+) -> list[Any]:
+    """Return the predictions for the inputs."""
+    bundle: Any = served.bundle
+
+    def compute(items: list[Any]) -> Sequence[Any]:
+        return list(bundle.predict(items, options))
+
+    models: ServedModels = request.app.state.models
+    async with Exchange(request, models.seconds) as exchange:
+        make = partial(
+            Computation,
+            deadline=exchange.deadline,
+            cost=sum(map(_cost, inputs)),
+            group=repr(options),
+            inputs=inputs,
+            compute=compute,
+        )
+        exchange.submit(served.engine, lambda report: make(report=report))
+        (finished,) = await exchange.results()
+    predictions: list[Any] = finished.result
+    return predictions
+
+
+def _cost(item: Any) -> int:
+    values = [getattr(item, field.name) for field in dataclasses.fields(item)]
+    return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
+
+
+def options_of(task: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return the options of a task. Raises ApiError 400 for one that it does not have, and for
+    names of files: a client may not read the files of the server."""
+    names = task.option_names if isinstance(task, Pipeline) else {}
+    given = {names.get(key, key): value for key, value in parameters.items() if value is not None}
+    kinds = typing.get_type_hints(task.options)
+    for name in given:
+        if name in kinds and "Path" in str(kinds[name]):
+            raise ApiError(400, f"{name} names a file, so it is not available here", param=name)
+    return override(task.options(), given, "parameters")
+
+
+def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:
+    """Return the inputs of a task. stack: removes the files that were written for images.
+
+    Raises ApiError 400 for one that is not valid.
+    """
+    if not 1 <= len(given) <= MOST_INPUTS:
+        raise ApiError(400, f"inputs must have 1 to {MOST_INPUTS} entries", param="inputs")
+    kinds = typing.get_type_hints(task.input)
+    first = next(iter(kinds))
+    folder: Path | None = None
+    if kinds[first] is Path:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-")))
+    inputs = []
+    for n, item in enumerate(given):
+        where = f"inputs[{n}]"
+        fields = item if isinstance(item, dict) else {first: item}
+        if unknown := set(fields) - set(kinds):
+            expected = ", ".join(kinds)
+            message = f"{where} has the unknown field {min(unknown)!r}; fields: {expected}"
+            raise ApiError(400, message, param="inputs")
+        if folder is not None and first in fields:
+            fields = {**fields, first: _written(fields[first], where, folder / str(n))}
+        try:
+            inputs.append(msgspec.convert(fields, task.input, strict=True))
+        except msgspec.ValidationError as error:
+            raise ApiError(400, f"{where}: {error}", param="inputs") from None
+        _check_text(inputs[-1], where)
+    return inputs
+
+
+def _check_text(item: Any, where: str) -> None:
+    """Raise ApiError 400 for an empty text, and one with characters that no text has."""
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        if isinstance(value, str) and ("\0" in value or not value.strip()):
+            message = f"{where}.{field.name} must be a text that is not empty, without NUL"
+            raise ApiError(400, message, param="inputs")
+
+
+def _written(value: Any, where: str, path: Path) -> Path:
+    """Write an image or a sound in base64 to a new file, and return its path."""
+    if not isinstance(value, str):
+        raise ApiError(400, f"{where} must be a file in base64", param="inputs")
+    coded = value.partition(";base64,")[2] if value.startswith("data:") else value
+    try:
+        content = base64.b64decode(coded, validate=True)
+    except (binascii.Error, ValueError):
+        raise ApiError(400, f"{where} is not valid base64", param="inputs") from None
+    suffix = next((s for start, s in SUFFIXES.items() if content.startswith(start)), None)
+    if content[8:12] == b"WAVE":
+        suffix = ".wav"
+    if suffix is None:
+        message = f"{where} is no image (PNG, JPEG, WebP) and no sound (WAV)"
+        raise ApiError(400, message, param="inputs")
+    path = path.with_suffix(suffix)
+    path.write_bytes(content)
+    return path
+
+
+def _full(prediction: Any, item: Any) -> dict[str, Any]:
+    """Return all fields of a prediction, without names of files of this server."""
+    own = {str(getattr(item, field.name)) for field in dataclasses.fields(item)}
+    fields: dict[str, Any] = msgspec.to_builtins(prediction)
+    return {
+        name: value
+        for name, value in fields.items()
+        if not (name == "file" and value in own) and value is not None
+    }

@@ -1,0 +1,88 @@
+"""The models of a server, by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.bundle import Bundle
+from headway.serving.engine import Engine
+from headway.serving.http.replies import ApiError
+from headway.tasks.registry import TASKS, task
+
+
+@dataclass
+class ServedModel:
+    """A model with its engine. verbs: verb -> the task whose models predict by it."""
+
+    name: str
+    bundle: Bundle
+    engine: Engine
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def verbs(self) -> dict[str, Any]:
+        names = [name for name, entry in TASKS.items() if entry.kind == self.bundle.kind]
+        return {verb: task(name) for name in names if (verb := TASKS[name].verb) is not None}
+
+
+class ServedModels:
+    """All models of a server. seconds: the time after which a request fails."""
+
+    def __init__(self, models: Sequence[ServedModel], seconds: float) -> None:
+        self._by_name = {model.name: model for model in models}
+        self.seconds = seconds
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._by_name.values())
+
+    def named(self, name: str | None) -> ServedModel:
+        """Return the model of that name, or the only one. Raises ApiError 404."""
+        if name is None and len(self._by_name) == 1:
+            return next(iter(self))
+        known = ", ".join(self._by_name)
+        if name is None:
+            raise ApiError(400, f"model must be one of: {known}", param="model")
+        if name not in self._by_name:
+            raise ApiError(
+                *(404, f"there is no model {name!r} here; models: {known}"),
+                param="model",
+                code="model_not_found",
+            )
+        return self._by_name[name]
+
+    def able(self, name: str | None, kind: Any, action: str) -> tuple[ServedModel, Any]:
+        """Return the model of that name and its bundle, which must be a `kind`, a protocol.
+
+        Without a name, the only model that can do it. Raises ApiError 400 otherwise, with what the
+        model can do. action: what is asked of it, in words.
+        """
+        if name is None:
+            able = [model for model in self if isinstance(model.bundle, kind)]
+            name = able[0].name if len(able) == 1 else None
+        model = self.named(name)
+        if not isinstance(model.bundle, kind):
+            raise cannot(model, action)
+        return model, model.bundle
+
+
+def cannot(model: ServedModel, action: str) -> ApiError:
+    """Return the error for a model that cannot do what is asked."""
+    routes = ", ".join(f"POST {route}" for route in routes_of(model)) or "none"
+    return ApiError(
+        400, f"{model.name} is a {model.bundle.kind}, which cannot {action}; its routes: {routes}"
+    )
+
+
+def routes_of(model: ServedModel) -> list[str]:
+    """Return the routes that answer for a model."""
+    from headway.bundle import TextEmbedding, TextGenerating
+
+    routes = [f"/{verb}" for verb in model.verbs]
+    if isinstance(model.bundle, TextGenerating):
+        routes += ["/v1/completions"]
+    if isinstance(model.bundle, TextEmbedding):
+        routes += ["/v1/embeddings"]
+    return routes

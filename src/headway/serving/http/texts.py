@@ -1,0 +1,273 @@
+"""Requests for text, of completions and of chat: jobs in, outputs and events out."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headway.bundle import TextGenerating
+from headway.decoding import (
+    Bias,
+    Continuation,
+    GenerationConfig,
+    Reason,
+    Rule,
+    generate_from_tokens,
+)
+from headway.serving.engine import (
+    Computation,
+    Event,
+    Finished,
+    Generation,
+    Grown,
+    Job,
+    PromptScores,
+)
+from headway.serving.http.exchange import Exchange
+from headway.serving.http.generation_fields import GenerationFields, token_biases
+from headway.serving.http.replies import DONE, ApiError, EventStream, event, json_reply
+from headway.serving.http.served import ServedModel
+from headway.serving.http.token_texts import LogProbs, TokenTexts
+
+REASONS: dict[Reason, str] = {
+    "end": "stop",
+    "stop": "stop",
+    "length": "length",
+    "context": "length",
+}
+LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
+
+
+@dataclass(kw_only=True)
+class Output:
+    """One output, or what is new of it. reason: why it ended; None while it is generated."""
+
+    index: int
+    text: str
+    logprobs: LogProbs | None
+    reason: str | None
+
+
+@runtime_checkable
+class Form(Protocol):
+    """The form of the replies. kind, chunk_kind: "object" of a reply, and of an event."""
+
+    prefix: str
+    kind: str
+    chunk_kind: str
+
+    def choice(self, output: Output) -> dict[str, Any]:
+        """Return a whole output as a choice."""
+        ...
+
+    def chunks(self, output: Output, *, first: bool) -> list[dict[str, Any]]:
+        """Return what is new of an output as choices of events. first: it is the first news."""
+        ...
+
+
+@dataclass(kw_only=True)
+class TextRequest:
+    """A checked request. prompts: tokens of each prompt. echoes: the texts that outputs begin with,
+    one for each prompt. logprobs: number of alternatives of each token; None for no logprobs.
+    scores_prompts: whether tokens of the prompt have logprobs, too. dropped: whether the only
+    generated token is dropped, since only the prompt is of interest."""
+
+    served: ServedModel
+    bundle: TextGenerating
+    prompts: Sequence[Sequence[int]]
+    config: GenerationConfig
+    fields: GenerationFields
+    form: Form
+    echoes: Sequence[str] = ()
+    logprobs: int | None = None
+    scores_prompts: bool = False
+    dropped: bool = False
+    rules: Sequence[Rule] = ()
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def name(self) -> str:
+        return f"{self.form.prefix}-{self.id}"
+
+
+async def answer(request: Request, asked: TextRequest, seconds: float) -> Response:
+    """Answer a request for text, in one reply or as a stream of events."""
+    check_lengths(asked)
+    exchange = Exchange(request, seconds)
+    await exchange.open()
+    try:
+        for number in range(len(asked.prompts)):
+            exchange.submit(asked.served.engine, partial(_job, asked, number, exchange.deadline))
+        if not asked.fields.stream:
+            reply = _reply(asked, await exchange.results())
+            await exchange.close()
+            return json_reply(reply)
+        events = exchange.events()
+        first = await anext(events)  # its errors still have a status
+    except BaseException:
+        await exchange.close()
+        raise
+    return EventStream(_stream(asked, first, events), exchange.close)
+
+
+def check_lengths(asked: TextRequest) -> None:
+    """Raise ApiError 400 for prompts and numbers of outputs beyond the limits of the model."""
+    slots = asked.served.engine.settings.slots
+    if asked.config.samples > slots and asked.config.beam == 1:
+        raise ApiError(400, f"n must be at most {slots} on this server", param="n")
+    context = getattr(asked.bundle.config, "max_length", None) or LONGEST_PROMPT
+    if asked.served.bundle.model.max_length is None:
+        context = max(context, LONGEST_PROMPT)
+    for prompt in asked.prompts:
+        if len(prompt) > context:
+            raise ApiError(
+                *(400, f"the prompt has {len(prompt):,} tokens; the maximum is {context:,}"),
+                param="prompt",
+                code="context_length_exceeded",
+            )
+
+
+def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Event], None]) -> Job:
+    """Return the job of one prompt."""
+    prompt, config = asked.prompts[number], asked.config
+    biases = token_biases(asked.fields, asked.bundle.tokenizer.size)
+    cost = len(prompt) + config.max_tokens * max(config.samples, config.beam)
+    common: dict[str, Any] = {"report": report, "deadline": deadline, "cost": cost}
+    if config.beam > 1:
+        if biases or asked.scores_prompts or asked.rules:
+            raise ApiError(400, "beam search takes no logit_bias, echo with logprobs, or format")
+        model: Any = asked.served.bundle.model
+
+        def search(prompts: list[Any]) -> list[Any]:
+            return generate_from_tokens(model, asked.bundle.tokenizer, prompts, config)
+
+        return Computation(group=repr(config), inputs=[prompt], compute=search, **common)
+    return Generation(
+        prompt=prompt,
+        config=config,
+        scored=(asked.logprobs or 0) if asked.scores_prompts else None,
+        caches=asked.fields.cache_prompt is not False,
+        salt=asked.fields.cache_salt or "",
+        rules=(*([Bias(biases)] if biases else []), *asked.rules),
+        shown=bool(asked.fields.stream),
+        **common,
+    )
+
+
+def _reply(asked: TextRequest, results: Sequence[Finished]) -> dict[str, Any]:
+    """Return the whole reply."""
+    choices = []
+    for number, finished in enumerate(results):
+        # beam search returns the outputs of each of its inputs, of which there is one
+        outputs = finished.result[0] if asked.config.beam > 1 else finished.result
+        for k, output in enumerate(outputs):
+            index = number * asked.config.samples + k
+            choices.append(asked.form.choice(_whole(asked, number, index, output, finished.prompt)))
+    generated = sum(_generated(asked, finished) for finished in results)
+    cached = sum(finished.cached for finished in results)
+    usage = _usage(asked, generated, cached)
+    return {**_head(asked, asked.form.kind), "choices": choices, "usage": usage}
+
+
+def _generated(asked: TextRequest, finished: Finished) -> int:
+    outputs = finished.result[0] if asked.config.beam > 1 else finished.result
+    return 0 if asked.dropped else sum(len(output.tokens) for output in outputs)
+
+
+def _whole(
+    asked: TextRequest, number: int, index: int, output: Continuation, scores: PromptScores
+) -> Output:
+    """Return one output of a prompt, with the prompt before it if it is echoed."""
+    echo = asked.echoes[number] if asked.echoes else ""
+    logprobs, prompt = None, asked.prompts[number]
+    if asked.logprobs is not None:
+        before = () if asked.scores_prompts else prompt
+        offset = 0 if asked.scores_prompts else len(echo)
+        texts = TokenTexts(asked.bundle.tokenizer, before)
+        logprobs = LogProbs(texts, asked.logprobs, offset)
+        if asked.scores_prompts:
+            logprobs.add(prompt[0], None, ())
+            scored = zip(prompt[1:], scores.log_probabilities, scores.alternatives, strict=True)
+            for token, log_p, alternatives in scored:
+                logprobs.add(token, log_p, alternatives)
+        if not asked.dropped:
+            _add_tokens(logprobs, output)
+    text = echo if asked.dropped else echo + output.text
+    return Output(index=index, text=text, logprobs=logprobs, reason=REASONS[output.reason])
+
+
+def _add_tokens(logprobs: LogProbs, output: Continuation | Grown) -> None:
+    alternatives = output.alternatives or ((),) * len(output.tokens)
+    scored = zip(output.tokens, output.log_probabilities, alternatives, strict=True)
+    for token, log_p, best in scored:
+        logprobs.add(token, log_p, best)
+
+
+async def _stream(
+    asked: TextRequest, first: tuple[int, Event], rest: AsyncIterator[tuple[int, Event]]
+) -> AsyncIterator[bytes]:
+    """Yield the events of a stream."""
+    logprobs: dict[int, LogProbs] = {}
+    seen: set[int] = set()
+    generated = cached = 0
+
+    def choices(number: int, news: Grown) -> list[dict[str, Any]]:
+        index = number * asked.config.samples + news.index
+        echo = asked.echoes[number] if asked.echoes and index not in seen else ""
+        if asked.logprobs is not None and index not in logprobs:
+            texts = TokenTexts(asked.bundle.tokenizer, asked.prompts[number])
+            logprobs[index] = LogProbs(texts, asked.logprobs, len(echo))
+        if index in logprobs:
+            logprobs[index].clear()
+            _add_tokens(logprobs[index], news)
+        reason = None if news.reason is None else REASONS[news.reason]
+        text = echo + news.text
+        output = Output(index=index, text=text, logprobs=logprobs.get(index), reason=reason)
+        return asked.form.chunks(output, first=index not in seen)
+
+    def parts(number: int, news: Event) -> list[bytes]:
+        nonlocal generated, cached
+        if isinstance(news, Grown):
+            made = choices(number, news)
+            seen.add(number * asked.config.samples + news.index)
+            generated += len(news.tokens)
+            head = _head(asked, asked.form.chunk_kind)
+            return [event({**head, "choices": [choice]}) for choice in made]
+        cached += news.cached if isinstance(news, Finished) else 0
+        return []
+
+    for part in parts(*first):
+        yield part
+    async for number, news in rest:
+        for part in parts(number, news):
+            yield part
+    if asked.fields.stream_options is not None and asked.fields.stream_options.include_usage:
+        usage = _usage(asked, generated, cached)
+        yield event({**_head(asked, asked.form.chunk_kind), "choices": [], "usage": usage})
+    yield DONE
+
+
+def _head(asked: TextRequest, kind: str) -> dict[str, Any]:
+    return {
+        "id": asked.name,
+        "object": kind,
+        "created": int(time.time()),
+        "model": asked.served.name,
+    }
+
+
+def _usage(asked: TextRequest, generated: int, cached: int) -> dict[str, Any]:
+    prompt = sum(len(prompt) for prompt in asked.prompts)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }

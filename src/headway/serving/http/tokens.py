@@ -1,0 +1,65 @@
+"""Tokens over HTTP: POST /tokenize and /detokenize, GET /tokenizer_info."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headway.bundle import TextGenerating
+from headway.serving.http.completions import Token
+from headway.serving.http.exchange import read_json
+from headway.serving.http.replies import ApiError, json_reply
+from headway.serving.http.served import ServedModels
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """add_special_tokens: whether the tokens are those of a prompt (usually with <s>)."""
+
+    prompt: str
+    model: str | None = None
+    add_special_tokens: bool = True
+    return_token_strs: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """tokens: of a text."""
+
+    tokens: list[Token]
+    model: str | None = None
+
+
+def _tokenizer(request: Request, name: str | None) -> tuple[Any, Any]:
+    models: ServedModels = request.app.state.models
+    _, bundle = models.able(name, TextGenerating, "tokenize")
+    return bundle, bundle.tokenizer
+
+
+async def tokenize(request: Request) -> Response:
+    """Return the tokens of a text."""
+    fields = await read_json(request, TokenizeRequest)
+    bundle, tokenizer = _tokenizer(request, fields.model)
+    read = tokenizer.begin if fields.add_special_tokens else tokenizer.encode
+    ids = read(fields.prompt)
+    strings = tokenizer.token_strings(ids) if fields.return_token_strs else None
+    reply = {"count": len(ids), "max_model_len": bundle.config.max_length, "tokens": ids}
+    return json_reply({**reply, "token_strs": strings})
+
+
+async def detokenize(request: Request) -> Response:
+    """Return the text of tokens."""
+    fields = await read_json(request, DetokenizeRequest)
+    _, tokenizer = _tokenizer(request, fields.model)
+    if max(fields.tokens, default=0) >= tokenizer.size:
+        raise ApiError(400, f"tokens must be below {tokenizer.size:,}", param="tokens")
+    return json_reply({"prompt": tokenizer.decode(fields.tokens)})
+
+
+async def tokenizer_info(request: Request) -> Response:
+    """Return the special tokens, and whether there is a chat template."""
+    _, tokenizer = _tokenizer(request, request.query_params.get("model"))
+    bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
+    info = {"bos_token": bos, "eos_token": eos, "pad_token": None, "chat_template": None}
+    return json_reply({**info, "vocab_size": tokenizer.size})

@@ -1,0 +1,100 @@
+"""Models behind HTTP: as an ASGI app for other servers, and as a server of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from headway.bundle import Bundle
+from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
+from headway.serving.guard import Guard
+from headway.serving.http import ServedModel, ServedModels, model_app
+from headway.serving.http.replies import ApiError
+from headway.serving.http.server import Address, serve_models
+from headway.serving.run import LIMIT
+
+HERE = Address()
+LOCAL = ("127.0.0.1", "localhost", "[::1]")
+PUBLIC = ("/health", "/ready")
+"""Paths that need no key: an orchestrator asks them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """hosts: further names of the server in the Host header, with or without port. key: that every
+    request must send. seconds: after which a request fails. grace: seconds to finish what was begun
+    when the server ends. engine: of each model."""
+
+    address: Address = HERE
+    hosts: Sequence[str] = ()
+    key: str | None = None
+    seconds: float = 300.0
+    grace: float = 30.0
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+
+DEFAULTS = ServerSettings()
+
+
+def serve_bundles(
+    bundles: Mapping[str, Bundle], settings: ServerSettings, ready: Callable[[str], None]
+) -> bool:
+    """Serve models by name until a signal; return whether the server ended well.
+
+    ready: called with the address. UsageError if the address cannot be used.
+    """
+    models, metrics = _served(bundles, settings)
+    return serve_models(
+        lambda port: _guarded(models, metrics, settings, port),
+        models,
+        settings.address,
+        grace=settings.grace,
+        ready=ready,
+    )
+
+
+def app(
+    runs: Sequence[str | Path], *, settings: ServerSettings = DEFAULTS, **loading: Any
+) -> ASGIApp:
+    """Return an ASGI app that serves the models of run folders, for any ASGI server.
+
+    settings: the address's port and `hosts` are those of requests, which other hosts' pages may not
+    send. loading: arguments of `headway.load`. The engines run as long as the process.
+    """
+    from headway.tasks.opening import load
+
+    bundles = {Path(run).name: load(run, **loading) for run in runs}
+    models, metrics = _served(bundles, settings)
+    for model in models:
+        model.engine.start()
+    return _guarded(models, metrics, settings, settings.address.port)
+
+
+def _served(
+    bundles: Mapping[str, Bundle], settings: ServerSettings
+) -> tuple[ServedModels, Metrics]:
+    metrics = Metrics()
+    served = [
+        ServedModel(name, bundle, Engine(bundle, settings.engine, Measurements(metrics, name)))
+        for name, bundle in bundles.items()
+    ]
+    return ServedModels(served, settings.seconds), metrics
+
+
+def _guarded(
+    models: ServedModels, metrics: Metrics, settings: ServerSettings, port: int
+) -> ASGIApp:
+    names = [*LOCAL, settings.address.host, *settings.hosts]
+    hosts = {*settings.hosts, *(f"{name}:{port}" for name in names)}
+    return Guard(
+        model_app(models, metrics),
+        hosts=hosts,
+        limit=LIMIT,
+        key=settings.key,
+        public=PUBLIC,
+        error_form=lambda status, message: ApiError(status, message).body,
+    )
