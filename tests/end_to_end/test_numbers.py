@@ -57,6 +57,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("caption",): ("captioner", "image.png"),
     ("fill",): ("encoder", "The old [MASK] waves."),
     ("embed",): ("encoder", "The old baker."),
+    ("serve",): ("gpt", "--name", "a", "--name", "b"),  # ends before it listens
     ("similar",): ("encoder", "a baker", "The old baker.", "A fox."),
     ("align",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),
     ("data", "clean"): ("pairs.tsv", "clean.tsv", "--source", "en", "--target", "de"),

@@ -6,15 +6,18 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from headway.cli.console import talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, Port, between
+from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags, Port, between
 from headway.errors import UsageError
 from headway.files import read_bytes
 from headway.settings import MOST, Most
+
+if TYPE_CHECKING:
+    from headway.serving.model_server import ServerSettings
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 KEY_BYTES, SHORTEST_KEY = 4096, 16
@@ -92,43 +95,53 @@ def serve(
             f"--host {host}: other machines could use this server without a key",
             hint="write a long random text into a file, and name it with --key-file",
         )
-    try:
-        from headway.serving.engine import EngineSettings
-        from headway.serving.http.server import Address
-        from headway.serving.model_server import ServerSettings, serve_bundles
-    except ImportError as error:
-        raise UsageError(
-            f"the server needs the package extra 'serve': {error}",
-            hint="pip install 'headway[serve]'",
-        ) from None
     loader = machine.prepare()
+    settings = _settings(limits, loader, host, port, key, allow_host or [])
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
-    settings = ServerSettings(
-        address=Address(host=host, port=port),
-        hosts=allow_host or (),
-        key=key,
-        seconds=float(limits.seconds),
-        grace=float(limits.grace),
-        engine=EngineSettings(
-            limits.slots, limits.queue, limits.prefix_cache * 2**20, precision=loader.precision
-        ),
-    )
 
-    def ready(address: str) -> None:
+    def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
             talk.print(f"serving   {name}: {bundle.kind}", markup=False)
         talk.print(f"open      {address}v1/models   (Ctrl-C ends the server)", markup=False)
+
+    from headway.serving.model_server import serve_bundles
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while models are loading
     if not serve_bundles(bundles, settings, ready):
         raise SystemExit(1)
 
 
+def _settings(
+    limits: LimitFlags, loader: Loader, host: str, port: int, key: str | None, hosts: Sequence[str]
+) -> ServerSettings:
+    """Return the settings of the server. UsageError if its packages are not installed."""
+    try:
+        from headway.serving.engine import EngineSettings
+        from headway.serving.http.server import Address
+        from headway.serving.model_server import ServerSettings
+    except ImportError as error:
+        raise UsageError(
+            f"the server needs the package extra 'serve': {error}",
+            hint="pip install 'headway[serve]'",
+        ) from None
+    engine = EngineSettings(
+        limits.slots, limits.queue, limits.prefix_cache * 2**20, precision=loader.precision
+    )
+    return ServerSettings(
+        address=Address(host=host, port=port),
+        hosts=tuple(hosts),
+        key=key,
+        seconds=float(limits.seconds),
+        grace=float(limits.grace),
+        engine=engine,
+    )
+
+
 def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
     """Return the name of each model. UsageError if two have the same one."""
     names = list(given or [Path(run).resolve().name for run in runs])
     if len(names) != len(runs):
-        raise UsageError(f"--name is given {len(names)} times, and there are {len(runs)} models")
+        raise UsageError(f"--name names {len(names)} models, and there are {len(runs)}")
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(f"two models have the name {twice[0]}", hint="--name A --name B")

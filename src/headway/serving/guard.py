@@ -18,8 +18,6 @@ HEADERS = (
     (b"cache-control", b"no-store"),
 )
 
-SCHEMES = ("http", "https")  # a proxy in front of the server may speak TLS
-
 
 class Guard:
     """Refuses requests that are not from a page of this server, and bodies above `limit` bytes.
@@ -28,7 +26,8 @@ class Guard:
     foreign domain that resolves to this machine (DNS rebinding); another Origin is a request of a
     foreign page on behalf of the user (CSRF). Both get status 403, a body that is too large 413.
     key: if set, requests without "Authorization: Bearer KEY" get 401, except for the paths in
-    `public`. error_form: returns an error as JSON, from its status and message.
+    `public`. behind_proxy: whether pages of this server may come by https. error_form: returns an
+    error as JSON, from its status and message.
     """
 
     def __init__(
@@ -39,10 +38,12 @@ class Guard:
         limit: int,
         key: str | None = None,
         public: Iterable[str] = (),
+        behind_proxy: bool = False,
         error_form: Callable[[int, str], Any] | None = None,
     ) -> None:
         self.app, self.hosts, self.limit = app, frozenset(hosts), limit
-        self.origins = frozenset(f"{kind}://{host}" for host in self.hosts for kind in SCHEMES)
+        schemes = ("http", "https") if behind_proxy else ("http",)
+        self.origins = frozenset(f"{kind}://{host}" for host in self.hosts for kind in schemes)
         self.key, self.public = key, frozenset(public)
         self.error_form = error_form or plain_error
 
@@ -53,7 +54,7 @@ class Guard:
         if scope["type"] != "http":
             return  # a websocket, which the page does not use; the server closes it
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        refusal = self._refusal(headers) or self._without_key(scope["path"], headers)
+        refusal = self._refusal(headers) or self._without_key(scope, headers)
         if refusal is not None:
             await _send_error(send, refusal[0], self.error_form(*refusal))
             return
@@ -97,9 +98,9 @@ class Guard:
             return 400, "Content-Length must be a whole number"
         return (413, self._too_large()) if int(length) > self.limit else None
 
-    def _without_key(self, path: str, headers: dict[bytes, str]) -> tuple[int, str] | None:
+    def _without_key(self, scope: Scope, headers: dict[bytes, str]) -> tuple[int, str] | None:
         """The status and reason for a request without the key; None if it is accepted."""
-        if self.key is None or path in self.public:
+        if self.key is None or scope["path"] in self.public:
             return None
         kind, _, given = headers.get(b"authorization", "").partition(" ")
         # compares in a time that does not depend on the key

@@ -14,7 +14,7 @@ from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard
 from headway.serving.http import ServedModel, ServedModels, model_app
 from headway.serving.http.replies import ApiError
-from headway.serving.http.server import Address, serve_models
+from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
 
 HERE = Address()
@@ -41,11 +41,14 @@ DEFAULTS = ServerSettings()
 
 
 def serve_bundles(
-    bundles: Mapping[str, Bundle], settings: ServerSettings, ready: Callable[[str], None]
+    bundles: Mapping[str, Bundle],
+    settings: ServerSettings,
+    ready: Callable[[str, ModelServer], None],
 ) -> bool:
     """Serve models by name until a signal; return whether the server ended well.
 
-    ready: called with the address. UsageError if the address cannot be used.
+    ready: called with the URL of the server, and with the server. UsageError if the address cannot
+    be used.
     """
     models, metrics = _served(bundles, settings)
     return serve_models(
@@ -96,5 +99,6 @@ def _guarded(
         limit=LIMIT,
         key=settings.key,
         public=PUBLIC,
+        behind_proxy=bool(settings.hosts),
         error_form=lambda status, message: ApiError(status, message).body,
     )

@@ -70,7 +70,6 @@ class ContinuousBatch:
         self.streams[row] = self.streams[-1]
         self.streams.pop()
 
-    @torch.inference_mode()
     def step(self) -> None:
         """Decode one token of every stream. A stream that cannot go on gets an `error`."""
         device = next(self.model.parameters()).device

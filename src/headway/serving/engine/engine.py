@@ -14,7 +14,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from headway.bundle import Bundle, TextBundle
+import torch
+
+from headway.bundle import Bundle, TextGenerating
 from headway.errors import HeadwayError
 from headway.serving.engine.computations import Computation, compute_together, watched
 from headway.serving.engine.continuous import ContinuousBatch, Stream
@@ -92,7 +94,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            with watched(self.bundle.model, self._step_of_computation):
+            with torch.inference_mode(), watched(self.bundle.model, self._step_of_computation):
                 while not self._stopping:
                     self._turn()
         except BaseException as error:
@@ -154,10 +156,10 @@ class Engine:
         job = self.waiting.next_generation(self.settings.slots - len(self._batch.streams))
         if job is None:
             return False
-        assert isinstance(self.bundle, TextBundle)
+        assert isinstance(self.bundle, TextGenerating)
         try:
-            model, tokenizer = self.bundle.model, self.bundle.tokenizer
-            self._reader = PromptReader(model, tokenizer, job, self._prefixes)
+            model: Any = self.bundle.model
+            self._reader = PromptReader(model, self.bundle.tokenizer, job, self._prefixes)
         except HeadwayError as error:
             job.report(Failed(error))
         else:
@@ -201,7 +203,7 @@ class Engine:
         self._batch.release(stream)
         self.measured.finished(id(stream), str(stream.row.reason))
         self._show(stream)
-        if all(output.row.reason is not None for output in stream.source.outputs):
+        if not any(other.source is stream.source for other in self._batch.streams):
             result = stream.source.result
             self.waiting.finished(job.cost, time.monotonic() - job.created)
             job.report(result)
@@ -219,6 +221,8 @@ class Engine:
 
     def _step_of_computation(self) -> None:
         """Give a sign of life; end a computation of which no job may go on."""
+        if threading.current_thread() is not self._thread:
+            return  # another thread uses the model, too
         self._last_sign = time.monotonic()
         if self._computing and all(job.ended is not None for job in self._computing):
             for job in self._computing:

@@ -48,7 +48,6 @@ class PromptReader:
         """Whether only the last token of the prompt is left."""
         return self._read >= len(self.job.prompt) - 1
 
-    @torch.inference_mode()
     def read_block(self) -> int:
         """Read the next block; return its number of tokens."""
         stop = min(len(self.job.prompt) - 1, (self._read // BLOCK + 1) * BLOCK)

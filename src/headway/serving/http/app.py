@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headway.serving.engine import Metrics
+from headway.serving.guard import TooLarge
 from headway.serving.http import completions, embeddings, operations, predictions, tokens
 from headway.serving.http.exchange import Disconnected
 from headway.serving.http.replies import ApiError, as_api_error
@@ -43,30 +44,30 @@ def model_app(models: ServedModels, metrics: Metrics) -> Starlette:
         "/detokenize": tokens.detokenize,
         **{f"/{verb}": predictions.predict for verb in verbs()},
     }
-    routes = [Route(path, handler, methods=["GET"]) for path, handler in get.items()]
-    routes += [Route(path, handler, methods=["POST"]) for path, handler in post.items()]
-    app = Starlette(
-        routes=routes,
-        exception_handlers={
-            HTTPException: _http_error,
-            Disconnected: _gone,
-            ApiError: _error,
-            Exception: _error,
-        },
-    )
+    routes = [Route(path, _answering(handler), methods=["GET"]) for path, handler in get.items()]
+    routes += [Route(path, _answering(handler), methods=["POST"]) for path, handler in post.items()]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     app.state.models, app.state.metrics = models, metrics
     return app
 
 
-async def _error(request: Request, error: Exception) -> Response:
-    known = as_api_error(error)
-    if known.status >= 500 and known.code == "internal":
-        _log.error("internal error at %s", request.url.path, exc_info=error)
-    return known.reply()
+def _answering(handler: Handler) -> Handler:
+    """Return a handler whose errors are replies."""
 
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except Disconnected:
+            return Response(status_code=GONE)
+        except TooLarge:
+            raise  # the guard replies
+        except Exception as error:
+            known = as_api_error(error)
+            if known.code == "internal":
+                _log.error("internal error at %s", request.url.path, exc_info=error)
+            return known.reply()
 
-async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=GONE)
+    return answer
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

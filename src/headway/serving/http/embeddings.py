@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -128,7 +129,7 @@ async def _vectors(
     texts: Sequence[str],
     *,
     normalise: bool,
-) -> np.ndarray[Any, Any]:
+) -> NDArray[np.float32]:
     """Return the vectors of the texts, as a matrix of float32."""
 
     def compute(items: list[Any]) -> list[Any]:
@@ -149,7 +150,7 @@ async def _vectors(
     return np.stack(finished.result)
 
 
-def _encoded(vector: np.ndarray[Any, Any], form: str) -> Any:
+def _encoded(vector: NDArray[np.float32], form: str) -> Any:
     """Return a vector as numbers, or as little-endian float32 in base64."""
     if form == "float":
         return vector.tolist()

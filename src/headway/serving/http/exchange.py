@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
@@ -30,9 +31,8 @@ async def read_json(request: Request, kind: type[S]) -> S:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        _, _, path = str(error).partition(" - at ")
-        field = path.strip("`").removeprefix("$").strip(".") or None
-        raise ApiError(400, str(error), param=field) from None
+        field = re.search(r"`\$\.(\w+)", str(error))
+        raise ApiError(400, str(error), param=field and field.group(1)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from None
 

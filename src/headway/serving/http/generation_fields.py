@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -105,7 +106,8 @@ def generation_config(
     try:
         return override(GenerationConfig(), given, "the request")
     except UsageError as error:
-        raise ApiError(400, error.what, param=error.what.partition("=")[0]) from error
+        name = re.match(r"\w*", error.what)
+        raise ApiError(400, error.what, param=name and name.group()) from error
 
 
 def token_biases(fields: GenerationFields, vocabulary: int) -> dict[int, float]:

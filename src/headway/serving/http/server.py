@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,7 +38,10 @@ class ModelServer(uvicorn.Server):
         self._drains_from: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to drain at the first signal; end at once at the second."""
+        """Begin to drain at the first signal; end at once at the second.
+
+        uvicorn calls this method for SIGINT and SIGTERM.
+        """
         if self._drains_from is not None:
             self.should_exit = self.force_exit = True
             return
@@ -81,12 +83,12 @@ def serve_models(
     address: Address,
     *,
     grace: float,
-    ready: Callable[[str], None],
+    ready: Callable[[str, ModelServer], None],
 ) -> bool:
     """Serve until a signal; return whether it ended well.
 
-    make_app: returns the app for the port. ready: called with the address. UsageError if the
-    address cannot be used.
+    make_app: returns the app for the port. ready: called with the URL of the server, and with the
+    server. UsageError if the address cannot be used.
     """
     for model in models:
         model.engine.start()
@@ -104,14 +106,10 @@ def serve_models(
             timeout_graceful_shutdown=2,
         )
         server = ModelServer(config, models, grace)
-        ready(f"http://{address.host}:{port}/")
-        former = signal.getsignal(signal.SIGINT)
+        ready(f"http://{address.host}:{port}/", server)
         try:
             asyncio.run(server.serve_until_drained([listener]))
-        except KeyboardInterrupt:
-            pass  # uvicorn raises the signal again when it has ended
         finally:
-            signal.signal(signal.SIGINT, former)
             for model in models:
                 model.engine.stop()
     return not server.failed

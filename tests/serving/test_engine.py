@@ -1,0 +1,298 @@
+"""Exactness of the engine under random arrivals: every output is that of the Python API."""
+
+import random
+import threading
+import time
+
+import pytest
+
+from headway.attention import masks
+from headway.bundle import TextBundle
+from headway.decoding import GenerationConfig, generate_from_tokens
+from headway.models import GPT
+from headway.serving.engine import (
+    Cancelled,
+    Computation,
+    Engine,
+    EngineSettings,
+    Expired,
+    Failed,
+    Finished,
+    Generation,
+    Grown,
+    Measurements,
+    Metrics,
+    Refused,
+)
+from headway.transforms.fast import prepare_for_inference
+from tests.fixtures.model_server import language_model
+
+WORDS = ["the", "fox", "eats", "lemon", "and", "dog", "bread"]
+
+
+class Box:
+    """Collects the events of one job."""
+
+    def __init__(self):
+        self.events, self.done = [], threading.Event()
+
+    def __call__(self, event):
+        self.events.append(event)
+        if isinstance(event, Finished | Failed):
+            self.done.set()
+
+    @property
+    def last(self):
+        assert self.done.wait(60)
+        return self.events[-1]
+
+    @property
+    def result(self):
+        if isinstance(self.last, Failed):
+            raise self.last.error
+        return self.last.result
+
+
+def engine_of(bundle, **settings):
+    engine = Engine(bundle, EngineSettings(**settings), Measurements(Metrics(), "m"))
+    engine.start()
+    return engine
+
+
+@pytest.fixture(scope="module")
+def bundle():
+    return language_model()
+
+
+@pytest.fixture
+def engine(bundle):
+    engine = engine_of(bundle, slots=5, queue=2000)
+    yield engine
+    engine.stop()
+    assert engine.error is None
+
+
+def generation(box, prompt, config, seconds=60.0, **fields):
+    return Generation(
+        report=box,
+        deadline=time.monotonic() + seconds,
+        cost=len(prompt) + config.max_tokens,
+        prompt=prompt,
+        config=config,
+        **fields,
+    )
+
+
+def random_config(draw):
+    """Settings as requests have them: greedy, sampled, several outputs, stops, penalties."""
+    return GenerationConfig(
+        max_tokens=draw.randint(1, 24),
+        temperature=draw.choice([0.0, 0.0, 0.7, 1.0]),
+        samples=draw.choice([1, 1, 2, 3]),
+        seed=draw.randint(0, 1000),
+        top_k=draw.choice([None, 5, 40]),
+        top_p=draw.choice([None, 0.8]),
+        stop=draw.choice([(), ("e",), (" fox", "the")]),
+        repetition_penalty=draw.choice([1.0, 1.3]),
+        frequency_penalty=draw.choice([0.0, 0.5]),
+        alternatives=draw.choice([0, 2]),
+    )
+
+
+def random_prompt(draw, tokenizer, shared):
+    text = " ".join(draw.choices(WORDS, k=draw.choice([1, 3, 20, 90])))
+    return tokenizer.begin(draw.choice(["", shared]) + text)
+
+
+def run_mixed(bundle, engine, count, seed=0):
+    """Submit `count` random requests at random times, a fifth of which are cancelled; return the
+    others with what they got."""
+    draw = random.Random(seed)
+    shared = " ".join(draw.choices(WORDS, k=70)) + " "
+    submitted = []
+    for _ in range(count):
+        prompt, config = random_prompt(draw, bundle.tokenizer, shared), random_config(draw)
+        prompt = prompt[:300]
+        box = Box()
+        job = generation(box, prompt, config, shown=draw.random() < 0.5)
+        engine.submit(job)
+        submitted.append((job, box))
+        if draw.random() < 0.2:
+            threading.Timer(draw.random() * 0.05, setattr, (job, "cancelled", True)).start()
+        elif draw.random() < 0.5:
+            time.sleep(draw.random() * 0.01)
+    return [(job, box) for job, box in submitted if isinstance(box.last, Finished)]
+
+
+def check_mixed(bundle, answered):
+    for job, box in answered:
+        ((expected),) = generate_from_tokens(
+            bundle.model, bundle.tokenizer, [job.prompt], job.config
+        )
+        got = box.result
+        assert [o.tokens for o in got] == [o.tokens for o in expected], job.config
+        assert [(o.text, o.reason) for o in got] == [(o.text, o.reason) for o in expected]
+        for ours, theirs in zip(got, expected, strict=True):
+            assert ours.log_probabilities == pytest.approx(theirs.log_probabilities, abs=1e-4)
+        if job.shown:
+            for index, output in enumerate(expected):
+                own = [e for e in box.events if isinstance(e, Grown) and e.index == index]
+                assert "".join(e.text for e in own) == output.text
+                assert tuple(t for e in own for t in e.tokens) == output.tokens
+                assert own[-1].reason == output.reason
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["plain", "fast"])
+def test_outputs_at_random_arrivals_are_those_of_the_python_api(fast):
+    bundle = language_model(positions="rotary" if fast else "learned")
+    if fast:
+        prepare_for_inference(bundle.model)
+    engine = engine_of(bundle, slots=5, queue=2000)
+    answered = run_mixed(bundle, engine, 60)
+    engine.stop()
+    assert len(answered) >= 40
+    check_mixed(bundle, answered)
+    assert not engine.busy and engine.error is None
+
+
+@pytest.mark.slow
+def test_a_thousand_outputs_at_random_arrivals_are_those_of_the_python_api(bundle, engine):
+    answered = run_mixed(bundle, engine, 1000, seed=1)
+    assert len(answered) >= 750
+    check_mixed(bundle, answered)
+
+
+def test_a_planted_fault_in_the_mask_fails(monkeypatch):
+    bundle = language_model()
+    engine = engine_of(bundle, slots=5, queue=2000)
+    dense = masks.Mask.dense
+
+    def unmasked(self, num_queries, num_keys, device):  # sequences of the batch see too much
+        allowed = dense(self, num_queries, num_keys, device)
+        return allowed if self.past is None else allowed | True
+
+    monkeypatch.setattr(masks.Mask, "dense", unmasked)
+    answered = run_mixed(bundle, engine, 30)
+    engine.stop()
+    monkeypatch.undo()
+    with pytest.raises(AssertionError):
+        check_mixed(bundle, answered)
+
+
+def test_a_cancelled_output_makes_room_at_once_and_others_go_on(bundle, engine):
+    long = GenerationConfig(max_tokens=300, temperature=1.0, seed=3, min_tokens=300)
+    boxes, jobs = [], []
+    for n in range(5):
+        boxes.append(Box())
+        jobs.append(generation(boxes[-1], bundle.tokenizer.begin(WORDS[n]), long))
+        engine.submit(jobs[-1])
+    waiting = Box()
+    short = GenerationConfig(max_tokens=2, temperature=0.0)
+    engine.submit(generation(waiting, bundle.tokenizer.begin("fox"), short))
+    jobs[2].cancelled = True
+    assert len(waiting.result[0].tokens) <= 2
+    assert isinstance(boxes[2].last, Failed) and isinstance(boxes[2].last.error, Cancelled)
+    for n in (0, 1, 3, 4):
+        ((expected,),) = generate_from_tokens(
+            bundle.model, bundle.tokenizer, [jobs[n].prompt], long
+        )
+        assert boxes[n].result[0].tokens == expected.tokens
+
+
+def test_a_computation_ends_when_no_client_waits_for_it(bundle, engine):
+    started = threading.Event()
+
+    def endless(items):
+        while True:
+            started.set()
+            bundle.model(bundle.model.embedding.tokens.weight.new_zeros(1, 3).long())
+
+    box = Box()
+    job = Computation(
+        report=box,
+        deadline=time.monotonic() + 60,
+        cost=1,
+        group="x",
+        inputs=[0],
+        compute=endless,
+    )
+    engine.submit(job)
+    assert started.wait(30) and engine.busy and engine.healthy
+    job.cancelled = True
+    assert isinstance(box.last.error, Cancelled)
+    after = Box()
+    engine.submit(generation(after, bundle.tokenizer.begin("fox"), GenerationConfig(max_tokens=1)))
+    assert after.result
+
+
+def test_jobs_of_one_group_are_computed_together_and_fail_alone(bundle):
+    calls = []
+
+    def squares(items):
+        calls.append(list(items))
+        if None in items:
+            raise ValueError("no number")
+        return [item * item for item in items]
+
+    engine = Engine(bundle, EngineSettings(), Measurements(Metrics(), "m"))
+    boxes = [Box() for _ in range(4)]
+    for box, inputs in zip(boxes, ([1, 2], [None], [3], [5]), strict=True):
+        group = "other" if inputs == [5] else "squares"
+        common = {"deadline": time.monotonic() + 60, "cost": 1, "compute": squares}
+        engine.submit(Computation(report=box, inputs=inputs, group=group, **common))
+    engine.start()
+    assert [box.result for box in (boxes[0], boxes[2], boxes[3])] == [[1, 4], [9], [25]]
+    assert isinstance(boxes[1].last.error, ValueError)
+    assert calls[0] == [1, 2, None, 3] and calls[-1] == [5]
+    engine.stop()
+
+
+def test_the_queue_is_bounded_and_deadlines_hold(bundle):
+    engine = Engine(bundle, EngineSettings(queue=3), Measurements(Metrics(), "m"))
+    config = GenerationConfig(max_tokens=2)
+    boxes = [Box() for _ in range(3)]
+    for box in boxes:
+        engine.submit(generation(box, [1], config, seconds=-1.0))
+    with pytest.raises(Refused) as refused:
+        engine.submit(generation(Box(), [1], config))
+    assert refused.value.why == "full" and 1 <= refused.value.retry_after <= 60
+    engine.start()
+    assert all(isinstance(box.last.error, Expired) for box in boxes)
+    engine.waiting.draining = True
+    with pytest.raises(Refused, match="draining"):
+        engine.submit(generation(Box(), [1], config))
+    engine.stop()
+
+
+def test_an_error_in_one_output_concerns_its_job_only(bundle, engine):
+    good, bad = Box(), Box()
+    everything = range(bundle.tokenizer.size)
+    from headway.decoding import Bias
+
+    config = GenerationConfig(max_tokens=20, temperature=0.0)
+    forbidden = Bias(dict.fromkeys(everything, float("-inf")))
+    prompt = bundle.tokenizer.begin("fox")
+    engine.submit(generation(good, prompt, config))
+    engine.submit(generation(bad, prompt, config, rules=(forbidden,)))
+    assert "every token is forbidden" in str(bad.last.error)
+    ((expected,),) = generate_from_tokens(bundle.model, bundle.tokenizer, [prompt], config)
+    assert good.result[0].tokens == expected.tokens
+
+
+def test_a_dead_engine_says_so_and_fails_its_jobs(bundle):
+    class Broken(GPT):
+        def step(self, tokens, state):
+            raise RuntimeError("broken")
+
+    torn = TextBundle(Broken(bundle.model.config), bundle.tokenizer)
+    engine = engine_of(torn)
+    box = Box()
+    engine.submit(generation(box, [1, 2], GenerationConfig(max_tokens=2)))
+    assert isinstance(box.last.error, RuntimeError)
+    for _ in range(200):
+        if not engine.healthy:
+            break
+        time.sleep(0.01)
+    assert not engine.healthy and "broken" in str(engine.error)
+    with pytest.raises(Refused, match="dead"):
+        engine.submit(generation(Box(), [1], GenerationConfig(max_tokens=2)))

@@ -1,0 +1,221 @@
+"""What an operator relies on: health, keys, slow clients, and an end without losses."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.serving.engine import EngineSettings
+from headway.serving.http import connection
+from tests.fixtures.model_server import JSON, language_model, running
+
+BUNDLE = language_model()
+KEY = "a-key-of-many-characters"
+
+
+def wait_for(holds, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_health_ready_and_metrics():
+    with running({"gpt": BUNDLE}) as client:
+        assert client.get("/health").json == {"status": "ok", "sick": []}
+        assert client.get("/ready").status == 200
+        client.complete(prompt="fox", max_tokens=5, seed=1, n=2)
+        text = client.get("/metrics").body.decode()
+        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+        assert float(values['headway_generated_tokens_total{model="gpt"}']) >= 2
+        assert float(values['headway_time_to_first_token_seconds_count{model="gpt"}']) == 2
+        assert float(values['headway_running{model="gpt"}']) == 0
+
+
+def test_a_stuck_engine_is_unhealthy_and_a_healthy_one_again_later(monkeypatch):
+    bundle = language_model()
+    release = threading.Event()
+    step = type(bundle.model).step
+
+    def stuck(self, tokens, state):
+        release.wait(30)
+        return step(self, tokens, state)
+
+    monkeypatch.setattr(type(bundle.model), "step", stuck)
+    with running({"gpt": bundle}) as client:
+        thread = threading.Thread(target=client.complete, kwargs={"prompt": "fox", "max_tokens": 2})
+        thread.start()
+        begun = time.monotonic()
+        wait_for(lambda: client.get("/health").status == 503)
+        assert time.monotonic() - begun < 4
+        assert client.get("/health").json["sick"] == ["gpt"]
+        release.set()
+        thread.join()
+        assert client.get("/health").status == 200
+
+
+def test_a_dead_engine_ends_the_server(monkeypatch):
+    bundle = language_model()
+
+    def broken(self, tokens, state):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(type(bundle.model), "step", broken)
+    with running({"gpt": bundle}) as client:
+        reply = client.post("/v1/completions", {"prompt": "fox", "max_tokens": 2})
+        assert reply.status == 500 and "broken" not in reply.body.decode()
+        wait_for(lambda: client.server.failed)
+
+
+def test_a_key_is_needed_but_for_health():
+    with running({"gpt": BUNDLE}, key=KEY) as client:
+        assert client.get("/health").status == 200 and client.get("/ready").status == 200
+        wrong = [{}, {"authorization": KEY}, {"authorization": "Bearer x"}]
+        wrong += [{"authorization": f"Bearer {KEY}x"}, {"authorization": f"Basic {KEY}"}]
+        for headers in wrong:
+            for path in ("/v1/models", "/metrics", "/nothing", "/v1/completions"):
+                reply = client.get(path, **headers)
+                assert reply.status == 401 and reply.json["error"]["type"] == "authentication_error"
+        assert client.get("/v1/models", authorization=f"Bearer {KEY}").status == 200
+
+
+def test_other_hosts_and_origins_are_refused():
+    with running({"gpt": BUNDLE}, hosts=("models.example",)) as client:
+        for host in ("evil.example", "127.0.0.1", "models.example.evil", ""):
+            assert client.get("/v1/models", Host=host).status == 403
+        for origin in ("http://evil.example", "null", "https://models.example.evil"):
+            assert client.get("/v1/models", origin=origin).status == 403
+        assert client.get("/v1/models", Host="models.example").status == 200
+        reply = client.get("/v1/models", Host="models.example", origin="https://models.example")
+        assert reply.status == 200
+
+
+def test_a_full_queue_and_a_drain_are_said_with_the_time_to_wait():
+    settings = EngineSettings(slots=1, queue=1)
+    with running({"gpt": BUNDLE}, settings) as client:
+        long = {"prompt": "fox", "max_tokens": 380, "min_tokens": 380, "seed": 1}
+        threads = [threading.Thread(target=client.complete, kwargs=long) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.1)
+        reply = client.post("/v1/completions", {"prompt": "fox"})
+        if reply.status != 200:  # both are still at work
+            assert reply.status == 429 and reply.json["error"]["code"] == "full"
+            assert 1 <= int(reply.headers["retry-after"]) <= 60
+        for thread in threads:
+            thread.join()
+        next(iter(client.server.models)).engine.waiting.draining = True
+        reply = client.post("/v1/completions", {"prompt": "fox"})
+        assert reply.status == 503 and "retry-after" in reply.headers
+        assert client.get("/ready").status == 503 and client.get("/health").status == 200
+
+
+def test_a_client_that_goes_frees_its_slot():
+    with running({"gpt": BUNDLE}, EngineSettings(slots=1)) as client:
+        body = {"prompt": "fox", "max_tokens": 390, "min_tokens": 390, "stream": True}
+        engine = next(iter(client.server.models)).engine
+        for _ in range(3):
+            one = http.client.HTTPConnection("127.0.0.1", client.port)
+            one.request("POST", "/v1/completions", json.dumps(body), JSON)
+            one.getresponse().read(300)
+            one.close()
+            wait_for(lambda: not engine.busy, 2.0)
+        cancelled = 'headway_cancelled_total{model="gpt"} 3.0'
+        assert cancelled in client.get("/metrics").body.decode()
+
+
+def test_a_slow_connection_is_closed_and_others_are_served(monkeypatch):
+    monkeypatch.setattr(connection, "SECONDS", 0.5)
+    with running({"gpt": BUNDLE}) as client:
+        slow = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(20)]
+        for n, one in enumerate(slow):
+            one.settimeout(10)
+            one.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"[: 10 + n])
+        begun = time.monotonic()
+        assert client.get("/health").status == 200
+        for one in slow:
+            while one.recv(1000):
+                pass  # a line of an error may come before the end
+            one.close()
+        assert time.monotonic() - begun < 5
+        assert client.get("/health").status == 200
+
+
+@pytest.fixture
+def saved(tmp_path):
+    BUNDLE.save(tmp_path / "gpt")
+    return tmp_path / "gpt"
+
+
+def start(*arguments):
+    """Start the real command; return the process and its port."""
+    source = Path(__file__).parents[2] / "src"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headway", "serve", *map(str, arguments), "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+    for line in process.stderr:
+        if line.startswith("open"):
+            return process, int(line.split("http://127.0.0.1:")[1].split("/")[0])
+    raise AssertionError(process.wait())
+
+
+def test_a_signal_ends_the_server_when_it_has_answered(saved):
+    process, port = start(saved)
+    answers = []
+
+    def ask(n):
+        one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        body = {"prompt": "fox", "max_tokens": 200, "min_tokens": 200, "seed": n}
+        one.request("POST", "/v1/completions", json.dumps(body), JSON)
+        response = one.getresponse()
+        answers.append((response.status, json.loads(response.read())))
+        one.close()
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join()
+    assert process.wait(20) == 0
+    for status, reply in answers:
+        assert status in (200, 503)
+        assert status != 200 or reply["usage"]["completion_tokens"] == 200
+    assert sum(status == 200 for status, _ in answers) >= 1
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--host", "0.0.0.0"], "without a key"),
+        (["--key-file", "short.txt"], "at least 16"),
+        (["--key-file", "missing.txt"], "missing.txt"),
+        (["--name", "a", "--name", "b"], "--name names 2 models"),
+        (["--slots", "0"], "at least 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(saved, tmp_path, arguments, words):
+    (tmp_path / "short.txt").write_text("secret\n")
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", "serve", str(saved), *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+    assert done.returncode in (2, 3) and words in done.stderr and "Traceback" not in done.stderr
+    assert not done.stdout

@@ -1,0 +1,211 @@
+"""Every verb over HTTP gives the predictions of the Python API; no task has a route of its own."""
+
+import base64
+import urllib.parse
+
+import numpy as np
+import pytest
+
+from headway.tasks.classification.bundle import ClassInput
+from headway.tasks.masked_language_modeling import FillInput
+from headway.tasks.question_answering.bundle import AnswerInput
+from headway.tasks.task import TextInput
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from tests.fixtures import bundles
+from tests.fixtures.image_classifiers import classifier
+from tests.fixtures.images import png
+from tests.fixtures.model_server import running
+
+MODELS = {
+    "translator": bundles.translator(),
+    "classifier": bundles.bert_classifier(),
+    "pairs": bundles.bert_classifier(pairs=True),
+    "encoder": bundles.encoder(max_length=40),
+    "tagger": bundles.tagger(),
+    "answerer": bundles.answerer(),
+    "images": classifier(),
+    "captioner": bundles.captioner(),
+}
+TEXT = bundles.SENTENCE
+PICTURE = png(np.random.default_rng(0).integers(0, 256, (24, 27, 3)).astype(np.uint8))
+
+CUT = base64.b64encode(PICTURE[:99]).decode()
+
+
+@pytest.fixture(scope="module")
+def client():
+    with running(MODELS) as client:
+        yield client
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "picture.png"
+    path.write_bytes(PICTURE)
+    return path
+
+
+def ask(client, verb, inputs, model=None, form="pipeline", **parameters):
+    body = {"inputs": inputs, "parameters": parameters, "model": model, "form": form}
+    reply = client.post(f"/{verb}", body)
+    assert reply.status == 200, reply.body
+    return reply.json
+
+
+def predicted(name, *inputs, options=None):
+    arguments = () if options is None else (options,)
+    return MODELS[name].predict(list(inputs), *arguments)
+
+
+def test_translations(client):
+    texts = ["two dogs play", "the fox"]
+    options = TranslateOptions(beam=2)
+    found = predicted("translator", *(TranslateInput(text=t) for t in texts), options=options)
+    best = [{"translation_text": item.translations[0].text} for item in found]
+    assert ask(client, "translate", texts, beam=2) == best
+    assert ask(client, "translate", texts[0], beam=2) == best[:1]
+    full = ask(client, "translate", texts[0], form="full", beam=2, nbest=2)
+    assert len(full["translations"]) == 2
+    first = found[0].translations[0]
+    assert full["translations"][0]["score"] == pytest.approx(first.score, abs=1e-6)
+
+
+def test_libretranslates_form(client):
+    best = ask(client, "translate", ["two dogs", "a fox"])
+    expected = [item["translation_text"] for item in best]
+    reply = client.post("/translate", {"q": ["two dogs", "a fox"], "source": "en", "target": "de"})
+    assert reply.json == {"translatedText": expected}
+    form = urllib.parse.urlencode({"q": "two dogs", "source": "en", "target": "de"}).encode()
+    reply = client.post("/translate", form, content_type="application/x-www-form-urlencoded")
+    assert reply.json == {"translatedText": expected[0]}
+    reply = client.post("/translate", {"q": "two dogs", "target": "de", "alternatives": 2})
+    assert reply.json["translatedText"] == expected[0] and len(reply.json["alternatives"]) == 2
+    more = ({"q": "a", "alternatives": 99}, {"q": "a", "format": "html"})
+    for wrong in ({"q": 3}, {"q": ""}, *more):
+        reply = client.post("/translate", {"target": "de", **wrong})
+        assert reply.status == 400 and reply.json["error"]["message"], wrong
+
+
+def test_classes(client):
+    (found,) = predicted("classifier", ClassInput(text=TEXT))
+    scores = [{"label": k, "score": pytest.approx(v)} for k, v in found.probabilities.items()]
+    assert ask(client, "classify", TEXT, "classifier") == [scores]
+    assert ask(client, "classify", TEXT, "classifier", top_k=1) == [scores[:1]]
+    (pair,) = predicted("pairs", ClassInput(text=TEXT, second="A dog."))
+    both = ask(client, "classify", {"text": TEXT, "second": "A dog."}, "pairs", form="full")
+    assert both["label"] == pair.label and "file" not in both
+
+
+def test_masked_words(client):
+    text = "The old [MASK] waves."
+    (found,) = predicted("encoder", FillInput(text=text))
+    (words,) = found.predictions
+    reply = ask(client, "fill", text)
+    assert [item["token_str"] for item in reply] == [word.word for word in words]
+    assert [item["score"] for item in reply] == [pytest.approx(w.probability) for w in words]
+    assert [item["token"] for item in reply] == [word.token for word in words]
+    assert reply[0]["sequence"] == MODELS["encoder"].filled(text, 0, words[0])
+    assert "[MASK]" not in reply[0]["sequence"] and reply[0]["sequence"].startswith("The old")
+    two = ask(client, "fill", "The [MASK] and the [MASK].", top_k=2)
+    assert [len(words) for words in two] == [2, 2]
+
+
+def test_spans_and_answers(client):
+    (found,) = predicted("tagger", TextInput(text=TEXT))
+    reply = ask(client, "tag", TEXT)
+    assert [item["word"] for item in reply] == [span.text for span in found.spans]
+    assert all(TEXT[item["start"] : item["end"]] == item["word"] for item in reply)
+    question = {"question": "Who waves?", "context": TEXT}
+    (answered,) = predicted("answerer", AnswerInput(**question))
+    reply = ask(client, "answer", question)
+    best = answered.answers[0]
+    assert (reply["answer"], reply["start"]) == (best.text, best.start)
+    assert reply["score"] == pytest.approx(best.probability)
+
+
+def test_images_as_a_body_and_in_base64(client, picture):
+    from headway.tasks.captioning.prediction import CaptionInput
+    from headway.tasks.image_classification.bundle import ImageInput
+
+    (found,) = predicted("images", ImageInput(image=picture))
+    coded = base64.b64encode(PICTURE).decode()
+    scores = [{"label": k, "score": pytest.approx(v)} for k, v in found.probabilities.items()]
+    assert ask(client, "classify", coded, "images") == scores
+    assert ask(client, "classify", [f"data:image/png;base64,{coded}"], "images") == [scores]
+    raw = client.post("/classify?model=images", PICTURE, content_type="image/png")
+    assert raw.json == scores
+    full = ask(client, "classify", coded, "images", form="full")
+    assert "file" not in full and full["label"] == found.label
+    (caption,) = predicted("captioner", CaptionInput(image=picture))
+    assert ask(client, "caption", coded) == [{"generated_text": caption.captions[0].text}]
+
+
+def test_embeddings(client):
+    bundle = MODELS["encoder"]
+    texts = [TEXT, "A fox looks on."]
+    vectors = bundle.embed(texts).numpy()
+    reply = client.post("/v1/embeddings", {"input": texts, "encoding_format": "float"}).json
+    got = np.array([item["embedding"] for item in reply["data"]])
+    assert np.abs(got - vectors).max() < 1e-6
+    assert reply["usage"]["prompt_tokens"] == sum(bundle.lengths(texts))
+    coded = client.post("/v1/embeddings", {"input": TEXT, "encoding_format": "base64"}).json
+    decoded = np.frombuffer(base64.b64decode(coded["data"][0]["embedding"]), "<f4")
+    assert np.abs(decoded - vectors[0]).max() < 1e-6
+    short = client.post("/v1/embeddings", {"input": TEXT, "dimensions": 5}).json
+    cut = np.array(short["data"][0]["embedding"])
+    assert len(cut) == 5 and np.linalg.norm(cut) == pytest.approx(1)
+    assert np.abs(cut - vectors[0, :5] / np.linalg.norm(vectors[0, :5])).max() < 1e-6
+    similar = {"source_sentence": TEXT, "sentences": texts}
+    scores = client.post("/embed", {"inputs": similar}).json
+    assert scores == pytest.approx([1.0, float(vectors[0] @ vectors[1])])
+    wide = client.post("/v1/embeddings", {"input": TEXT, "dimensions": 9999})
+    assert wide.status == 400 and wide.json["error"]["param"] == "dimensions"
+
+
+@pytest.mark.parametrize(
+    "verb, body, words",
+    [
+        ("translate", {"inputs": "a", "parameters": {"glossary": "/etc/passwd"}}, "names a file"),
+        ("translate", {"inputs": "a", "parameters": {"ensemble": ["x"]}}, "names a file"),
+        ("translate", {"inputs": "a", "parameters": {"beams": 4}}, "beam"),
+        ("translate", {"inputs": "a", "parameters": {"beam": 0}}, "beam"),
+        ("translate", {"inputs": "a", "parameters": []}, "object"),
+        ("translate", {"inputs": ""}, "not empty"),
+        ("translate", {"inputs": "a\0b"}, "NUL"),
+        ("translate", {"inputs": []}, "1 to 256"),
+        ("translate", {"inputs": [3]}, "str"),
+        ("translate", {"inputs": {"text": "a", "line": 3}}, "line"),
+        ("translate", {"text": "a"}, "inputs"),
+        ("translate", {"inputs": "a", "form": "xml"}, "xml"),
+        ("classify", {"inputs": "a", "model": "translator"}, "cannot classify"),
+        ("classify", {"inputs": "a"}, "model must be one of"),
+        ("classify", {"inputs": "a", "model": "images"}, "base64"),
+        ("classify", {"inputs": "QUJD", "model": "images"}, "no image"),
+        ("classify", {"inputs": CUT, "model": "images"}, "image"),
+        ("answer", {"inputs": "who?"}, "context"),
+        ("fill", {"inputs": "no mask"}, "no [MASK]"),
+    ],
+)
+def test_what_is_wrong_is_said(client, verb, body, words):
+    reply = client.post(f"/{verb}", body)
+    assert reply.status == 400, reply.body
+    message = reply.json["error"]["message"]
+    assert words in message and "/tmp" not in message, message
+
+
+def test_a_context_is_never_read_from_a_file_of_the_server(client, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("The password is swordfish. " * 3)
+    question = {"question": "What is the password?", "context": str(secret)}
+    assert "swordfish" not in str(ask(client, "answer", question))
+
+
+def test_routes_and_models(client):
+    listed = {item["id"]: item["routes"] for item in client.get("/v1/models").json["data"]}
+    assert listed["translator"] == ["/translate"] and listed["images"] == ["/classify"]
+    assert listed["encoder"] == ["/fill", "/v1/embeddings"]
+    assert client.get("/v1/models/tagger").json["id"] == "tagger"
+    assert client.get("/v1/models/other").status == 404
+    assert client.get("/nothing").status == 404 and client.get("/translate").status == 405
+    reply = client.post("/v1/completions", {"prompt": "a", "model": "tagger"})
+    assert reply.status == 400 and "POST /tag" in reply.json["error"]["message"]
