@@ -104,10 +104,12 @@ def serve(
             talk.print(f"serving   {name}: {bundle.kind}", markup=False)
         talk.print(f"open      {address}v1/models   (Ctrl-C ends the server)", markup=False)
 
+    from headway.serving.http.chat_templates import read_template
     from headway.serving.model_server import serve_bundles
 
+    templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while models are loading
-    if not serve_bundles(bundles, settings, ready):
+    if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)
 
 

@@ -13,6 +13,7 @@ from headway.bundle import Bundle
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard
 from headway.serving.http import ServedModel, ServedModels, model_app
+from headway.serving.http.chat_templates import read_template
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
@@ -38,19 +39,21 @@ class ServerSettings:
 
 
 DEFAULTS = ServerSettings()
+NO_TEMPLATES: Mapping[str, str | None] = {}
 
 
 def serve_bundles(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
     ready: Callable[[str, ModelServer], None],
+    templates: Mapping[str, str | None] = NO_TEMPLATES,
 ) -> bool:
     """Serve models by name until a signal; return whether the server ended well.
 
-    ready: called with the URL of the server, and with the server. UsageError if the address cannot
-    be used.
+    templates: the chat templates of models that have one. ready: called with the URL of the server,
+    and with the server. UsageError if the address cannot be used.
     """
-    models, metrics = _served(bundles, settings)
+    models, metrics = _served(bundles, settings, templates)
     return serve_models(
         lambda port: _guarded(models, metrics, settings, port),
         models,
@@ -71,20 +74,23 @@ def app(
     from headway.tasks.opening import load
 
     bundles = {Path(run).name: load(run, **loading) for run in runs}
-    models, metrics = _served(bundles, settings)
+    templates = {Path(run).name: read_template(Path(run)) for run in runs}
+    models, metrics = _served(bundles, settings, templates)
     for model in models:
         model.engine.start()
     return _guarded(models, metrics, settings, settings.address.port)
 
 
 def _served(
-    bundles: Mapping[str, Bundle], settings: ServerSettings
+    bundles: Mapping[str, Bundle],
+    settings: ServerSettings,
+    templates: Mapping[str, str | None],
 ) -> tuple[ServedModels, Metrics]:
     metrics = Metrics()
-    served = [
-        ServedModel(name, bundle, Engine(bundle, settings.engine, Measurements(metrics, name)))
-        for name, bundle in bundles.items()
-    ]
+    served = []
+    for name, bundle in bundles.items():
+        engine = Engine(bundle, settings.engine, Measurements(metrics, name))
+        served.append(ServedModel(name, bundle, engine, templates.get(name)))
     return ServedModels(served, settings.seconds), metrics
 
 

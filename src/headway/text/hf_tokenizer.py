@@ -46,6 +46,7 @@ class PretrainedTokenizer:
             if added is None or not added.special:
                 engine.add_special_tokens([tokenizers.AddedToken(string, special=True)])
         self._engine = engine
+        self._parsing: tokenizers.Tokenizer | None = None
         self.bos, self.eos = bos, eos
 
     @classmethod
@@ -101,6 +102,22 @@ class PretrainedTokenizer:
         while len(ids) > 1 and ids[-1] == self.eos:  # some add eos, but this text is continued
             ids.pop()
         return ids or [self.bos]
+
+    @property
+    def special_texts(self) -> list[str]:
+        """The texts of the special tokens, which a chat template writes between the turns."""
+        added = self._engine.get_added_tokens_decoder().values()
+        return [token.content for token in added if token.special]
+
+    def encode_with_special_tokens(self, text: str) -> list[int]:
+        """Return the ids of a text in which special tokens are written out.
+
+        Only for texts of a chat template, never for what a user wrote.
+        """
+        if self._parsing is None:
+            self._parsing = tokenizers.Tokenizer.from_str(self._engine.to_str())
+            self._parsing.encode_special_tokens = False
+        return list(self._parsing.encode(checked(text), add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         known = checked_ids(ids, self.size)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from headway.decoding import Row, Sampling, TextOutput, choose, record, ruled_logits
-from headway.errors import HeadwayError
 from headway.machine import upload
 from headway.shapes import Float, Tensor
 
@@ -28,7 +27,7 @@ class Stream:
     index: int
     output: TextOutput
     sampling: Sampling
-    error: HeadwayError | None = None
+    error: Exception | None = None
     shown_tokens: int = 0
     shown_parts: int = 0
 
@@ -84,7 +83,7 @@ class ContinuousBatch:
             own = scores if len(groups) == 1 else scores[rows]
             try:
                 _extend(members, own)
-            except HeadwayError:  # of one member, which is not known
+            except Exception:  # of the rules of one member, which is not known
                 for n, member in enumerate(members):
                     _extend_alone(member, own[n : n + 1])
 
@@ -102,5 +101,5 @@ def _extend(streams: Sequence[Stream], scores: Float[Tensor, "N V"]) -> None:
 def _extend_alone(stream: Stream, scores: Float[Tensor, "1 V"]) -> None:
     try:
         _extend([stream], scores)
-    except HeadwayError as error:
+    except Exception as error:
         stream.error = error

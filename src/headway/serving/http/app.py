@@ -13,7 +13,8 @@ from starlette.routing import Route
 
 from headway.serving.engine import Metrics
 from headway.serving.guard import TooLarge
-from headway.serving.http import completions, embeddings, operations, predictions, tokens
+from headway.serving.http import chat, completions, embeddings, operations, predictions, tokens
+from headway.serving.http.chat_templates import Templates
 from headway.serving.http.exchange import Disconnected
 from headway.serving.http.replies import ApiError, as_api_error
 from headway.serving.http.served import ServedModels
@@ -38,6 +39,7 @@ def model_app(models: ServedModels, metrics: Metrics) -> Starlette:
     }
     post: dict[str, Handler] = {
         "/v1/completions": completions.completions,
+        "/v1/chat/completions": chat.chat_completions,
         "/v1/embeddings": embeddings.embeddings,
         "/embed": embeddings.embed,
         "/tokenize": tokens.tokenize,
@@ -47,7 +49,7 @@ def model_app(models: ServedModels, metrics: Metrics) -> Starlette:
     routes = [Route(path, _answering(handler), methods=["GET"]) for path, handler in get.items()]
     routes += [Route(path, _answering(handler), methods=["POST"]) for path, handler in post.items()]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    app.state.models, app.state.metrics = models, metrics
+    app.state.models, app.state.metrics, app.state.templates = models, metrics, Templates()
     return app
 
 

@@ -18,7 +18,7 @@ from headway.serving.http.generation_fields import (
 )
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModels
-from headway.serving.http.texts import Output, TextRequest, answer
+from headway.serving.http.texts import Output, TextRequest, answer, format_rules
 from headway.text import TextTokenizer
 
 Token = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
@@ -75,6 +75,7 @@ async def completions(request: Request) -> Response:
         logprobs=fields.logprobs,
         scores_prompts=fields.echo and fields.logprobs is not None,
         dropped=max_tokens == 0,
+        rules=await format_rules(served, fields),
     )
     return await answer(request, asked, models.seconds)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,6 +24,22 @@ class StreamOptions(msgspec.Struct):
     """include_usage: whether the last event before the end has the numbers of tokens."""
 
     include_usage: bool = False
+
+
+class JsonSchema(msgspec.Struct, kw_only=True):
+    """A JSON schema. name, description, strict: are ignored; a schema is always enforced."""
+
+    schema: dict[str, Any]
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True):
+    """The form of outputs: any text, a JSON object, or JSON that a schema describes."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
 
 
 class GenerationFields(msgspec.Struct, kw_only=True):
@@ -50,6 +66,7 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     length_penalty: Annotated[float, msgspec.Meta(ge=0, le=10)] | None = None
     cache_prompt: bool | None = None
     cache_salt: str | None = None
+    response_format: ResponseFormat | None = None
 
     @property
     def beam(self) -> int:

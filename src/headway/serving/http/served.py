@@ -5,22 +5,32 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from headway.bundle import Bundle
 from headway.serving.engine import Engine
+from headway.serving.grammar import Grammar
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
 
 
 @dataclass
 class ServedModel:
-    """A model with its engine. verbs: verb -> the task whose models predict by it."""
+    """A model with its engine. template: its chat template; None if it has none. verbs: verb -> the
+    task whose models predict by it."""
 
     name: str
     bundle: Bundle
     engine: Engine
+    template: str | None = None
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """The grammars of the vocabulary of a language model; made when it is first needed."""
+        bundle: Any = self.bundle
+        return Grammar(bundle.tokenizer)
 
     @property
     def verbs(self) -> dict[str, Any]:
@@ -82,7 +92,7 @@ def routes_of(model: ServedModel) -> list[str]:
 
     routes = [f"/{verb}" for verb in model.verbs]
     if isinstance(model.bundle, TextGenerating):
-        routes += ["/v1/completions"]
+        routes += ["/v1/completions", *(["/v1/chat/completions"] if model.template else [])]
     if isinstance(model.bundle, TextEmbedding):
         routes += ["/v1/embeddings"]
     return routes

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,6 +22,7 @@ from headway.decoding import (
     Rule,
     generate_from_tokens,
 )
+from headway.errors import UsageError
 from headway.serving.engine import (
     Computation,
     Event,
@@ -30,6 +32,7 @@ from headway.serving.engine import (
     Job,
     PromptScores,
 )
+from headway.serving.grammar import ANY_OBJECT
 from headway.serving.http.exchange import Exchange
 from headway.serving.http.generation_fields import GenerationFields, token_biases
 from headway.serving.http.replies import DONE, ApiError, EventStream, event, json_reply
@@ -115,6 +118,29 @@ async def answer(request: Request, asked: TextRequest, seconds: float) -> Respon
         await exchange.close()
         raise
     return EventStream(_stream(asked, first, events), exchange.close)
+
+
+async def format_rules(served: ServedModel, fields: GenerationFields) -> tuple[Rule, ...]:
+    """Return the rules of `response_format`, made outside of the engine and of the event loop.
+
+    Raises ApiError 400 or UsageError for a schema that cannot be enforced.
+    """
+    wanted = fields.response_format
+    if wanted is None or wanted.type == "text":
+        return ()
+    schema: Any = ANY_OBJECT
+    if wanted.type == "json_schema":
+        if wanted.json_schema is None:
+            raise ApiError(400, "json_schema is missing", param="response_format")
+        schema = wanted.json_schema.schema
+
+    def compiled() -> Rule:
+        return served.grammar.of_schema(schema)
+
+    try:
+        return (await run_in_threadpool(compiled),)
+    except UsageError as error:
+        raise ApiError(400, error.what, param="response_format") from error
 
 
 def check_lengths(asked: TextRequest) -> None:

@@ -59,7 +59,10 @@ async def detokenize(request: Request) -> Response:
 
 async def tokenizer_info(request: Request) -> Response:
     """Return the special tokens, and whether there is a chat template."""
-    _, tokenizer = _tokenizer(request, request.query_params.get("model"))
+    models: ServedModels = request.app.state.models
+    served, bundle = models.able(request.query_params.get("model"), TextGenerating, "tokenize")
+    tokenizer = bundle.tokenizer
     bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
-    info = {"bos_token": bos, "eos_token": eos, "pad_token": None, "chat_template": None}
-    return json_reply({**info, "vocab_size": tokenizer.size})
+    info = {"bos_token": bos, "eos_token": eos, "pad_token": None}
+    more = {"chat_template": served.template, "vocab_size": tokenizer.size}
+    return json_reply({**info, **more})

@@ -1,0 +1,140 @@
+"""JSON of a given form: a logit rule that allows only tokens which keep the output valid.
+
+The grammar of a schema, and the tokens that fit it, are computed by llguidance (extra `grammar`)
+under limits. A schema that cannot be enforced as a whole is refused: no output is less strict than
+its schema.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headway.decoding import PartialOutput
+from headway.decoding.writing import BROKEN
+from headway.errors import UsageError
+from headway.machine import upload
+from headway.shapes import Float, Tensor
+from headway.text import TextTokenizer
+
+MOST_BYTES = 2**16
+DEEPEST = 32
+ANY_OBJECT = {"type": "object"}
+LIMITS: dict[str, Any] = {
+    "max_items_in_row": 1000,
+    "initial_lexer_fuel": 500_000,
+    "step_lexer_fuel": 100_000,
+    "step_max_items": 25_000,
+    "max_lexer_states": 50_000,
+    "max_grammar_size": 100_000,
+}
+"""Limits of llguidance, below its own, so that a schema takes less than a second."""
+
+
+class TokenBytes:
+    """The bytes of every token of a vocabulary, as llguidance needs them.
+
+    A token that is not a whole number of characters has none, and is never allowed.
+    """
+
+    is_tokenizer_wrapper = True
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        anchor = tokenizer.encode("a")[-1:]  # spaces at the start of a text may be dropped
+        before = len(tokenizer.decode(anchor))
+        self._encode = tokenizer.encode
+        self.tokens: list[bytes] = []
+        self.special_token_ids: list[int] = []
+        for token in range(tokenizer.size):
+            text = tokenizer.decode([*anchor, token])[before:]
+            if not text or BROKEN in text:
+                self.special_token_ids.append(token)
+                text = f"<|{token}|>"
+            self.tokens.append(text.encode())
+        self.bos_token_id, self.eos_token_id = tokenizer.bos, tokenizer.eos
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return self._encode(text.decode() if isinstance(text, bytes) else text)
+
+
+class Grammar:
+    """The grammars of one vocabulary. UsageError if llguidance is not installed."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        try:
+            from llguidance import LLTokenizer
+        except ImportError:
+            raise UsageError(
+                "response_format needs the package extra 'grammar' on the server",
+                hint="pip install 'headway[grammar]'",
+            ) from None
+        self._tokenizer = LLTokenizer(TokenBytes(tokenizer))  # type: ignore[arg-type]
+        self._eos, self._size = tokenizer.eos, tokenizer.size
+
+    def of_schema(self, schema: Any) -> JsonFormat:
+        """Return the rule for a JSON schema. UsageError for one that cannot be enforced."""
+        from llguidance import LLMatcher, LLParserLimits
+
+        text = json.dumps(schema)
+        if not isinstance(schema, dict) or len(text) > MOST_BYTES or _depth(schema) > DEEPEST:
+            raise UsageError(
+                f"a schema must be a JSON object of at most {MOST_BYTES:,} bytes and {DEEPEST} "
+                "levels"
+            )
+        try:
+            options: Any = {"whitespace_flexible": False, "lenient": False}
+            grammar = LLMatcher.grammar_from_json_schema(text, overrides=options)
+        except ValueError as error:
+            raise UsageError(f"the schema is not valid: {error}") from None
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
+        if matcher.is_error() or matcher.get_grammar_warnings():
+            first = (matcher.get_error() or str(matcher.get_grammar_warnings())).split("\n")[0]
+            raise UsageError(f"the schema cannot be enforced: {first[:300]}")
+        return JsonFormat(matcher, self._eos, self._size)
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(_depth, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_depth, value), default=0)
+    return 0
+
+
+class JsonFormat:
+    """A logit rule for the outputs of one request; every output has its own place in the grammar.
+
+    UsageError if the limits are exceeded in the middle of an output, which then ends.
+    """
+
+    def __init__(self, matcher: Any, eos: int, size: int) -> None:
+        self._matcher, self._eos, self._size = matcher, eos, size
+        self._places: dict[int, tuple[Any, int]] = {}  # id of an output -> matcher, tokens read
+
+    def __call__(
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
+    ) -> Float[Tensor, "N V"]:
+        allowed = torch.zeros(logits.shape, dtype=torch.bool)
+        for row, output in enumerate(written):
+            allowed[row, : self._size] = torch.from_numpy(self._allowed(output))
+        return logits.masked_fill(~upload(allowed, logits.device), -torch.inf)
+
+    def _allowed(self, output: PartialOutput) -> NDArray[np.bool_]:
+        matcher, count = self._places.get(id(output)) or (self._matcher.deep_copy(), 0)
+        if count < len(output.tokens):
+            matcher.consume_tokens(output.tokens[count:])
+        self._places[id(output)] = matcher, len(output.tokens)
+        if matcher.is_stopped() and not matcher.is_error():
+            only = np.zeros(self._size, dtype=bool)
+            only[self._eos] = True
+            return only
+        mask = matcher.compute_bitmask()
+        if matcher.is_error():
+            raise UsageError(f"the schema became too complex: {matcher.get_error()[:200]}")
+        bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
+        return bits[: self._size].astype(bool)

@@ -1,0 +1,139 @@
+"""POST /v1/chat/completions, in OpenAI's form, for models with a chat template."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from headway.bundle import TextGenerating
+from headway.serving.http.chat_templates import Templates
+from headway.serving.http.exchange import read_json
+from headway.serving.http.generation_fields import (
+    GenerationFields,
+    check_unsupported,
+    generation_config,
+)
+from headway.serving.http.replies import ApiError
+from headway.serving.http.served import ServedModels
+from headway.serving.http.texts import Output, TextRequest, answer, format_rules
+
+MOST_MESSAGES = 1024
+
+
+class TextPart(msgspec.Struct, tag_field="type", tag="text"):
+    """A part of a message."""
+
+    text: str
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """A turn of a conversation."""
+
+    role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
+
+
+class ChatRequest(GenerationFields, kw_only=True):
+    """A request for the next turn of a conversation."""
+
+    messages: Annotated[list[Message], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    audio: Any = None
+
+
+class ChatForm:
+    """Replies of chat."""
+
+    prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def choice(self, output: Output) -> dict[str, Any]:
+        message = {"role": "assistant", "content": output.text}
+        return {
+            "index": output.index,
+            "message": message,
+            "logprobs": _content(output),
+            "finish_reason": output.reason,
+        }
+
+    def chunks(self, output: Output, *, first: bool) -> list[dict[str, Any]]:
+        def chunk(delta: dict[str, str], logprobs: Any, reason: str | None) -> dict[str, Any]:
+            common = {"index": output.index, "delta": delta}
+            return {**common, "logprobs": logprobs, "finish_reason": reason}
+
+        made = [chunk({"role": "assistant", "content": ""}, None, None)] if first else []
+        content = {"content": output.text} if output.text else {}
+        return [*made, chunk(content, _content(output), output.reason)]
+
+
+def _content(output: Output) -> dict[str, Any] | None:
+    """Return the log-probabilities of an output in the form of chat."""
+    if output.logprobs is None:
+        return None
+    lists = output.logprobs
+
+    def item(token: str, log_p: float) -> dict[str, Any]:
+        coded = None if token.startswith("token_id:") else list(token.encode())
+        return {"token": token, "logprob": log_p, "bytes": coded}
+
+    content = []
+    for token, log_p, top in zip(
+        lists.tokens, lists.token_logprobs, lists.top_logprobs, strict=True
+    ):
+        best = sorted((top or {}).items(), key=lambda pair: -pair[1])[: lists.count]
+        content.append({**item(token, log_p or 0.0), "top_logprobs": [item(*p) for p in best]})
+    return {"content": content}
+
+
+async def chat_completions(request: Request) -> Response:
+    """Return the next turn of a conversation."""
+    models: ServedModels = request.app.state.models
+    fields = await read_json(request, ChatRequest)
+    check_unsupported(
+        fields,
+        {
+            "tools": (fields.tools, ([],)),
+            "tool_choice": (fields.tool_choice, ("none", "auto")),
+            "functions": (fields.functions, ([],)),
+            "modalities": (fields.modalities, (["text"],)),
+            "audio": (fields.audio, ()),
+        },
+    )
+    served, bundle = models.able(fields.model, TextGenerating, "chat")
+    if served.template is None:
+        raise ApiError(
+            400, f"{served.name} has no chat template; use POST /v1/completions", param="messages"
+        )
+    if fields.top_logprobs and not fields.logprobs:
+        raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
+    templates: Templates = request.app.state.templates
+    messages = [(message.role, message.text) for message in fields.messages]
+    prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
+    context = bundle.config.max_length
+    wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))
+    asked = TextRequest(
+        served=served,
+        bundle=bundle,
+        prompts=[prompt],
+        config=generation_config(fields, wanted, fields.top_logprobs or 0),
+        fields=fields,
+        form=ChatForm(),
+        logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
+        rules=await format_rules(served, fields),
+    )
+    return await answer(request, asked, models.seconds)

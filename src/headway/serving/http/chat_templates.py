@@ -1,0 +1,136 @@
+"""Chat templates: from a conversation to the tokens of a prompt.
+
+A template is a program (Jinja) from a model's folder, so it runs in a child process with limits on
+time, memory and output, in a sandbox. What a user wrote never becomes a special token: it is
+replaced by marks before the template runs wherever it has the text of one, and put back behind the
+tokenizer's search for special tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from headway.errors import DataError
+from headway.files import read_bytes, read_json
+from headway.serving.http.replies import ApiError
+from headway.text import TextTokenizer
+
+CHILD = Path(__file__).with_name("template_child.py")
+SECONDS = 2.0
+LARGEST_TEMPLATE, LONGEST_PROMPT = 2**17, 2**20
+FILES = ("chat_template.jinja", "tokenizer_config.json")
+_MARK = re.compile("\ue000(\\d+)\ue001")
+
+
+def read_template(folder: Path) -> str | None:
+    """Return the chat template in a model folder; None if there is none.
+
+    It is in chat_template.jinja, or in tokenizer_config.json. Raises DataError if it is damaged.
+    """
+    for place in (folder, folder / "model"):
+        path = place / FILES[0]
+        if path.is_file():
+            return read_bytes(path, LARGEST_TEMPLATE).decode("utf-8", errors="replace")
+        path = place / FILES[1]
+        if path.is_file():
+            content = read_json(path)
+            template = content.get("chat_template") if isinstance(content, dict) else None
+            if isinstance(template, list):  # several by name
+                named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
+                template = named.get("default")
+            if template is None:
+                return None
+            if not isinstance(template, str) or len(template) > LARGEST_TEMPLATE:
+                raise DataError("chat_template must be a text of at most 128 KiB", str(path))
+            return template
+    return None
+
+
+class Templates:
+    """Renders templates in a child process, which is started when it is first needed."""
+
+    def __init__(self) -> None:
+        self._child: asyncio.subprocess.Process | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def tokens(
+        self, template: str, messages: Sequence[tuple[str, str]], tokenizer: TextTokenizer
+    ) -> list[int]:
+        """Return the tokens of a conversation. ApiError 400 if the template refuses it or fails."""
+        special = _special_texts(tokenizer)
+        kept: list[str] = []
+        marked = [
+            {"role": role, "content": _marked(text, special, kept)} for role, text in messages
+        ]
+        bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
+        text = await self._rendered(
+            {"template": template, "messages": marked, "bos_token": bos, "eos_token": eos}
+        )
+        parts = _MARK.split(text)
+        encode = getattr(tokenizer, "encode_with_special_tokens", tokenizer.encode)
+        ids: list[int] = []
+        for n, part in enumerate(parts):
+            if n % 2 == 0:
+                ids += encode(part)
+            elif int(part) < len(kept):
+                ids += tokenizer.encode(kept[int(part)])
+        return ids or [tokenizer.bos]
+
+    async def close(self) -> None:
+        """End the child process."""
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                self._child.kill()
+            await self._child.wait()
+            self._child = None
+
+    async def _rendered(self, task: dict[str, Any]) -> str:
+        line = json.dumps(task).encode() + b"\n"
+        async with self._one_at_a_time:
+            if self._child is None or self._child.returncode is not None:
+                self._child = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-I", str(CHILD)),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL,
+                    env={},
+                    limit=8 * LONGEST_PROMPT,
+                )
+            assert self._child.stdin is not None and self._child.stdout is not None
+            try:
+                self._child.stdin.write(line)
+                async with asyncio.timeout(SECONDS):
+                    await self._child.stdin.drain()
+                    reply = await self._child.stdout.readline()
+            except (TimeoutError, ConnectionError, ValueError):
+                reply = b""
+            if not reply:
+                await self.close()
+                raise ApiError(400, "the chat template took too much time or memory")
+        result: dict[str, str] = json.loads(reply)
+        if "text" not in result:
+            message = f"the chat template refused the messages: {result.get('error', '')}"
+            raise ApiError(400, message, param="messages")
+        return result["text"]
+
+
+def _special_texts(tokenizer: Any) -> Sequence[str]:
+    return getattr(tokenizer, "special_texts", ())
+
+
+def _marked(text: str, special: Sequence[str], kept: list[str]) -> str:
+    """Replace what looks like a special token, or like a mark, by a mark."""
+    words = [*map(re.escape, sorted(special, key=len, reverse=True)), "[\ue000\ue001]"]
+
+    def keep(match: re.Match[str]) -> str:
+        kept.append(match.group())
+        return f"\ue000{len(kept) - 1}\ue001"
+
+    return re.sub("|".join(words), keep, text)

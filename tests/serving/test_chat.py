@@ -1,0 +1,284 @@
+"""Chat: templates in a child process, and JSON of a given form."""
+
+import asyncio
+import json
+import time
+
+import pytest
+import torch
+
+from headway.bundle import TextBundle
+from headway.errors import DataError, UsageError
+from headway.models import GPT, GPTConfig
+from headway.serving.grammar import Grammar
+from headway.serving.http.chat_templates import Templates, read_template
+from headway.serving.http.replies import ApiError
+from headway.text import PretrainedTokenizer
+from tests.fixtures.bundles import GPT_SHAPE, sharpened
+from tests.fixtures.hf_tokenizer import END, engine
+from tests.fixtures.model_server import language_model, running
+
+START, STOP = "<|start|>", "<|stop|>"
+TEMPLATE = (
+    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content | trim }}<|stop|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+
+
+def chat_model():
+    torch.manual_seed(3)
+    tokenizer = PretrainedTokenizer(engine(END, START, STOP), 0, 0)
+    shape = {**GPT_SHAPE, "max_length": 200, "vocabulary": tokenizer.size}
+    return TextBundle(sharpened(GPT(GPTConfig(**shape))).eval(), tokenizer)
+
+
+BUNDLE = chat_model()
+HELLO = [{"role": "user", "content": "The old baker"}]
+
+
+@pytest.fixture(scope="module")
+def client():
+    models = {"chat": BUNDLE, "plain": language_model()}
+    with running(models, templates={"chat": TEMPLATE}) as client:
+        yield client
+
+
+def tokens_of(template, messages):
+    async def run():
+        templates = Templates()
+        try:
+            return await templates.tokens(template, messages, BUNDLE.tokenizer)
+        finally:
+            await templates.close()
+
+    return asyncio.run(run())
+
+
+def id_of(text):
+    (token,) = BUNDLE.tokenizer.encode_with_special_tokens(text)
+    return token
+
+
+def test_a_template_makes_the_prompt():
+    ids = tokens_of(TEMPLATE, [("user", " The old baker "), ("assistant", "waves")])
+    encode = BUNDLE.tokenizer.encode_with_special_tokens
+    text = f"{START}user\nThe old baker{STOP}\n{START}assistant\nwaves{STOP}\n{START}assistant\n"
+    assert ids == encode(text) and ids.count(id_of(START)) == 3
+
+
+@pytest.mark.parametrize("word", [START, STOP, END, "\ue0000\ue001", "\ue000", START * 3])
+def test_what_a_user_wrote_never_becomes_a_special_token(word):
+    ids = tokens_of(TEMPLATE, [("user", f"a {word} b")])
+    usual = tokens_of(TEMPLATE, [("user", "a b")])
+    for special in (START, STOP, END):
+        assert ids.count(id_of(special)) == usual.count(id_of(special))
+    assert word in BUNDLE.tokenizer._engine.decode(ids, skip_special_tokens=False)
+
+
+HOSTILE = [
+    "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "{{ messages.__class__.__base__ }}",
+    "{{ self.__init__.__globals__ }}",
+    "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+    "{{ lipsum.__globals__['os'].system('id') }}",
+    "{{ namespace.__init__.__globals__ }}",
+    "{{ messages.append(1) }}",
+    "{{ (messages|map(attribute='__class__')|list)[0].__mro__ }}",
+    "{{ 'a' * 10**9 }}",
+    "{% for i in range(10**9) %}{% endfor %}",
+    "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "{% for i in range(99999) %}{{ 'aaaaaaaaaaaaaaaaaaaa' }}{% endfor %}",
+    "{% set x = namespace(v='a') %}{% for i in range(60) %}{% set x.v = x.v + x.v %}{% endfor %}",
+    "{% include '/etc/passwd' %}",
+    "{% import 'os' as os %}{{ os.getcwd() }}",
+    "{% extends 'x' %}",
+    "{{ '%1000000000d' % 3 }}",
+    "{{ '{:>1000000000}'.format(3) }}",
+    "{{ raise_exception('no') }}",
+    "{{ unclosed",
+    "{% if %}",
+    "{{ undefined_name.field }}",
+    "{{ messages[99].content.x }}",
+]
+
+
+@pytest.mark.parametrize("template", HOSTILE)
+def test_a_hostile_template_is_refused_in_time(template):
+    begun = time.monotonic()
+    with pytest.raises(ApiError) as refused:
+        tokens_of(template, [("user", "a")])
+    assert refused.value.status == 400 and time.monotonic() - begun < 5
+    assert "uid=" not in refused.value.message and "root:" not in refused.value.message
+
+
+@pytest.mark.parametrize("template", ["{{ ''|attr('__class__') }}", "{{ strftime_now.__globals__ }}"])
+def test_what_the_sandbox_hides_is_undefined(template):
+    assert tokens_of(template, [("user", "a")]) == [BUNDLE.tokenizer.bos]
+
+
+def test_the_child_serves_again_after_a_template_that_took_too_long():
+    async def run():
+        templates = Templates()
+        with pytest.raises(ApiError):
+            await templates.tokens(HOSTILE[10], [("user", "a")], BUNDLE.tokenizer)
+        ids = await templates.tokens(TEMPLATE, [("user", "a")], BUNDLE.tokenizer)
+        await templates.close()
+        return ids
+
+    assert asyncio.run(run()) == tokens_of(TEMPLATE, [("user", "a")])
+
+
+def test_a_template_is_read_from_a_folder(tmp_path):
+    assert read_template(tmp_path) is None
+    config = tmp_path / "tokenizer_config.json"
+    config.write_text(json.dumps({"chat_template": TEMPLATE}))
+    assert read_template(tmp_path) == TEMPLATE
+    several = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
+    config.write_text(json.dumps({"chat_template": several}))
+    assert read_template(tmp_path) == TEMPLATE
+    config.write_text(json.dumps({"chat_template": 3}))
+    with pytest.raises(DataError, match="128 KiB"):
+        read_template(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}")
+    assert read_template(tmp_path) == "{{ bos_token }}"
+
+
+def test_a_turn_is_the_continuation_of_the_prompt(client):
+    fields = {"model": "chat", "messages": HELLO, "temperature": 0, "max_tokens": 9}
+    reply = client.post("/v1/chat/completions", fields).json
+    ids = tokens_of(TEMPLATE, [("user", "The old baker")])
+    plain = client.complete(model="chat", prompt=ids, temperature=0, max_tokens=9)
+    (choice,) = reply["choices"]
+    assert choice["message"] == {"role": "assistant", "content": plain["choices"][0]["text"]}
+    assert reply["object"] == "chat.completion" and reply["usage"] == plain["usage"]
+    streamed = client.post("/v1/chat/completions", {**fields, "stream": True, "logprobs": True})
+    parts = [event["choices"][0] for event in streamed.events]
+    assert parts[0]["delta"] == {"role": "assistant", "content": ""}
+    text = "".join(part["delta"].get("content", "") for part in parts)
+    assert text == choice["message"]["content"]
+    assert parts[-1]["finish_reason"] == choice["finish_reason"]
+    scored = [item for part in parts if part["logprobs"] for item in part["logprobs"]["content"]]
+    assert len(scored) == reply["usage"]["completion_tokens"]
+    assert all(item["logprob"] <= 0 for item in scored)
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"model": "plain"}, "no chat template"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "user"}]}, "content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content"),
+        ({"tools": [{}]}, "tools"),
+        ({"top_logprobs": 3}, "needs logprobs"),
+        ({"messages": [{"role": "user", "content": "The old " * 900}]}, "maximum"),
+    ],
+)
+def test_wrong_chats_are_refused(client, fields, words):
+    reply = client.post("/v1/chat/completions", {"model": "chat", "messages": HELLO, **fields})
+    assert reply.status == 400 and words in reply.body.decode(), reply.body
+
+
+SCHEMAS = [
+    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+    {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
+    {"enum": ["fox", "dog", 3]},
+    {"type": "string", "maxLength": 4},
+    {"type": "number", "minimum": 0, "maximum": 9},
+    {"anyOf": [{"type": "null"}, {"const": "bread"}]},
+]
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
+def test_every_completed_output_has_the_form_of_its_schema(client, schema):
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    fields = {"model": "plain", "prompt": "fox", "max_tokens": 60, "response_format": form}
+    reply = client.complete(**fields, n=4, seed=5)
+    completed = [c["text"] for c in reply["choices"] if c["finish_reason"] == "stop"]
+    for text in completed:
+        check(json.loads(text), schema)
+    if "enum" in schema or "anyOf" in schema:
+        assert len(completed) == 4
+
+
+def check(value, schema):
+    """Validate by hand what the schemas of this test say."""
+    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int}
+    if "enum" in schema:
+        assert value in schema["enum"]
+    elif "anyOf" in schema:
+        assert value in (None, "bread")
+    else:
+        assert isinstance(value, kinds[schema["type"]])
+    if schema.get("required"):
+        assert isinstance(value["a"], int)
+    if schema.get("type") == "array":
+        assert 1 <= len(value) <= 3 and all(isinstance(item, bool) for item in value)
+    if schema.get("type") == "string":
+        assert len(value) <= 4
+    if schema.get("type") == "number":
+        assert 0 <= value <= 9
+
+
+def test_a_json_object(client):
+    fields = {"model": "plain", "prompt": "fox", "max_tokens": 80}
+    reply = client.complete(**fields, n=5, seed=2, response_format={"type": "json_object"})
+    for choice in reply["choices"]:
+        assert choice["text"].startswith("{")
+        if choice["finish_reason"] == "stop":
+            assert isinstance(json.loads(choice["text"]), dict)
+
+
+HOSTILE_SCHEMAS = [
+    3,
+    {"type": "nonsense"},
+    {"$ref": "#/nothing"},
+    {"$ref": "http://127.0.0.1:1/x"},
+    {"type": "string", "pattern": "("},
+    {"type": "array", "items": {}, "uniqueItems": True},
+    {"not": {"type": "string"}},
+    {"type": "integer", "minimum": 5, "maximum": 3},
+    {"enum": []},
+    {"type": "object", "properties": {f"key{n}": {"type": "string"} for n in range(20_000)}},
+    {"enum": [str(n) * 9 for n in range(9000)]},
+]
+
+
+@pytest.mark.parametrize("schema", HOSTILE_SCHEMAS, ids=lambda schema: str(schema)[:40])
+def test_a_schema_that_cannot_be_enforced_is_refused_fast(schema):
+    grammar = GRAMMAR
+    begun = time.monotonic()
+    with pytest.raises(UsageError):
+        grammar.of_schema(schema)
+    assert time.monotonic() - begun < 1
+
+
+GRAMMAR = Grammar(BUNDLE.tokenizer)
+
+
+def test_a_deep_schema_is_refused():
+    schema = {"type": "string"}
+    for _ in range(60):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(UsageError, match="levels"):
+        GRAMMAR.of_schema(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "(a{1,1000}){1,1000}b(c{1,1000}){1,1000}"},
+        {"type": "string", "minLength": 10**9},
+    ],
+    ids=["pattern", "length"],
+)
+def test_a_schema_that_no_output_completes_ends_in_time(client, schema):
+    form = {"type": "json_schema", "json_schema": {"schema": schema}}
+    fields = {"model": "plain", "prompt": "fox", "max_tokens": 5, "response_format": form}
+    begun = time.monotonic()
+    reply = client.post("/v1/completions", fields)
+    assert time.monotonic() - begun < 2
+    if reply.status == 200:
+        assert reply.json["choices"][0]["finish_reason"] == "length"
+    else:
+        assert reply.status == 400, reply.body
