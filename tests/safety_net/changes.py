@@ -13,6 +13,7 @@ _NATS_TOO = "`headway eval` of a translator gives the nats too, and says of whic
 _LOSS_TOO = "`headway eval` gives all that validation while training gives"
 _ALL_TOGETHER = "`headway eval` of an encoder gives what validation gives, of all texts together"
 _A_METRIC = "pseudo-perplexity is a metric, also of validation in runs that start from a model"
+_ID_TOO = "`headway fill --json` names the token of a predicted word by its id too"
 _LINEAR_TOO = "validation while training gives all that `headway eval` gives"
 _ONE_OBJECT = (
     "`headway eval --json` prints one object for a captioner, as its help says: the means, and the "
@@ -63,6 +64,9 @@ CHANGES: dict[str, str] = {
     "* eval.output.0.nsp_*": _ALL_TOGETHER,
     "* eval.output.0.below_unigram": _ALL_TOGETHER,
     "* *.pseudo_perplexity_per_*": _A_METRIC,
+    "*bert* predict.output.*.predictions.*.token": _ID_TOO,
+    "hf-encoder predict.output.*.predictions.*.token": _ID_TOO,
+    "distil* predict.output.*.predictions.*.token": _ID_TOO,
     "vision* validation.*.negative_loss": _NOT_NEGATED,
     "sound validation.*.negative_loss": _NOT_NEGATED,
     "vision* eval.output.0.loss": _SAME_BATCHES,

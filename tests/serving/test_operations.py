@@ -33,11 +33,15 @@ def test_health_ready_and_metrics():
         assert client.get("/health").json == {"status": "ok", "sick": []}
         assert client.get("/ready").status == 200
         client.complete(prompt="fox", max_tokens=5, seed=1, n=2)
-        text = client.get("/metrics").body.decode()
-        values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
-        assert float(values['headway_generated_tokens_total{model="gpt"}']) >= 2
-        assert float(values['headway_time_to_first_token_seconds_count{model="gpt"}']) == 2
-        assert float(values['headway_running{model="gpt"}']) == 0
+
+        def value(name):
+            text = client.get("/metrics").body.decode()
+            values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line[0] != "#")
+            return float(values[f'headway_{name}{{model="gpt"}}'])
+
+        assert value("generated_tokens_total") >= 2
+        assert value("time_to_first_token_seconds_count") == 2
+        wait_for(lambda: value("running") == 0)
 
 
 def test_a_stuck_engine_is_unhealthy_and_a_healthy_one_again_later(monkeypatch):

@@ -157,6 +157,6 @@ def _key(path: Path) -> str:
         raise UsageError(
             f"the key must have at least {SHORTEST_KEY} ASCII characters, without spaces",
             str(path),
-            "python3 -c 'import secrets; print(secrets.token_urlsafe())' > key.txt",
+            "head -c 32 /dev/urandom | base64 > key.txt",
         )
     return key
