@@ -162,6 +162,31 @@ def test_embeddings(client):
     assert wide.status == 400 and wide.json["error"]["param"] == "dimensions"
 
 
+def test_pairs_are_scored_and_ranked(client):
+    documents = ["A dog.", "A fox looks on.", "bread"]
+    texts = [ClassInput(text=TEXT, second=document) for document in documents]
+    probabilities = [p.probabilities["b"] for p in predicted("pairs", *texts)]
+    fields = {"model": "pairs", "label": "b"}
+    reply = client.post("/v1/score", {"text_1": TEXT, "text_2": documents, **fields}).json
+    assert [item["score"] for item in reply["data"]] == pytest.approx(probabilities)
+    ranked = client.post("/v1/rerank", {"query": TEXT, "documents": documents, **fields}).json
+    order = [item["index"] for item in ranked["results"]]
+    assert order == sorted(range(3), key=lambda n: -probabilities[n])
+    assert ranked["results"][0]["document"] == {"text": documents[order[0]]}
+    best = {"query": TEXT, "documents": documents, "top_n": 1, "return_documents": False, **fields}
+    (first,) = client.post("/v1/rerank", best).json["results"]
+    assert first["index"] == order[0] and "document" not in first
+    vectors = MODELS["encoder"].embed([TEXT, *documents]).numpy()
+    both = {"text_1": [TEXT] * 3, "text_2": documents, "model": "encoder"}
+    found = client.post("/v1/score", both).json["data"]
+    assert [item["score"] for item in found] == pytest.approx(list(vectors[1:] @ vectors[0]))
+    for wrong in ({"label": "z"}, {"label": None}, {"text_2": ["a", "b"], "text_1": ["a"] * 3}):
+        reply = client.post("/v1/score", {"text_1": TEXT, "text_2": documents, **fields, **wrong})
+        assert reply.status == 400, reply.body
+    reply = client.post("/v1/score", {"text_1": "a", "text_2": "b", "model": "translator"})
+    assert reply.status == 400 and "cannot score" in reply.json["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "verb, body, words",
     [
@@ -203,7 +228,7 @@ def test_a_context_is_never_read_from_a_file_of_the_server(client, tmp_path):
 def test_routes_and_models(client):
     listed = {item["id"]: item["routes"] for item in client.get("/v1/models").json["data"]}
     assert listed["translator"] == ["/translate"] and listed["images"] == ["/classify"]
-    assert listed["encoder"] == ["/fill", "/v1/embeddings"]
+    assert listed["encoder"] == ["/fill", "/v1/embeddings", "/embed"]
     assert client.get("/v1/models/tagger").json["id"] == "tagger"
     assert client.get("/v1/models/other").status == 404
     assert client.get("/nothing").status == 404 and client.get("/translate").status == 405

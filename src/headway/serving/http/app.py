@@ -13,15 +13,48 @@ from starlette.routing import Route
 
 from headway.serving.engine import Metrics
 from headway.serving.guard import TooLarge
-from headway.serving.http import chat, completions, embeddings, operations, predictions, tokens
+from headway.serving.http import (
+    chat,
+    completions,
+    embeddings,
+    operations,
+    predictions,
+    scoring,
+    tokens,
+)
 from headway.serving.http.chat_templates import Templates
 from headway.serving.http.exchange import Disconnected
-from headway.serving.http.replies import ApiError, as_api_error
+from headway.serving.http.openapi import Endpoint, describe
+from headway.serving.http.replies import ApiError, as_api_error, json_reply
 from headway.serving.http.served import ServedModels
 from headway.tasks.registry import verbs
 
 GONE = 499
 """The status in the log for a client that went away; it is never received."""
+
+ENDPOINTS = (
+    Endpoint("GET", "/health", operations.health),
+    Endpoint("GET", "/ready", operations.ready),
+    Endpoint("GET", "/metrics", operations.metrics),
+    Endpoint("GET", "/v1/models", operations.list_models),
+    Endpoint("GET", "/v1/models/{name:path}", operations.show_model),
+    Endpoint("GET", "/tokenizer_info", tokens.tokenizer_info),
+    Endpoint("POST", "/tokenize", tokens.tokenize, tokens.TokenizeRequest),
+    Endpoint("POST", "/detokenize", tokens.detokenize, tokens.DetokenizeRequest),
+    Endpoint(
+        *("POST", "/v1/completions", completions.completions),
+        completions.CompletionRequest,
+        streams=True,
+    ),
+    Endpoint(
+        *("POST", "/v1/chat/completions", chat.chat_completions), chat.ChatRequest, streams=True
+    ),
+    Endpoint("POST", "/v1/embeddings", embeddings.embeddings, embeddings.EmbeddingRequest),
+    Endpoint("POST", "/embed", embeddings.embed, embeddings.EmbedRequest),
+    Endpoint("POST", "/v1/rerank", scoring.rerank, scoring.RerankRequest),
+    Endpoint("POST", "/v1/score", scoring.score, scoring.ScoreRequest),
+)
+"""The routes of every server; each verb of the served models has one more."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 _log = logging.getLogger("headway.serving")
@@ -29,25 +62,22 @@ _log = logging.getLogger("headway.serving")
 
 def model_app(models: ServedModels, metrics: Metrics) -> Starlette:
     """Return the app that answers for these models, whose engines are running."""
-    get: dict[str, Handler] = {
-        "/health": operations.health,
-        "/ready": operations.ready,
-        "/metrics": operations.metrics,
-        "/v1/models": operations.list_models,
-        "/v1/models/{name:path}": operations.show_model,
-        "/tokenizer_info": tokens.tokenizer_info,
-    }
-    post: dict[str, Handler] = {
-        "/v1/completions": completions.completions,
-        "/v1/chat/completions": chat.chat_completions,
-        "/v1/embeddings": embeddings.embeddings,
-        "/embed": embeddings.embed,
-        "/tokenize": tokens.tokenize,
-        "/detokenize": tokens.detokenize,
-        **{f"/{verb}": predictions.predict for verb in verbs()},
-    }
-    routes = [Route(path, _answering(handler), methods=["GET"]) for path, handler in get.items()]
-    routes += [Route(path, _answering(handler), methods=["POST"]) for path, handler in post.items()]
+    endpoints = [*ENDPOINTS]
+    served_verbs = {verb for model in models for verb in model.verbs}
+    for verb in verbs():
+        if verb in served_verbs:
+            body = predictions.PredictionRequest
+            endpoints.append(Endpoint("POST", f"/{verb}", predictions.predict, body))
+
+    async def openapi(request: Request) -> Response:
+        """The description of all routes."""
+        return json_reply(describe([*endpoints, own], models))
+
+    own = Endpoint("GET", "/openapi.json", openapi)
+    routes = [
+        Route(endpoint.path, _answering(endpoint.handler), methods=[endpoint.method])
+        for endpoint in (*endpoints, own)
+    ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     app.state.models, app.state.metrics, app.state.templates = models, metrics, Templates()
     return app

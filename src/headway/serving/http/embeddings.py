@@ -57,7 +57,7 @@ async def embeddings(request: Request) -> Response:
     fields = await read_json(request, EmbeddingRequest)
     served, bundle = _able(request, fields.model)
     texts = _texts(fields.input, bundle)
-    vectors = await _vectors(request, served, bundle, texts, normalise=True)
+    vectors = await vectors_of(request, served, bundle, texts, normalise=True)
     width = fields.dimensions or vectors.shape[1]
     if width > vectors.shape[1]:
         message = f"dimensions must be at most {vectors.shape[1]}"
@@ -80,12 +80,12 @@ async def embed(request: Request) -> Response:
     served, bundle = _able(request, fields.model)
     if isinstance(fields.inputs, Similarity):
         texts = [fields.inputs.source_sentence, *fields.inputs.sentences]
-        _check(texts)
-        vectors = await _vectors(request, served, bundle, texts, normalise=True)
+        check_texts(texts)
+        vectors = await vectors_of(request, served, bundle, texts, normalise=True)
         return json_reply((vectors[1:] @ vectors[0]).tolist())
     given = fields.inputs if isinstance(fields.inputs, list) else [fields.inputs]
-    _check(given)
-    vectors = await _vectors(request, served, bundle, given, normalise=fields.normalize)
+    check_texts(given)
+    vectors = await vectors_of(request, served, bundle, given, normalise=fields.normalize)
     return json_reply(vectors.tolist())
 
 
@@ -109,11 +109,12 @@ def _texts(given: str | list[Any], bundle: Any) -> list[str]:
         if max(item, default=0) >= bundle.tokenizer.size:
             raise ApiError(400, f"input[{n}] has a token outside the vocabulary", param="input")
         texts.append(bundle.tokenizer.decode(item))
-    _check(texts)
+    check_texts(texts)
     return texts
 
 
-def _check(texts: Sequence[str]) -> None:
+def check_texts(texts: Sequence[str]) -> None:
+    """Raise ApiError 400 for texts that are empty, or too many."""
     if not 1 <= len(texts) <= MOST_TEXTS:
         raise ApiError(400, f"1 to {MOST_TEXTS} texts are expected", param="input")
     for n, text in enumerate(texts):
@@ -122,7 +123,7 @@ def _check(texts: Sequence[str]) -> None:
             raise ApiError(400, message, param="input")
 
 
-async def _vectors(
+async def vectors_of(
     request: Request,
     served: ServedModel,
     bundle: TextEmbedding,

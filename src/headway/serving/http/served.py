@@ -94,5 +94,5 @@ def routes_of(model: ServedModel) -> list[str]:
     if isinstance(model.bundle, TextGenerating):
         routes += ["/v1/completions", *(["/v1/chat/completions"] if model.template else [])]
     if isinstance(model.bundle, TextEmbedding):
-        routes += ["/v1/embeddings"]
+        routes += ["/v1/embeddings", "/embed"]
     return routes
