@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-import headway
 from headway.serving.http.served import ServedModels
 from headway.settings import fields_of
 from headway.tasks.task import ForeignRequests
@@ -56,7 +56,7 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, A
         content["application/json"]["schema"] = {"anyOf": [s for t in tasks for s in _forms(t)]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Headway", "version": headway.__version__},
+        "info": {"title": "Headway", "version": version("headway")},
         "paths": paths,
         "components": {
             "schemas": components,
