@@ -46,6 +46,10 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, A
         types, ref_template="#/components/schemas/{name}"
     )
     by_type = dict(zip(types, bodies, strict=True))
+    names = {"enum": [None, *(model.name for model in models)]}
+    for component in components.values():
+        if "model" in component.get("properties", {}):
+            component["properties"]["model"] = names
     components["Error"] = _ERROR
     paths: dict[str, Any] = {}
     for endpoint in endpoints:
