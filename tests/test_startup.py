@@ -70,6 +70,7 @@ OTHER_VERBS = [
         "quantize",
         "report",
         "runs",
+        "serve",
         "similar",
         "ui",
     ),

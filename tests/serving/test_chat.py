@@ -1,6 +1,5 @@
 """Chat: templates in a child process, and JSON of a given form."""
 
-import asyncio
 import json
 import time
 
@@ -15,6 +14,7 @@ from headway.serving.http.chat_templates import Templates, read_template
 from headway.serving.http.replies import ApiError
 from headway.text import PretrainedTokenizer
 from tests.fixtures.bundles import GPT_SHAPE, sharpened
+from tests.fixtures.coroutines import run
 from tests.fixtures.hf_tokenizer import END, engine
 from tests.fixtures.model_server import language_model, running
 
@@ -44,14 +44,14 @@ def client():
 
 
 def tokens_of(template, messages):
-    async def run():
+    async def answer():
         templates = Templates()
         try:
             return await templates.tokens(template, messages, BUNDLE.tokenizer)
         finally:
             await templates.close()
 
-    return asyncio.run(run())
+    return run(answer())
 
 
 def id_of(text):
@@ -120,7 +120,7 @@ def test_what_the_sandbox_hides_is_undefined(template):
 
 
 def test_the_child_serves_again_after_a_template_that_took_too_long():
-    async def run():
+    async def answer():
         templates = Templates()
         with pytest.raises(ApiError):
             await templates.tokens(HOSTILE[10], [("user", "a")], BUNDLE.tokenizer)
@@ -128,7 +128,7 @@ def test_the_child_serves_again_after_a_template_that_took_too_long():
         await templates.close()
         return ids
 
-    assert asyncio.run(run()) == tokens_of(TEMPLATE, [("user", "a")])
+    assert run(answer()) == tokens_of(TEMPLATE, [("user", "a")])
 
 
 def test_a_template_is_read_from_a_folder(tmp_path):

@@ -1,11 +1,11 @@
 """Requests of other origins and requests above the size limit do not reach the application."""
 
-import asyncio
 import json
 
 import pytest
 
 from headway.serving import Guard
+from tests.fixtures.coroutines import run
 
 HOST = "127.0.0.1:8000"
 
@@ -36,7 +36,7 @@ def send_request(headers, chunks=(b"",), kind="http", limit=10):
 
     guard = Guard(echo, hosts=(HOST, "localhost:8000"), limit=limit)
     scope = {"type": kind, "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
-    asyncio.run(guard(scope, receive, send))
+    run(guard(scope, receive, send))
     if not sent:
         return None
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]

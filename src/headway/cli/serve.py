@@ -102,7 +102,7 @@ def serve(
     def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
             talk.print(f"serving   {name}: {bundle.kind}", markup=False)
-        talk.print(f"open      {address}v1/models   (Ctrl-C ends the server)", markup=False)
+        talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
     from headway.serving.http.chat_templates import read_template
     from headway.serving.model_server import serve_bundles

@@ -20,8 +20,8 @@ from headway.serving.run import LIMIT
 
 HERE = Address()
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
-PUBLIC = ("/health", "/ready")
-"""Paths that need no key: an orchestrator asks them."""
+PUBLIC = ("/", "/health", "/ready")
+"""Paths that need no key: the page asks for it, and an orchestrator has none."""
 
 
 @dataclass(frozen=True, kw_only=True)

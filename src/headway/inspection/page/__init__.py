@@ -2,7 +2,14 @@
 
 from headway.inspection.page.encoding import Encoded, encode, header_json
 from headway.inspection.page.notebook import NotebookPage
-from headway.inspection.page.writer import page_size, served_page, write_page
+from headway.inspection.page.writer import (
+    page_size,
+    page_text,
+    page_top,
+    served_page,
+    theme,
+    write_page,
+)
 
 __all__ = [
     "Encoded",
@@ -10,6 +17,9 @@ __all__ = [
     "encode",
     "header_json",
     "page_size",
+    "page_text",
+    "page_top",
     "served_page",
+    "theme",
     "write_page",
 ]

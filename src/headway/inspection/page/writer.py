@@ -40,7 +40,7 @@ def page_size(encoded: Encoded) -> int:
 def page_parts(encoded: Encoded) -> Iterator[bytes]:
     """Yield the parts of the page. Blocks are last, so that the page is shown while they load."""
     script, style = _script(), _style()
-    yield _top(script, style, connect="'none'")
+    yield page_top(script, style, connect="'none'")
     yield b'<script type="application/json" id="header">'
     yield header_json(encoded.header)
     yield b"</script>\n<script>" + script + b"</script>\n"
@@ -59,7 +59,7 @@ def page_text(encoded: Encoded) -> str:
 def served_page() -> bytes:
     """Return the page without a document; it requests the document from its server."""
     script = _script()
-    top = _top(script, _style(), connect="'self'")
+    top = page_top(script, _style(), connect="'self'")
     return top + b"<script>" + script + b"</script>\n</body>\n</html>\n"
 
 
@@ -70,7 +70,11 @@ def _before(name: str) -> bytes:
     return f'<script type="text/plain" class="block" id="{name}">'.encode()
 
 
-def _top(script: bytes, style: bytes, connect: str) -> bytes:
+def page_top(script: bytes, style: bytes, connect: str) -> bytes:
+    """Return the beginning of a page that runs this script and no other, with its style.
+
+    connect: the addresses that the script may request, as in a Content Security Policy.
+    """
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -111,3 +115,8 @@ def _script() -> bytes:
 @cache
 def _style() -> bytes:
     return "".join((_ASSETS / name).read_text("utf-8") for name in _STYLES).encode()
+
+
+def theme() -> bytes:
+    """Return the style that all pages share: colours in light and dark, type, controls."""
+    return (_ASSETS / "theme.css").read_bytes()

@@ -94,7 +94,7 @@ class Engine:
 
     def _run(self) -> None:
         try:
-            with torch.inference_mode(), watched(self.bundle.model, self._step_of_computation):
+            with watched(self.bundle.model, self._step_of_computation):
                 while not self._stopping:
                     self._turn()
         except BaseException as error:
@@ -107,10 +107,11 @@ class Engine:
         self.measured.state(len(self._batch.streams), len(self.waiting), self._cache_share)
         if not self.busy:
             self.waiting.wait(seconds=0.5)
-        self._forget_ended()
-        with self.settings.precision():
+        with torch.inference_mode(), self.settings.precision():
+            self._forget_ended()
             self._read_prompts()
             self._decode()
+        with self.settings.precision():  # inspection needs gradients
             self._compute()
 
     def _forget_ended(self) -> None:

@@ -35,7 +35,9 @@ GONE = 499
 ENDPOINTS = (
     Endpoint("GET", "/health", operations.health),
     Endpoint("GET", "/ready", operations.ready),
-    Endpoint("GET", "/metrics", operations.metrics),
+    Endpoint("GET", "/metrics", operations.metrics, media="text/plain"),
+    Endpoint("GET", "/", operations.page, media="text/html"),
+    Endpoint("GET", "/inspect", operations.inspect, media="text/html"),
     Endpoint("GET", "/v1/models", operations.list_models),
     Endpoint("GET", "/v1/models/{name:path}", operations.show_model),
     Endpoint("GET", "/tokenizer_info", tokens.tokenizer_info),

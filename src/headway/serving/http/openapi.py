@@ -37,6 +37,7 @@ class Endpoint:
     handler: Any
     body: Any = None
     streams: bool = False
+    media: str = "application/json"
 
 
 def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, Any]:
@@ -89,9 +90,7 @@ _ERROR = {
 
 
 def _operation(endpoint: Endpoint, bodies: Mapping[Any, Any]) -> dict[str, Any]:
-    media: dict[str, Any] = {"application/json": {}}
-    if endpoint.path == "/metrics":
-        media = {"text/plain": {}}
+    media: dict[str, Any] = {endpoint.media: {}}
     if endpoint.streams:
         media["text/event-stream"] = {}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
@@ -107,6 +106,9 @@ def _operation(endpoint: Endpoint, bodies: Mapping[Any, Any]) -> dict[str, Any]:
     }
     if endpoint.path in ("/health", "/ready"):
         operation["responses"]["503"]["content"] = {"application/json": {}}
+    if endpoint.path == "/inspect":
+        text = {"in": "query", "schema": {"type": "string"}}
+        operation["parameters"] = [{"name": name, **text} for name in ("model", "text", "second")]
     if "{name" in endpoint.path:
         name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [name]

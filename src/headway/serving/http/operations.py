@@ -1,15 +1,27 @@
-"""What an operator asks: GET /health, /ready, /metrics, and which models there are."""
+"""What an operator or a person asks: the page, /inspect, /health, /ready, /metrics, models."""
 
 from __future__ import annotations
 
+import dataclasses
+import typing
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headway.serving.http.replies import json_reply
+from headway.inspection.document import Document
+from headway.inspection.page import encode, page_text
+from headway.inspection.watch import watch
+from headway.serving.engine import Computation
+from headway.serving.http.exchange import Exchange
+from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, routes_of
+from headway.serving.page import start_page
+
+LONGEST_TEXT = 2000
 
 
 async def health(request: Request) -> Response:
@@ -54,4 +66,52 @@ def _described(model: ServedModel) -> dict[str, Any]:
         "kind": model.bundle.kind,
         "max_model_len": context,
         "routes": routes_of(model),
+        "fields": {f"/{verb}": _fields(task) for verb, task in model.verbs.items()},
     }
+
+
+def _fields(task: Any) -> list[dict[str, Any]]:
+    """Return the fields of an input of a task, for a page that asks for them."""
+    kinds = typing.get_type_hints(task.input)
+    return [
+        {
+            "name": item.name,
+            "kind": "file" if kinds[item.name] is Path else "text",
+            "required": item.default is dataclasses.MISSING,
+            "help": item.metadata.get("help", item.name),
+        }
+        for item in dataclasses.fields(task.input)
+    ]
+
+
+async def page(request: Request) -> Response:
+    """The page, from which every model can be tried."""
+    return Response(start_page(), media_type="text/html")
+
+
+async def inspect(request: Request) -> Response:
+    """The inspection page of a model for a text or two, as one file (`headway inspect`)."""
+    models: ServedModels = request.app.state.models
+    served = models.named(request.query_params.get("model"))
+    text = request.query_params.get("text", "")
+    second = request.query_params.get("second") or None
+    if not text.strip() or len(text) + len(second or "") > LONGEST_TEXT:
+        raise ApiError(400, f"text must have 1 to {LONGEST_TEXT:,} characters", param="text")
+
+    def pages(texts: list[str]) -> list[str]:
+        title = f"{served.name}: {texts[0][:60]}"
+        frames = [watch(served.bundle, texts[0], second, vectors=True, label=served.name)]
+        return [page_text(encode(Document(title=title, frames=frames)))]
+
+    async with Exchange(request, models.seconds) as exchange:
+        make = partial(
+            Computation,
+            deadline=exchange.deadline,
+            cost=len(text),
+            group=("inspect", text, second),
+            inputs=[text],
+            compute=pages,
+        )
+        exchange.submit(served.engine, lambda report: make(report=report))
+        (finished,) = await exchange.results()
+    return Response(finished.result[0], media_type="text/html")

@@ -53,6 +53,7 @@ def _render(task: dict[str, Any]) -> str:
 
 
 def main() -> None:
+    """Render the templates of standard input, line by line."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
@@ -61,7 +62,8 @@ def main() -> None:
             reply = {"text": _render(json.loads(line))}
         except Exception as error:
             reply = {"error": f"{type(error).__name__}: {error}"[:500]}
-        print(json.dumps(reply), flush=True)
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
