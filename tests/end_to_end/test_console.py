@@ -152,7 +152,9 @@ def test_output_into_a_missing_folder_is_refused_before_the_computation(working_
 
 
 def test_only_the_console_writes_to_the_streams():
+    own_process = {"template_child.py"}  # speaks JSON lines with its parent
     writes = re.compile(r"(?<![.\w])print\(|sys\.std(out|err)\.(write|flush|buffer)|Console\(")
     for path in (ROOT / "src" / "headway").rglob("*.py"):
-        allowed = path.name == "console.py" or not (match := writes.search(path.read_text()))
+        is_writer = path.name in {"console.py", *own_process}
+        allowed = is_writer or not (match := writes.search(path.read_text()))
         assert allowed, f"{path}: {match}"
