@@ -15,7 +15,7 @@ import pytest
 
 from headway.serving.engine import EngineSettings
 from headway.serving.http import connection
-from tests.fixtures.model_server import JSON, language_model, running
+from tests.fixtures.model_server import JSON, language_model, running, serve_process
 
 BUNDLE = language_model()
 KEY = "a-key-of-many-characters"
@@ -159,23 +159,8 @@ def saved(tmp_path):
     return tmp_path / "gpt"
 
 
-def start(*arguments):
-    """Start the real command; return the process and its port."""
-    source = Path(__file__).parents[2] / "src"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway", "serve", *map(str, arguments), "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(source)},
-    )
-    for line in process.stderr:
-        if line.startswith("open"):
-            return process, int(line.split("http://127.0.0.1:")[1].split("/")[0])
-    raise AssertionError(process.wait())
-
-
 def test_a_signal_ends_the_server_when_it_has_answered(saved):
-    process, port = start(saved)
+    process, port = serve_process(saved)
     answers = []
 
     def ask(n):
