@@ -9,6 +9,7 @@ import pytest
 from headway.attention import masks
 from headway.bundle import TextBundle
 from headway.decoding import GenerationConfig, generate_from_tokens
+from headway.errors import UsageError
 from headway.models import GPT
 from headway.serving.engine import (
     Cancelled,
@@ -27,6 +28,7 @@ from headway.serving.engine import (
 from headway.transforms.fast import prepare_for_inference
 from tests.fixtures.model_server import language_model
 
+EXACT = {"model_dim": 64, "num_heads": 2, "ffn_dim": 128}
 WORDS = ["the", "fox", "eats", "lemon", "and", "dog", "bread"]
 
 
@@ -160,6 +162,42 @@ def test_a_thousand_outputs_at_random_arrivals_are_those_of_the_python_api(bundl
     answered = run_mixed(bundle, engine, 1000, seed=1)
     assert len(answered) >= 750
     check_mixed(bundle, answered)
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_exact_outputs_have_the_same_bits_alone_and_at_random_arrivals(positions, count):
+    """The log-probabilities are equal, not close: with others or alone, cached or not."""
+    bundle = language_model(positions=positions, **EXACT)
+    prepare_for_inference(bundle.model)
+    engine = engine_of(bundle, slots=6, queue=2000, exact=True)
+    answered = run_mixed(bundle, engine, count, seed=4)
+    assert len(answered) >= 0.7 * count
+    different = 0
+    for number, (job, box) in enumerate(answered):
+        alone = Box()
+        engine.submit(generation(alone, job.prompt, job.config, caches=number % 2 == 0))
+        same = [o.log_probabilities for o in alone.result] == [
+            o.log_probabilities for o in box.result
+        ]
+        different += not (same and alone.result == box.result)
+    engine.stop()
+    assert different == 0, f"{different} of {len(answered)} differ"
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"ffn_dim": 40}, "ffn_dim=40"),
+        ({"positions": "rotary", "num_heads": 4}, "dimension of a head, 16"),
+        ({"attention": "window"}, "the attention of"),
+    ],
+)
+def test_a_model_that_cannot_be_exact_is_refused(changes, words):
+    bundle = language_model(**{**EXACT, **changes})
+    prepare_for_inference(bundle.model)
+    with pytest.raises(UsageError, match=words):
+        engine_of(bundle, exact=True)
 
 
 def test_a_planted_fault_in_the_mask_fails(monkeypatch):

@@ -49,6 +49,12 @@ class LimitFlags:
     prefix_cache: Annotated[
         int, _from(0, MEGABYTES, "Size of the prefix cache of each model in MB; 0 is none.")
     ] = 256
+    exact: Annotated[
+        bool,
+        Parameter(
+            help="Results have the same bits whatever else is computed; a lone output takes longer."
+        ),
+    ] = False
 
 
 USUAL = LimitFlags()
@@ -127,7 +133,11 @@ def _settings(
             hint="pip install 'headway[serve]'",
         ) from None
     engine = EngineSettings(
-        limits.slots, limits.queue, limits.prefix_cache * 2**20, precision=loader.precision
+        limits.slots,
+        limits.queue,
+        limits.prefix_cache * 2**20,
+        precision=loader.precision,
+        exact=limits.exact,
     )
     return ServerSettings(
         address=Address(host=host, port=port),

@@ -47,12 +47,19 @@ class Stream:
 
 
 class ContinuousBatch:
-    """The outputs that a model decodes together, one row of its decode state each."""
+    """The outputs that a model decodes together, one row of its decode state each.
 
-    def __init__(self, model: Any) -> None:
+    exact: whether there is one more row before them, an empty one, since two rows are the fewest
+    that a batch-invariant model may decode.
+    """
+
+    def __init__(self, model: Any, exact: bool = False) -> None:
         self.model = model
         self.streams: list[Stream] = []
+        self._empty = [[0]] if exact else []
         self._state: Any = None
+        if exact:
+            self._state = model.start(torch.zeros(1, 0, dtype=torch.long))
 
     def admit(self, streams: Sequence[Stream], state: Any) -> None:
         """Add streams; `state` has a row for each, without the last token of its prompt."""
@@ -65,16 +72,18 @@ class ContinuousBatch:
     def release(self, stream: Stream) -> None:
         """Remove a stream; the last one takes its row."""
         row = self.streams.index(stream)
-        self._state.release(row)
+        self._state.release(len(self._empty) + row)
         self.streams[row] = self.streams[-1]
         self.streams.pop()
 
     def step(self) -> None:
         """Decode one token of every stream. A stream that cannot go on gets an `error`."""
         device = next(self.model.parameters()).device
-        tokens = upload(torch.tensor([[stream.row.last] for stream in self.streams]), device)
-        logits, self._state = self.model.step(tokens, self._state)
-        scores = logits[:, -1].float()
+        last = [*self._empty, *([stream.row.last] for stream in self.streams)]
+        logits, self._state = self.model.step(upload(torch.tensor(last), device), self._state)
+        if self._empty:
+            self._state = self._state.rewind([0, *self._state.lengths[1:]])
+        scores = logits[len(self._empty) :, -1].float()
         groups: dict[str, list[int]] = {}
         for row, stream in enumerate(self.streams):
             groups.setdefault(stream.group, []).append(row)

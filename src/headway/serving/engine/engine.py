@@ -25,6 +25,7 @@ from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news
 from headway.serving.engine.waiting import Refused, Waiting
+from headway.transforms.batch_invariant import make_batch_invariant
 
 STUCK = 2.0  # seconds without a sign of life, with work to do
 
@@ -33,13 +34,15 @@ STUCK = 2.0  # seconds without a sign of life, with work to do
 class EngineSettings:
     """slots: maximum number of outputs that are decoded together. queue: maximum number of waiting
     requests. prefix_bytes: size of the prefix cache. budget: maximum number of tokens of
-    computations that are done together. precision: the context of every forward pass."""
+    computations that are done together. precision: the context of every forward pass. exact:
+    results have the same bits whatever else is computed (`make_batch_invariant`)."""
 
     slots: int = 16
     queue: int = 64
     prefix_bytes: int = 2**28
     budget: int = 4096
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext
+    exact: bool = False
 
 
 class Engine:
@@ -50,7 +53,10 @@ class Engine:
         context = getattr(bundle.config, "max_length", None) or 4096
         self.waiting = Waiting(settings.queue, settings.queue * context)
         self.error: BaseException | None = None
-        self._batch = ContinuousBatch(bundle.model)
+        generates = isinstance(bundle, TextGenerating)
+        if settings.exact and generates:
+            make_batch_invariant(bundle.model)
+        self._batch = ContinuousBatch(bundle.model, exact=settings.exact and generates)
         self._reader: PromptReader | None = None
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._computing: list[Computation] = []
@@ -211,7 +217,9 @@ class Engine:
 
     def _compute(self) -> None:
         """Do the next computations together."""
-        self._computing = self.waiting.next_computations(self.settings.budget)
+        self._computing = self.waiting.next_computations(
+            0 if self.settings.exact else self.settings.budget
+        )
         if self._computing:
             begun = time.monotonic()
             compute_together(self._computing)

@@ -86,8 +86,8 @@ class Waiting:
     def next_computations(self, budget: int) -> list[Computation]:
         """Remove and return the first computation and those that can be done with it.
 
-        budget: maximum number of tokens together. Later ones may overtake others with which they
-        cannot be done.
+        budget: maximum number of tokens together; 0: one computation alone. Later ones may overtake
+        others with which they cannot be done.
         """
         with self._changed:
             chosen: list[Computation] = []

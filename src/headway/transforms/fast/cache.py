@@ -7,8 +7,12 @@ from collections.abc import Sequence
 import torch
 
 from headway.attention.cache import KeyValueCache, TokenCache, check_rewind
+from headway.attention.masks import Mask
 from headway.machine import upload
 from headway.shapes import Float, Tensor
+
+ALIGNED = 64
+"""The number of keys of `AlignedKeyValues` is a multiple of it."""
 
 
 class PreallocatedTokens(TokenCache):
@@ -28,8 +32,9 @@ class PreallocatedTokens(TokenCache):
     def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
         num_new = new[0].shape[2]
         total = max(self.lengths, default=0) + num_new
+        width = self._width(total)
         stores: Sequence[Tensor | None] = self._stores or [None] * len(new)
-        self._stores = [_with_room(s, x, total) for s, x in zip(stores, new, strict=True)]
+        self._stores = [_with_room(s, x, width) for s, x in zip(stores, new, strict=True)]
         if self.uniform:
             for store, x in zip(self._stores, new, strict=True):
                 store[: len(x), :, total - num_new : total] = x
@@ -40,7 +45,11 @@ class PreallocatedTokens(TokenCache):
             for store, x in zip(self._stores, new, strict=True):
                 store[rows, :, where] = x.transpose(1, 2)  # N H T K -> N T H K
         self.lengths = [length + num_new for length in self.lengths]
-        return [store[: len(self.lengths), :, :total] for store in self._stores]
+        return [store[: len(self.lengths), :, :width] for store in self._stores]
+
+    def _width(self, total: int) -> int:
+        """Return the number of tokens that `extend` returns; the longest sequence has `total`."""
+        return total
 
     def last(self) -> list[Float[Tensor, "N H K"]]:
         if self.uniform:
@@ -95,6 +104,24 @@ class PreallocatedTokens(TokenCache):
 
 class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
     """`KeyValueCache` in preallocated tensors."""
+
+
+class AlignedKeyValues(PreallocatedKeyValues):
+    """`KeyValueCache` whose keys are always a multiple of 64, of which the mask hides the rest.
+
+    Sums over more zeros, 64 at a time, round as the sums without them, so that a sequence has the
+    same bits beside a longer one.
+    """
+
+    def _width(self, total: int) -> int:
+        return -(-total // ALIGNED) * ALIGNED
+
+    def append(
+        self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
+    ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
+        past = upload(torch.tensor(self.lengths), k.device)
+        keys, values = self.extend(k, v)
+        return keys, values, Mask(causal=True, past=past)
 
 
 def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:

@@ -32,9 +32,11 @@ PACKED_BYTES = 2**29
 
 
 class FastLinear(nn.Linear):
-    """y = x W^T + b by `linear`. keeps_packed: whether it may keep a packed copy of W."""
+    """y = x W^T + b by `linear`. keeps_packed: whether it may keep a packed copy of W. invariant:
+    whether a row of y must have the same bits for any number of rows from 2 on."""
 
     keeps_packed = False
+    invariant = False
 
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         return linear(input, self.weight, self.bias, packed_by=[self])
@@ -56,7 +58,9 @@ def linear(
     `weight` consists of, which may keep a packed copy.
     """
     rows = x.numel() // max(x.shape[-1], 1)
-    if not _by_onednn(x, weight, rows * weight.numel()):
+    # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
+    always = bool(packed_by) and packed_by[0].invariant
+    if not _by_onednn(x, weight, rows * weight.numel(), always):
         return F.linear(x, weight, bias)
     flat = x.reshape(rows, x.shape[-1])
     wants_grad = torch.is_grad_enabled() and any(
@@ -78,8 +82,9 @@ def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "
     return a @ b.T
 
 
-def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
-    """Whether the product is in float32 on a CPU, large enough, and not under autocast.
+def _by_onednn(a: Tensor, b: Tensor, work: int, always: bool = False) -> bool:
+    """Whether the product is in float32 on a CPU, large enough (or `always`), and not under
+    autocast.
 
     Never while `tracing`: Inductor expects weights packed by itself in oneDNN's call, an exported
     graph must hold for every size, and oneDNN knows no shards.
@@ -87,7 +92,7 @@ def _by_onednn(a: Tensor, b: Tensor, work: int) -> bool:
     if tracing(a, b):
         return False
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
-    large = work >= WORK or b.numel() >= MATRIX
+    large = always or work >= WORK or b.numel() >= MATRIX
     return plain and large and not torch.is_autocast_enabled("cpu") and available()
 
 
