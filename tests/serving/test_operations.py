@@ -159,6 +159,29 @@ def saved(tmp_path):
     return tmp_path / "gpt"
 
 
+def test_the_log_has_no_texts_and_no_keys(saved, tmp_path):
+    (tmp_path / "key.txt").write_text(KEY)
+    process, port = serve_process(saved, "--key-file", tmp_path / "key.txt", "--log")
+    one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    secret = {"prompt": "swordfish", "max_tokens": 2}
+    headers = {**JSON, "authorization": f"Bearer {KEY}"}
+    for path, body in (("/v1/completions?q=swordfish", secret), ("/v1/embeddings", secret)):
+        one.request("POST", path, json.dumps(body), headers)
+        one.getresponse().read()
+    one.close()
+    process.send_signal(signal.SIGTERM)
+    lines = process.stderr.read().splitlines()
+    assert process.wait(20) == 0
+    process.stderr.close()
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    assert [(line["path"], line["status"]) for line in logged] == [
+        ("/v1/completions", 200),
+        ("/v1/embeddings", 400),
+    ]
+    assert all(line["ms"] >= 0 and line["method"] == "POST" for line in logged)
+    assert "swordfish" not in str(lines) and KEY not in str(lines)
+
+
 def test_a_signal_ends_the_server_when_it_has_answered(saved):
     process, port = serve_process(saved)
     answers = []

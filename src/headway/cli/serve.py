@@ -67,6 +67,7 @@ def serve(
     port: Port = 8000,
     key_file: Path | None = None,
     allow_host: list[str] | None = None,
+    log: bool = False,
     limits: LimitFlags = USUAL,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -91,6 +92,9 @@ def serve(
         File with the key that every request must send: Authorization: Bearer KEY.
     allow_host
         Further names of this server in the Host header, such as that of a proxy.
+    log
+        Write a line of JSON for every request to standard error: method, path, status, time, and
+        no texts or keys.
     """
     if not runs:
         raise UsageError("no model is named", hint="headway serve runs/NAME")
@@ -111,8 +115,10 @@ def serve(
         talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
     from headway.serving.http.chat_templates import read_template
+    from headway.serving.http.request_log import write_log
     from headway.serving.model_server import serve_bundles
 
+    write_log(requests=log)
     templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while models are loading
     if not serve_bundles(bundles, settings, ready, templates):

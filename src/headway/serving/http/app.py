@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ from headway.serving.http.chat_templates import Templates
 from headway.serving.http.exchange import Disconnected
 from headway.serving.http.openapi import Endpoint, describe
 from headway.serving.http.replies import ApiError, as_api_error, json_reply
+from headway.serving.http.request_log import log_error, log_request
 from headway.serving.http.served import ServedModels
 from headway.tasks.registry import verbs
 
@@ -59,7 +60,6 @@ ENDPOINTS = (
 """The routes of every server; each verb of the served models has one more."""
 
 Handler = Callable[[Request], Awaitable[Response]]
-_log = logging.getLogger("headway.serving")
 
 
 def model_app(models: ServedModels, metrics: Metrics) -> Starlette:
@@ -89,6 +89,12 @@ def _answering(handler: Handler) -> Handler:
     """Return a handler whose errors are replies."""
 
     async def answer(request: Request) -> Response:
+        begun = time.monotonic()
+        response = await reply_to(request)
+        log_request(request, response.status_code, begun)
+        return response
+
+    async def reply_to(request: Request) -> Response:
         try:
             return await handler(request)
         except Disconnected:
@@ -98,7 +104,7 @@ def _answering(handler: Handler) -> Handler:
         except Exception as error:
             known = as_api_error(error)
             if known.code == "internal":
-                _log.error("internal error at %s", request.url.path, exc_info=error)
+                log_error(request, error)
             return known.reply()
 
     return answer
