@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from tests.fixtures.small_encoder import TEXTS, encoder
+from tests.fixtures.translators import make
 
 from headway.bundle import TextBundle
 from headway.decoding import GenerationConfig
@@ -33,11 +34,13 @@ from headway.serving.model_server import ServerSettings, serve_bundles
 from headway.settings import override
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import CharacterTokenizer
 from headway.transforms.fast import prepare_for_inference
 
 STREAMS, TOKENS = 16, 64
 VOCABULARY = 4000
+WORDS = ["the", "fox", "eats", "lemon", "two", "dogs", "play", "in", "red", "garden", "bread"]
 
 
 class Client:
@@ -105,6 +108,12 @@ def classifier() -> ClassifierBundle:
     model = BertClassifier(Bert(config), 4, "first").eval()
     prepare_for_inference(model)
     return ClassifierBundle(model, ClassReader(base.tokenizer, ("a", "b", "c", "d"), 64))
+
+
+def translator() -> TranslatorBundle:
+    bundle = make(model_dim=256, num_heads=4, ffn_dim=1024, encoder_layers=3, decoder_layers=3)
+    prepare_for_inference(bundle.model.eval())
+    return bundle
 
 
 def prompts(count: int, length: int, seed: int) -> list[list[int]]:
@@ -235,12 +244,40 @@ def one_shot(client: Client, bundle: TextBundle, number: int) -> dict[str, float
     return {"32 clients: times faster than one by one": alone / seconds(at_once)}
 
 
+def translations(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
+    """Greedy translations of short and long texts, from 8 clients at once against one by one."""
+    draw = random.Random(number)
+    texts = [" ".join(draw.choices(WORDS, k=draw.choice([3, 3, 24]))) for _ in range(48)]
+    times: list[float] = []
+
+    def ask(text: str) -> None:
+        fields = {"inputs": text, "parameters": {"beam": 1}}
+        spent = seconds(lambda: client.post("/translate", fields).read())
+        if len(text.split()) == 3:
+            times.append(spent)
+
+    alone = seconds(lambda: [ask(text) for text in texts])
+    short_alone = statistics.median(times)
+    times.clear()
+
+    def at_once() -> None:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(ask, texts))
+
+    return {
+        "8 clients that translate: times faster than one by one": alone / seconds(at_once),
+        "8 clients that translate: time of a short text, times that alone": statistics.median(times)
+        / short_alone,
+    }
+
+
 PARTS: dict[str, Callable[[Client, TextBundle, int], dict[str, float]]] = {
     "throughput": throughput,
     "prefix": prefix,
     "pause": pause,
     "poisson": poisson,
     "one_shot": one_shot,
+    "translations": translations,
 }
 
 
@@ -252,7 +289,8 @@ def main() -> None:
     chosen = parser.parse_args()
     bundle, classes = model_of(chosen.size), classifier()
     classes.predict([ClassInput(text="warm")])
-    client, server = started({"gpt": bundle, "classes": classes}, EngineSettings(slots=STREAMS))
+    models = {"gpt": bundle, "classes": classes, "translator": translator()}
+    client, server = started(models, EngineSettings(slots=STREAMS))
     client.stream(prompts(1, 12, 0)[0], 4)
     rows: dict[str, list[float]] = {}
     for number in range(chosen.rounds):

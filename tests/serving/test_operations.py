@@ -15,7 +15,7 @@ import pytest
 
 from headway.serving.engine import EngineSettings
 from headway.serving.http import connection
-from tests.fixtures.model_server import JSON, language_model, running, serve_process
+from tests.fixtures.model_server import JSON, Client, language_model, running, serve_process
 
 BUNDLE = language_model()
 KEY = "a-key-of-many-characters"
@@ -197,7 +197,9 @@ def test_a_signal_ends_the_server_when_it_has_answered(saved):
     threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
     for thread in threads:
         thread.start()
-    time.sleep(0.3)
+    observer = Client(port, None)
+    while b'headway_running{model="gpt"} 0.0' in observer.get("/metrics").body:
+        time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
     for thread in threads:
         thread.join()

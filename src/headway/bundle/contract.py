@@ -70,7 +70,7 @@ class Bundle(ABC):
         """
 
     @abstractmethod
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write configuration, weights and all other files to `folder` durably."""
 
     @property

@@ -268,10 +268,10 @@ class EncoderBundle(StoredBundle):
             ),
         )
 
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
         settings = {"pooling": self.pooling, "length": self.length}
-        save_files(folder, self.model, self.tokenizer, overwrite, settings)
+        save_files(Path(folder), self.model, self.tokenizer, overwrite, settings)
 
     def _framed_with_masks(self, text: str, number: int = 1) -> list[int]:
         """Return the ids of a text with special tokens around it.

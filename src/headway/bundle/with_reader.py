@@ -59,9 +59,9 @@ class StoredBundle(Bundle):
         """
         return cls(model, cls.checked_reader(model, folder, contents))
 
-    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and the reader's files durably, see `save_files`."""
-        save_files(folder, self.model, self._stored, overwrite)
+        save_files(Path(folder), self.model, self._stored, overwrite)
 
     @property
     def config(self) -> Any:

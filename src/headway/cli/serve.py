@@ -99,14 +99,8 @@ def serve(
     if not runs:
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
-    key = None if key_file is None else _key(key_file)
-    if host not in LOCAL and key is None:
-        raise UsageError(
-            f"--host {host}: other machines could use this server without a key",
-            hint="write a long random text into a file, and name it with --key-file",
-        )
     loader = machine.prepare()
-    settings = _settings(limits, loader, host, port, key, allow_host or [])
+    settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
 
     def ready(address: str, _: object) -> None:
@@ -120,7 +114,7 @@ def serve(
 
     write_log(requests=log)
     templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # also while models are loading
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)
 
@@ -166,8 +160,16 @@ def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _key(path: Path) -> str:
-    """Return the key in a file. UsageError if it is too short to be safe, or no plain text."""
+def _key(path: Path | None, host: str) -> str | None:
+    """Return the key in a file. UsageError if it is too short to be safe, or no plain text, or if
+    there is none and other machines can connect."""
+    if path is None:
+        if host in LOCAL:
+            return None
+        raise UsageError(
+            f"--host {host}: other machines could use this server without a key",
+            hint="write a long random text into a file, and name it with --key-file",
+        )
     key = read_bytes(path, KEY_BYTES).decode("ascii", errors="replace").strip()
     if len(key) < SHORTEST_KEY or not key.isprintable() or not key.isascii() or " " in key:
         raise UsageError(

@@ -49,6 +49,7 @@ from headway.decoding.sampling import (
     sample_steps,
 )
 from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
+from headway.decoding.sharing import Step, sharing, step_of
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import TextStreamer
 
@@ -79,6 +80,7 @@ __all__ = [
     "Row",
     "Rule",
     "Sampling",
+    "Step",
     "Temperature",
     "TextOutput",
     "TextStreamer",
@@ -103,7 +105,9 @@ __all__ = [
     "sample",
     "sample_steps",
     "sampling_of",
+    "sharing",
     "speculative_steps",
+    "step_of",
     "stream",
     "stream_beam",
 ]

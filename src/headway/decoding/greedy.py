@@ -8,6 +8,7 @@ import torch
 
 from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
 from headway.decoding.search import Hypothesis, Limits
+from headway.decoding.sharing import step_of
 from headway.machine import read, upload
 
 STEPS_UNREAD = 8
@@ -25,7 +26,7 @@ def greedy_search(
     `STEPS_UNREAD` steps, or after each step if a rule depends on the tokens generated so far; what
     is computed after the end of a sequence is dropped.
     """
-    state = model.start(*inputs)
+    state, step = model.start(*inputs), step_of(model)
     live = list(range(len(limits.max_lengths)))  # the input of each unfinished row
     written = [PartialOutput([], limits.prompt(item), item) for item in live]
     totals = [0.0] * len(live)
@@ -39,7 +40,7 @@ def greedy_search(
         steps = 1 if every_step else min(STEPS_UNREAD, *remaining)
         unread = []
         for _ in range(steps):
-            logits, state = model.step(tokens[:, None], state)
+            logits, state = step(tokens[:, None], state)
             scores = ruled_logits(limits.rules, logits[:, -1].float(), rows)
             best = scores.log_softmax(-1).max(-1)
             tokens = best.indices

@@ -13,6 +13,7 @@ import torch
 from headway.data.batches import padded
 from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
 from headway.decoding.rules import MostProbable
+from headway.decoding.sharing import step_of
 from headway.errors import UsageError
 from headway.machine import read, upload
 from headway.shapes import Float, Int, Tensor
@@ -134,7 +135,7 @@ def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tu
     """Sample one token for each row; return the rows that got one, and the new state."""
     device = next(model.parameters()).device
     tokens = upload(torch.tensor([[row.last] for row in live]), device)
-    logits, state = model.step(tokens, state)
+    logits, state = step_of(model)(tokens, state)
     scores = logits[:, -1].float()
     ruled = ruled_logits(sampling.rules, scores, live)
     return record(live, choose(ruled, live, sampling.rules), scores, sampling, ruled), state

@@ -22,12 +22,14 @@ class Computation(Job):
     """Apply a function to some inputs; `Finished.result` is the list of its results.
 
     group: computations of equal groups have the same function, and are done in one call. inputs:
-    those of this job. compute: returns one result for each of a list of inputs.
+    those of this job. compute: returns one result for each of a list of inputs. shares: whether it
+    decodes step by step, so that its steps can be shared with those of other computations.
     """
 
     group: Hashable
     inputs: Sequence[Any]
     compute: Callable[[list[Any]], Sequence[Any]]
+    shares: bool = False
 
 
 def compute_together(jobs: Sequence[Computation]) -> None:

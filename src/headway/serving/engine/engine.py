@@ -1,15 +1,16 @@
 """The engine of one model: a thread that turns jobs into results.
 
 A turn of its loop: forget the jobs that no client waits for; read blocks of the next prompts;
-decode one token of every output; do computations. So an output waits for at most one block and one
-computation between two tokens, and an output that ends makes room for the next at once.
+decode one token of every output; begin the next computations, and take one step of all that search.
+So an output waits for at most one block and one computation between two tokens, and an output that
+ends makes room for the next at once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -18,13 +19,15 @@ import torch
 
 from headway.bundle import Bundle, TextGenerating
 from headway.errors import HeadwayError
-from headway.serving.engine.computations import Computation, compute_together, watched
+from headway.serving.engine.computations import watched
 from headway.serving.engine.continuous import ContinuousBatch, Stream
 from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
 from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news
+from headway.serving.engine.searches import Search, SharedSteps, spread
 from headway.serving.engine.waiting import Refused, Waiting
+from headway.shapes import Tensor
 from headway.transforms.batch_invariant import make_batch_invariant
 
 STUCK = 2.0  # seconds without a sign of life, with work to do
@@ -32,10 +35,10 @@ STUCK = 2.0  # seconds without a sign of life, with work to do
 
 @dataclass(frozen=True)
 class EngineSettings:
-    """slots: maximum number of outputs that are decoded together. queue: maximum number of waiting
-    requests. prefix_bytes: size of the prefix cache. budget: maximum number of tokens of
-    computations that are done together. precision: the context of every forward pass. exact:
-    results have the same bits whatever else is computed (`make_batch_invariant`)."""
+    """slots: maximum number of outputs, or of searches, that are decoded together. queue: maximum
+    number of waiting requests. prefix_bytes: size of the prefix cache. budget: maximum number of
+    tokens of computations that are done together. precision: the context of every forward pass.
+    exact: results have the same bits whatever else is computed (`make_batch_invariant`)."""
 
     slots: int = 16
     queue: int = 64
@@ -59,7 +62,8 @@ class Engine:
         self._batch = ContinuousBatch(bundle.model, exact=settings.exact and generates)
         self._reader: PromptReader | None = None
         self._prefixes = PrefixCache(settings.prefix_bytes)
-        self._computing: list[Computation] = []
+        self._searches: list[Search] = []
+        self._steps = SharedSteps(bundle.model)
         self._last_sign = time.monotonic()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -81,7 +85,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether there is work to do."""
-        at_work = self._reader is not None or bool(self._batch.streams) or bool(self._computing)
+        at_work = self._reader is not None or bool(self._batch.streams) or bool(self._searches)
         return at_work or len(self.waiting) > 0
 
     @property
@@ -117,8 +121,8 @@ class Engine:
             self._forget_ended()
             self._read_prompts()
             self._decode()
-        with self.settings.precision():  # inspection needs gradients
-            self._compute()
+        self._begin_computations()
+        self._step_searches()
 
     def _forget_ended(self) -> None:
         for job in self.waiting.remove_ended():
@@ -215,35 +219,68 @@ class Engine:
             self.waiting.finished(job.cost, time.monotonic() - job.created)
             job.report(result)
 
-    def _compute(self) -> None:
-        """Do the next computations together."""
-        self._computing = self.waiting.next_computations(
-            0 if self.settings.exact else self.settings.budget
-        )
-        if self._computing:
-            begun = time.monotonic()
-            compute_together(self._computing)
-            seconds = time.monotonic() - begun
-            self.waiting.finished(sum(job.cost for job in self._computing), seconds)
-            self.measured.count("computed", sum(len(job.inputs) for job in self._computing))
-        self._computing = []
+    def _begin_computations(self) -> None:
+        """Begin the next computations: they run to their end, or to the first step of a search."""
+        exact = self.settings.exact
+        free = (1 if exact else self.settings.slots) - len(self._searches)
+        if free == 0:
+            return
+        jobs = self.waiting.next_computations(0 if exact else self.settings.budget)
+        for part in spread(jobs, free):
+            search = Search(self.bundle.model, part, self.settings.precision)
+            self._searches.append(search)
+            search.start()
+        self._forget_done()
+
+    def _step_searches(self) -> None:
+        """Take the next step of all searches."""
+        for search in [s for s in self._searches if all(job.ended for job in s.jobs)]:
+            self._end_all(search)
+            search.resume(Cancelled())
+        self._forget_done()
+        if not self._searches:
+            return
+        answers: Sequence[Tensor | Exception]
+        try:
+            with self.settings.precision():
+                answers = self._steps.step(self._searches)
+        except Exception as error:  # every search fails, and those of several jobs begin again
+            self._steps.forget()
+            answers = [error] * len(self._searches)
+        for search, answer in zip(self._searches, answers, strict=True):
+            search.resume(answer)
+        self._forget_done()
+
+    def _forget_done(self) -> None:
+        for search in [search for search in self._searches if search.done]:
+            self._searches.remove(search)
+            seconds = time.monotonic() - search.begun
+            cost = sum(job.cost for job in search.jobs)
+            self.waiting.finished(cost, seconds)
+            self.measured.count("computed", sum(len(job.inputs) for job in search.jobs))
 
     def _step_of_computation(self) -> None:
         """Give a sign of life; end a computation of which no job may go on."""
-        if threading.current_thread() is not self._thread:
+        current = threading.current_thread()
+        search = next((s for s in self._searches if s.thread is current), None)
+        if search is None and current is not self._thread:
             return  # another thread uses the model, too
         self._last_sign = time.monotonic()
-        if self._computing and all(job.ended is not None for job in self._computing):
-            for job in self._computing:
-                self._end(job)
+        if search is not None and all(job.ended for job in search.jobs):
+            self._end_all(search)
             raise Cancelled
+
+    def _end_all(self, search: Search) -> None:
+        for job in search.jobs:
+            self._end(job)
 
     @property
     def _cache_share(self) -> float:
         return self._prefixes.num_bytes / max(1, self.settings.prefix_bytes)
 
     def _unfinished(self) -> list[Job]:
-        jobs: list[Job] = [*self._computing, *(stream.source.job for stream in self._batch.streams)]
+        jobs: list[Job] = [job for search in self._searches for job in search.jobs]
+        jobs += [stream.source.job for stream in self._batch.streams]
         if self._reader is not None:
             jobs.append(self._reader.job)
         return [*dict.fromkeys(jobs), *self.waiting.take_all()]

@@ -27,7 +27,7 @@ from headway.serving.http.exchange import Exchange, parse_form, read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.settings import override
-from headway.tasks.task import ForeignRequests, Pipeline
+from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
 
 MOST_INPUTS = 256
 SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
@@ -127,6 +127,7 @@ async def computed(
             group=repr(options),
             inputs=inputs,
             compute=compute,
+            shares=isinstance(options, SearchOptions) and options.decodes_without_beams,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -55,6 +55,11 @@ class CaptionOptions:
             raise ValueError(f"--top {self.top}: must be between 1 and the beam width, {self.beam}")
 
     @property
+    def decodes_without_beams(self) -> bool:
+        """Whether captions are decoded greedily, or sampled."""
+        return self.sample > 0 or self.beam == 1
+
+    @property
     def languages(self) -> list[str | None]:
         """The requested languages; None is the model's first language."""
         return [None] if self.language is None else [*self.language.split(",")]

@@ -73,5 +73,10 @@ class TranslateOptions:
     scores: bool = setting(False, "Print the score before each translation.")
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
 
+    @property
+    def decodes_without_beams(self) -> bool:
+        """Whether translations are decoded greedily, or sampled."""
+        return self.mbr > 0 or (self.beam == 1 and not self.contain and self.glossary is None)
+
 
 FOUR_BEAMS = TranslateOptions()

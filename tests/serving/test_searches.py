@@ -1,0 +1,235 @@
+"""Searches of several computations on one model share their steps, and none sees another."""
+
+import random
+import threading
+import time
+
+import pytest
+import torch
+
+from headway.serving.engine import (
+    Cancelled,
+    Computation,
+    Engine,
+    EngineSettings,
+    Failed,
+    Finished,
+    Measurements,
+    Metrics,
+)
+from headway.serving.engine.searches import Search, SharedSteps, spread
+from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.transforms.fast import prepare_for_inference
+from tests.fixtures import bundles
+from tests.fixtures.captioners import PIXELS
+from tests.fixtures.images import png
+
+WORDS = ["the", "old", "baker", "waves", "to", "a", "fox", "."]
+KINDS = {
+    "transformer": {},
+    "fast": {},
+    "rotary": {"positions": "rotary"},
+    "recurrent": {"encoder": "rnn", "decoder": "rnn", "cell": "gru"},
+    "input feeding": {"encoder": "rnn", "decoder": "rnn", "cell": "lstm", "input_feeding": True},
+    "without attention": {"encoder": "rnn", "decoder": "rnn", "attention": "none", "cell": "lstm"},
+}
+
+
+def translator(kind):
+    bundle = bundles.translator(**KINDS[kind])
+    bundle.model.eval()
+    if kind == "fast":
+        prepare_for_inference(bundle.model)
+    return bundle
+
+
+def inputs_of(draw):
+    return [
+        TranslateInput(text=" ".join(draw.choices(WORDS, k=draw.randint(1, 12))))
+        for _ in range(draw.randint(1, 3))
+    ]
+
+
+def job_of(bundle, inputs, options, report):
+    return Computation(
+        report=report,
+        deadline=time.monotonic() + 60,
+        cost=len(inputs),
+        group=repr(options),
+        inputs=inputs,
+        compute=lambda items: list(bundle.predict(items, options)),
+        shares=options.decodes_without_beams,
+    )
+
+
+def run_together(bundle, work):
+    """Run searches that begin at different steps; return the results in order, and the greatest
+    number of searches and of rows in one step."""
+    shared, live, results, most = SharedSteps(bundle.model), [], {}, [0, 0]
+    waiting = list(enumerate(work))
+    for step in range(10_000):
+        if waiting and (step % 3 == 0 or not live):
+            number, (inputs, options) = waiting.pop(0)
+            events = results.setdefault(number, [])
+            search = Search(bundle.model, [job_of(bundle, inputs, options, events.append)])
+            search.start()
+            live += [] if search.done else [search]
+        if not live and not waiting:
+            break
+        if live:
+            most = [max(most[0], len(live)), max(most[1], sum(len(s.tokens) for s in live))]
+            for search, logits in zip(live, shared.step(live), strict=True):
+                search.resume(logits)
+            live = [search for search in live if not search.done]
+    return [results[n][-1] for n in range(len(work))], most
+
+
+def same(found, expected):
+    assert isinstance(found, Finished), found
+    for ours, theirs in zip(found.result, expected, strict=True):
+        assert [t.text for t in ours.translations] == [t.text for t in theirs.translations]
+        for a, b in zip(ours.translations, theirs.translations, strict=True):
+            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
+            assert (a.finished, a.score) == (b.finished, pytest.approx(b.score, abs=1e-4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_searches_that_begin_at_different_steps_find_what_they_find_alone(kind):
+    bundle, draw = translator(kind), random.Random(3)
+    options = [TranslateOptions(beam=1), TranslateOptions(mbr=4, nbest=1), TranslateOptions(beam=2)]
+    work = [(inputs_of(draw), draw.choice(options)) for _ in range(12)]
+    expected = [bundle.predict(inputs, settings) for inputs, settings in work]
+    found, (searches, rows) = run_together(bundle, work)
+    assert searches >= 3 and rows >= 6
+    for one, other in zip(found, expected, strict=True):
+        same(one, other)
+
+
+def test_captions_that_are_searched_and_sampled_together_are_those_of_each_alone(tmp_path):
+    bundle = bundles.captioner()
+    bundle.model.eval()
+    paths = [tmp_path / f"{n}.png" for n in range(len(PIXELS))]
+    for path, pixels in zip(paths, PIXELS, strict=True):
+        path.write_bytes(png(pixels))
+    images = [CaptionInput(image=path) for path in paths]
+    greedy, sampled = CaptionOptions(beam=1), CaptionOptions(sample=3, temperature=1.0, seed=5)
+    work = [(images[:1], greedy), (images, sampled), (images[1:], greedy), (images[:2], greedy)]
+    expected = [bundle.predict(inputs, options) for inputs, options in work]
+    found, (searches, rows) = run_together(bundle, work)
+    assert searches >= 2 and rows >= 5
+    for one, other in zip(found, expected, strict=True):
+        assert isinstance(one, Finished), one
+        texts = [[caption.text for caption in file.captions] for file in one.result]
+        assert texts == [[caption.text for caption in file.captions] for file in other]
+
+
+class Box:
+    """Waits for the last event of a job, and notes the time."""
+
+    def __init__(self):
+        self.done = threading.Event()
+
+    def __call__(self, event):
+        self.event, self.at = event, time.monotonic()
+        self.done.set()
+
+    @property
+    def last(self):
+        assert self.done.wait(60)
+        return self.event
+
+
+@pytest.fixture
+def engine():
+    bundle = translator("transformer")
+    engine = Engine(bundle, EngineSettings(queue=300), Measurements(Metrics(), "m"))
+    engine.start()
+    yield engine
+    engine.stop()
+    assert engine.error is None and not engine.busy
+
+
+LONG = [TranslateInput(text=" ".join(WORDS * 8))]
+SHORT = [TranslateInput(text="fox")]
+
+
+class SlowSteps:
+    """Makes every step of a model last a while and </s> improbable, and counts its rows."""
+
+    def __init__(self, bundle, monkeypatch):
+        self.rows, self.fails, self._step = [], False, bundle.model.step
+        self._eos = bundle.tokenizer.target.eos
+        monkeypatch.setattr(bundle.model, "step", self)
+
+    def __call__(self, tokens, state):
+        self.rows.append(len(tokens))
+        time.sleep(0.002)
+        if self.fails and len(tokens) > 1:
+            raise RuntimeError("out of memory")
+        logits, state = self._step(tokens, state)
+        return logits.index_fill(2, torch.tensor([self._eos]), -1e4), state
+
+
+def test_jobs_of_similar_cost_share_a_search_if_their_steps_are_shared():
+    bundle = translator("transformer")
+    greedy, beams = TranslateOptions(beam=1), TranslateOptions(beam=2)
+    jobs = [job_of(bundle, SHORT, greedy, print) for _ in range(7)]
+    for job, cost in zip(jobs, (9, 1, 5, 3, 7, 2, 4), strict=True):
+        job.cost = cost
+    costs = [[job.cost for job in part] for part in spread(jobs, 3)]
+    assert costs == [[1, 2, 3], [4, 5, 7], [9]]
+    together = [job_of(bundle, SHORT, beams, print) for _ in range(7)]
+    assert spread(together, 3) == [together] and spread([], 3) == []
+
+
+def test_a_short_translation_overtakes_a_long_one(engine, monkeypatch):
+    steps = SlowSteps(engine.bundle, monkeypatch)
+    greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
+    engine.submit(job_of(engine.bundle, LONG, greedy, boxes[0]))
+    time.sleep(0.1)
+    engine.submit(job_of(engine.bundle, SHORT, greedy, boxes[1]))
+    assert isinstance(boxes[1].last, Finished) and isinstance(boxes[0].last, Finished)
+    assert boxes[1].at < boxes[0].at
+    assert steps.rows[0] == steps.rows[-1] == 1 and max(steps.rows) == 2
+
+
+def test_a_cancelled_search_ends_within_a_step_and_the_others_go_on(engine, monkeypatch):
+    SlowSteps(engine.bundle, monkeypatch)
+    greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
+    jobs = [job_of(engine.bundle, LONG, greedy, box) for box in boxes]
+    engine.submit(jobs[0])
+    time.sleep(0.1)
+    engine.submit(jobs[1])
+    time.sleep(0.1)
+    cancelled = time.monotonic()
+    jobs[0].cancelled = True
+    assert isinstance(boxes[0].last, Failed) and isinstance(boxes[0].last.error, Cancelled)
+    assert boxes[0].at - cancelled < 0.25
+    same(boxes[1].last, engine.bundle.predict(LONG, greedy))
+
+
+def test_a_step_that_fails_ends_its_searches_and_no_later_one(engine, monkeypatch):
+    steps = SlowSteps(engine.bundle, monkeypatch)
+    greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
+    engine.submit(job_of(engine.bundle, LONG, greedy, boxes[0]))
+    time.sleep(0.1)
+    steps.fails = True
+    engine.submit(job_of(engine.bundle, SHORT, greedy, boxes[1]))
+    assert [str(box.last.error) for box in boxes] == ["out of memory"] * 2
+    again = Box()
+    engine.submit(job_of(engine.bundle, SHORT, greedy, again))
+    same(again.last, engine.bundle.predict(SHORT, greedy))
+
+
+def test_an_error_outside_of_the_computations_ends_the_engine(monkeypatch):
+    bundle = translator("transformer")
+    engine = Engine(bundle, EngineSettings(), Measurements(Metrics(), "m"))
+    box = Box()
+    job = job_of(bundle, SHORT, TranslateOptions(beam=1), box)
+    job.compute = lambda items: []  # no result for the input
+    engine.submit(job)
+    engine.start()
+    assert isinstance(box.last, Failed)
+    engine._thread.join(10)
+    assert isinstance(engine.error, AssertionError) and not engine.healthy
