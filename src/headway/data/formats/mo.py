@@ -27,55 +27,63 @@ def mo_files(
 
     Raises UsageError if the language of its header agrees neither with `target` nor with `source`.
     """
-    header = _header(path, _messages(path))
+    header = _header(_messages(read_bytes(path, DOCUMENT_LIMIT), str(path)))
     return catalogue_files(path, "mo", (source, target), header_field(header, "Language"))
 
 
 def read_mo(corpus: PairFiles) -> Iterator[Pair]:
     """Yield the messages of an MO file without its header; pairs of plurals as in a PO file.
 
-    `Pair.line` is the number of the message. Raises DataError, with the number of the message, for
-    a damaged file and for bytes that are not in the encoding of the header.
+    `Pair.line` is the number of the message. Raises what `mo_pairs` raises.
     """
     (path,) = corpus.paths
-    messages = _messages(path)
-    header = _header(path, messages)
-    _, form_of = plural_rule(header, str(path))
-    encoding = known_encoding(_charset(header), str(path))
+    for number, source, target in mo_pairs(read_bytes(path, DOCUMENT_LIMIT), str(path)):
+        yield corpus.pair(source, target, number)
+
+
+def mo_pairs(data: bytes, where: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the number, the source and the translation of the messages in the bytes of an MO file.
+
+    where: its name in errors. Raises DataError, with the number of the message, for a damaged file
+    and for bytes that are not in the encoding of the header.
+    """
+    messages = _messages(data, where)
+    header = _header(messages)
+    _, form_of = plural_rule(header, where)
+    encoding = known_encoding(_charset(header), where)
     for number, (raw_source, raw_target) in enumerate(messages, start=1):
         if not raw_source:
             continue
-        where = _where(path, number)
-        text, translation = (_decoded(raw, encoding, where) for raw in (raw_source, raw_target))
+        message = _where(where, number)
+        text, translation = (_decoded(raw, encoding, message) for raw in (raw_source, raw_target))
         source, *plurals = text.rpartition("\4")[2].split("\0")
         forms = translation.split("\0")
         if not all(forms):
             continue
         pairs = numbered_pairs(source, plurals[0] if plurals else None, forms, form_of(1))
         for original, translated in pairs:
-            yield corpus.pair(original, translated, number)
+            yield number, original, translated
 
 
-def _messages(path: Path) -> list[tuple[bytes, bytes]]:
+def _messages(data: bytes, where: str) -> list[tuple[bytes, bytes]]:
     """Return the original and the translation of every message, as bytes."""
-    data = read_bytes(path, DOCUMENT_LIMIT)
     order = next((o for o in "<>" if data[:4] == struct.pack(f"{o}I", _MAGIC)), None)
     if order is None or len(data) < _HEADER:
         raise DataError(
             "this is not an MO file: it must begin with the number 0x950412de",
-            str(path),
+            where,
             "compile the PO file again: msgfmt -o messages.mo messages.po",
         )
     revision, count, originals, translations = struct.unpack(f"{order}4I", data[4:_HEADER])
     if revision >> 16 > 1:
         fault = f"the version of the file is {revision >> 16}, and only 0 and 1 can be read"
-        raise DataError(fault, str(path), "compile the PO file again with msgfmt")
+        raise DataError(fault, where, "compile the PO file again with msgfmt")
     messages: dict[bytes, bytes] = {}
     size = 0
     for number in range(1, count + 1):
-        where = _where(path, number)
+        message = _where(where, number)
         original, translation = (
-            _string(data, order, table + 8 * (number - 1), where)
+            _string(data, order, table + 8 * (number - 1), message)
             for table in (originals, translations)
         )
         size += len(original) + len(translation)
@@ -83,7 +91,7 @@ def _messages(path: Path) -> list[tuple[bytes, bytes]]:
             fault = "occurs twice" if original in messages else "overlaps with other messages"
             raise DataError(
                 f"the file is damaged: this message {fault}",
-                where,
+                message,
                 "compile the PO file again with msgfmt",
             )
         messages[original] = translation
@@ -104,7 +112,7 @@ def _string(data: bytes, order: str, entry: int, where: str) -> bytes:
     )
 
 
-def _header(path: Path, messages: list[tuple[bytes, bytes]]) -> str:
+def _header(messages: list[tuple[bytes, bytes]]) -> str:
     if messages and not messages[0][0]:
         return messages[0][1].decode("utf-8", "replace")
     return ""
@@ -126,5 +134,5 @@ def _decoded(raw: bytes, encoding: str, where: str) -> str:
         ) from error
 
 
-def _where(path: Path, number: int) -> str:
+def _where(path: str, number: int) -> str:
     return f"{path}, message {number:,}"

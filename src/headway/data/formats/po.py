@@ -119,7 +119,7 @@ def _segment(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Segment:
                 f"msgstr[{form}]": translations[0 if form == one else -1]
                 for form in range(num_forms)
             }
-        lines = [f"{key} {_quoted(text, newline)}" for key, text in texts.items()]
+        lines = [f"{key} {quoted(text, newline)}" for key, text in texts.items()]
         ends = entry.form_lines
         start, end = offsets[ends[0][0] - 1], offsets[ends[len(ends) - 1][1]] - 1
         if catalogue.content[end - 1 : end] == "\r":
@@ -162,7 +162,7 @@ def _indentation(content: str, start: int) -> int:
     return end - start
 
 
-def _quoted(text: str, newline: str) -> str:
+def quoted(text: str, newline: str) -> str:
     """Return a text as strings of a PO file: a text of several lines has one string for each."""
     parts = text.split("\n")
     lines = [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
