@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from headway.bundle import TextBundle
-from headway.errors import DataError, UsageError
+from headway.errors import DataError
 from headway.models import GPT, GPTConfig
-from headway.serving.grammar import Grammar
 from headway.serving.http.chat_templates import Templates, read_template
 from headway.serving.http.replies import ApiError
 from headway.text import PretrainedTokenizer
@@ -180,108 +179,3 @@ def test_a_turn_is_the_continuation_of_the_prompt(client):
 def test_wrong_chats_are_refused(client, fields, words):
     reply = client.post("/v1/chat/completions", {"model": "chat", "messages": HELLO, **fields})
     assert reply.status == 400 and words in reply.body.decode(), reply.body
-
-
-SCHEMAS = [
-    {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
-    {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 3},
-    {"enum": ["fox", "dog", 3]},
-    {"type": "string", "maxLength": 4},
-    {"type": "number", "minimum": 0, "maximum": 9},
-    {"anyOf": [{"type": "null"}, {"const": "bread"}]},
-]
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=str)
-def test_every_completed_output_has_the_form_of_its_schema(client, schema):
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    fields = {"model": "plain", "prompt": "fox", "max_tokens": 60, "response_format": form}
-    reply = client.complete(**fields, n=4, seed=5)
-    completed = [c["text"] for c in reply["choices"] if c["finish_reason"] == "stop"]
-    for text in completed:
-        check(json.loads(text), schema)
-    if "enum" in schema or "anyOf" in schema:
-        assert len(completed) == 4
-
-
-def check(value, schema):
-    """Validate by hand what the schemas of this test say."""
-    kinds = {"object": dict, "array": list, "string": str, "number": (int, float), "integer": int}
-    if "enum" in schema:
-        assert value in schema["enum"]
-    elif "anyOf" in schema:
-        assert value in (None, "bread")
-    else:
-        assert isinstance(value, kinds[schema["type"]])
-    if schema.get("required"):
-        assert isinstance(value["a"], int)
-    if schema.get("type") == "array":
-        assert 1 <= len(value) <= 3 and all(isinstance(item, bool) for item in value)
-    if schema.get("type") == "string":
-        assert len(value) <= 4
-    if schema.get("type") == "number":
-        assert 0 <= value <= 9
-
-
-def test_a_json_object(client):
-    fields = {"model": "plain", "prompt": "fox", "max_tokens": 80}
-    reply = client.complete(**fields, n=5, seed=2, response_format={"type": "json_object"})
-    for choice in reply["choices"]:
-        assert choice["text"].startswith("{")
-        if choice["finish_reason"] == "stop":
-            assert isinstance(json.loads(choice["text"]), dict)
-
-
-HOSTILE_SCHEMAS = [
-    3,
-    {"type": "nonsense"},
-    {"$ref": "#/nothing"},
-    {"$ref": "http://127.0.0.1:1/x"},
-    {"type": "string", "pattern": "("},
-    {"type": "array", "items": {}, "uniqueItems": True},
-    {"not": {"type": "string"}},
-    {"type": "integer", "minimum": 5, "maximum": 3},
-    {"enum": []},
-    {"type": "object", "properties": {f"key{n}": {"type": "string"} for n in range(20_000)}},
-    {"enum": [str(n) * 9 for n in range(9000)]},
-]
-
-
-@pytest.mark.parametrize("schema", HOSTILE_SCHEMAS, ids=lambda schema: str(schema)[:40])
-def test_a_schema_that_cannot_be_enforced_is_refused_fast(schema):
-    grammar = GRAMMAR
-    begun = time.monotonic()
-    with pytest.raises(UsageError):
-        grammar.of_schema(schema)
-    assert time.monotonic() - begun < 1
-
-
-GRAMMAR = Grammar(BUNDLE.tokenizer)
-
-
-def test_a_deep_schema_is_refused():
-    schema = {"type": "string"}
-    for _ in range(60):
-        schema = {"type": "array", "items": schema}
-    with pytest.raises(UsageError, match="levels"):
-        GRAMMAR.of_schema(schema)
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "string", "pattern": "(a{1,1000}){1,1000}b(c{1,1000}){1,1000}"},
-        {"type": "string", "minLength": 10**9},
-    ],
-    ids=["pattern", "length"],
-)
-def test_a_schema_that_no_output_completes_ends_in_time(client, schema):
-    form = {"type": "json_schema", "json_schema": {"schema": schema}}
-    fields = {"model": "plain", "prompt": "fox", "max_tokens": 5, "response_format": form}
-    begun = time.monotonic()
-    reply = client.post("/v1/completions", fields)
-    assert time.monotonic() - begun < 2
-    if reply.status == 200:
-        assert reply.json["choices"][0]["finish_reason"] == "length"
-    else:
-        assert reply.status == 400, reply.body
