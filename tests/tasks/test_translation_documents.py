@@ -6,39 +6,18 @@ import pytest
 
 from headway.data.formats.po_entries import read_catalogue
 from headway.errors import UsageError
-from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.documents import (
     DocumentOptions,
     document_lines,
     translate_document,
 )
 from headway.tasks.translation.options import TranslateOptions
-from headway.tasks.translation.search import Translation
 from headway.tasks.translation.texts import Text, translate_texts
 from tests.fixtures.catalogues import PO, TMX, XLIFF_2
 from tests.fixtures.command_line import headway
-from tests.fixtures.translators import make
+from tests.fixtures.translators import dictionary, make
 
 BEAM_2 = TranslateOptions(beam=2)
-
-
-def dictionary(table: dict[str, list[str]]) -> TranslatorBundle:
-    """A translator by a table: text -> candidates, best first; other texts to capitals."""
-    bundle = make()
-
-    def search(texts, *, num_best, contain, **settings):
-        assert all(text == text.strip() != "" for text in texts)
-        assert len(set(texts)) == len(texts), "a text is searched once"
-        lists = []
-        for text, phrases in zip(texts, contain or [[]] * len(texts), strict=True):
-            candidates = table.get(text, [text.upper()])
-            if phrases and not (candidates := table.get((text, *phrases), [])):
-                raise UsageError("no translation contains the phrases")
-            lists.append([Translation(c, 0.0, 0.0, (), True) for c in candidates[:num_best]])
-        return lists
-
-    bundle.search = search
-    return bundle
 
 
 def translated(text, candidates, options=BEAM_2, table=(), protected=()):

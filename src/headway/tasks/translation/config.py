@@ -222,6 +222,11 @@ class TranslationScoring:
         "are shown instead of BLEU and chrF, which --json and all_metrics add; a run whose "
         "evaluation.metric is one of them always has them",
     )
+    repair: bool = setting(
+        True,
+        "placeholder accuracy after the repair of wrong placeholders too, as in the translation of "
+        "a file; it searches again for these sentences",
+    )
     breakdown: bool = setting(
         False,
         "BLEU by sentence length, and F1 of the words of the references by how often each is in "

@@ -44,6 +44,7 @@ from headway.tasks.translation.directions import (
     located,
     tagged,
 )
+from headway.tasks.translation.placeholders import counts_of, placeholder_sums
 from headway.training import TranslationObjective
 
 FIVE_BEAMS = TranslationScoring()
@@ -269,7 +270,8 @@ def evaluate(
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
     Before them, of examples with `text_metrics`, exact match, F1, ROUGE and character error rate
-    (0 to 1). Of texts for span corruption only nats, of the targets of epoch 0.
+    (0 to 1). Of sources with placeholders, the placeholder accuracy (`placeholder_sums`, 0 to 1).
+    Of texts for span corruption only nats, of the targets of epoch 0.
 
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
     of several references, over those of the first.
@@ -281,8 +283,7 @@ def evaluate(
         nats, tokens = _nats(bundle, examples, progress)
         metric = Metric("nats", nats, higher_is_better=False)
         if examples.corruption is not None:
-            counts = {"target_tokens": tokens}
-            return Scores((metric,), counts, (), details={"pairs": examples.name})
+            return Scores((metric,), {"target_tokens": tokens}, details={"pairs": examples.name})
         translations = bundle.search(
             [pair.source for pair in examples.pairs],
             beam=options.beam,
@@ -290,7 +291,8 @@ def evaluate(
             coverage=options.coverage,
             progress=lambda done: progress(len(examples.corpus) + done),
         )
-    outputs = [best[0].text for best in translations]
+        outputs = [best[0].text for best in translations]
+        placeholders = placeholder_sums(bundle, examples.pairs, outputs, options)
     names = TRANSLATION_METRICS if options.all_metrics else DEFAULT
     scores = score_against_several(outputs, examples.references, names)
     metrics = [
@@ -299,6 +301,7 @@ def evaluate(
     ]
     texts = score_texts(outputs, examples.references) if examples.text_metrics else {}
     of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
+    metrics += [Metric(name, sums.corpus()) for name, sums in placeholders.items()]
     breakdown = {
         **_by_direction(examples, outputs),
         **(_breakdown(examples, outputs) if options.breakdown else {}),
@@ -306,7 +309,7 @@ def evaluate(
     }
     return Scores(
         (*of_texts, *metrics, metric),
-        {"sentences": scores.sentences, "target_tokens": tokens},
+        {"sentences": scores.sentences, "target_tokens": tokens, **counts_of(placeholders)},
         _samples(examples.pairs, outputs, options.samples),
         details={
             **{f"{name}_signature": text for name, text in scores.signatures.items()},
@@ -316,7 +319,7 @@ def evaluate(
             "pairs": examples.name,
             **breakdown,
         },
-        sums={**texts, **scores.sums},
+        sums={**texts, **scores.sums, **placeholders},
     )
 
 

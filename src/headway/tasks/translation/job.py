@@ -91,6 +91,7 @@ class TranslationJob:
             split="valid",
             sentences=evaluation.sentences,
             samples=evaluation.samples,
+            repair=False,
             float32=True,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 from headway.tasks.translation.options import TranslateOptions
+from headway.tasks.translation.placeholders import PLACEHOLDERS, REPAIRED
 from headway.tasks.translation.predicting import Translated
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
@@ -63,6 +64,12 @@ def score_lines(scores: Scores) -> list[str]:
         f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
         "tokens",
     ]
+    if PLACEHOLDERS in scores:
+        repaired = f", {scores[REPAIRED]:.3f} after repair" if REPAIRED in scores else ""
+        lines.append(
+            f"placeholders right {scores[PLACEHOLDERS]:.3f}{repaired}, of "
+            f"{scores.counts['with_placeholders']:,} sentences with placeholders"
+        )
     for name, values in details.get("by_direction", {}).items():
         lines.append(
             f"{name}: BLEU {values['bleu']:.2f}, chrF {values['chrf']:.2f} of "

@@ -1,0 +1,73 @@
+"""Whether the placeholders of sentences survive their translation, before and after its repair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headway.data.formats import Pair
+from headway.data.placeholders import Placeholders
+from headway.evaluation.paired import Sums
+from headway.evaluation.placeholder_accuracy import placeholder_accuracy
+from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.options import TranslateOptions
+from headway.tasks.translation.texts import Text, translate_texts
+
+PLACEHOLDERS = "placeholders"
+REPAIRED = "placeholders_repaired"
+
+
+def placeholder_sums(
+    bundle: TranslatorBundle,
+    pairs: Sequence[Pair],
+    outputs: Sequence[str],
+    options: TranslationScoring,
+) -> dict[str, Sums]:
+    """Return the placeholder accuracy of translations, by name; {} if no source has placeholders.
+
+    placeholders: the fraction of the sources with placeholders whose translation has exactly these
+    (`Placeholders.faults`). placeholders_repaired: the same after the repair of `translate_texts`,
+    as in the translation of a file, where a text that cannot be repaired stays untranslated and is
+    wrong here; only if `options.repair`, since it searches again.
+    """
+    placeholders = Placeholders()
+    correct = [
+        not placeholders.faults(pair.source, output) if placeholders.find(pair.source) else None
+        for pair, output in zip(pairs, outputs, strict=True)
+    ]
+    if all(item is None for item in correct):
+        return {}
+    accuracies = {PLACEHOLDERS: placeholder_accuracy(correct)}
+    if options.repair:
+        wrong = [pair.source for pair, item in zip(pairs, correct, strict=True) if item is False]
+        repaired = iter(_are_repaired(bundle, wrong, options))
+        after = [next(repaired) if item is False else item for item in correct]
+        accuracies[REPAIRED] = placeholder_accuracy(after)
+    return accuracies
+
+
+def counts_of(accuracies: Mapping[str, Sums]) -> dict[str, int]:
+    """Return the number of sentences with placeholders, if they were scored."""
+    if PLACEHOLDERS not in accuracies:
+        return {}
+    return {"with_placeholders": int(accuracies[PLACEHOLDERS].terms.sum(0)[1])}
+
+
+def _are_repaired(
+    bundle: TranslatorBundle, sources: Sequence[str], options: TranslationScoring
+) -> list[bool]:
+    """Return, for each source, whether a translation with its placeholders is found."""
+    found = [False] * len(sources)
+    split = [bundle.target_languages.split_tag(source) for source in sources]
+    for tag in dict.fromkeys(tag for tag, _ in split):
+        indices = [i for i, (of_source, _) in enumerate(split) if of_source == tag]
+        searching = TranslateOptions(
+            beam=options.beam,
+            length_penalty=options.length_penalty,
+            coverage=options.coverage,
+            to=tag.strip().removeprefix("<2").removesuffix(">") or None,
+        )
+        texts = [Text(split[i][1]) for i in indices]
+        for i, result in zip(indices, translate_texts(bundle, texts, searching), strict=True):
+            found[i] = result.text is not None
+    return found
