@@ -31,6 +31,7 @@ def translated(text, candidates, options=BEAM_2, table=(), protected=()):
     [
         ("Open", ["Ouvrir"], ("Ouvrir", "best")),
         ("Open %s", ["Ouvrir %s"], ("Ouvrir %s", "best")),
+        ("Open %s", ["Ouvrir\u00a0: \n %s"], ("Ouvrir\u00a0: %s", "best")),
         ("Open %s", ["Ouvrir", "Ouvre %s"], ("Ouvre %s", "other")),
         ("Open %(name)s", ["Ouvrir %(nom)s", "Ouvre"], ("Ouvrir %(name)s", "copied")),
         ("Open %s now", ["Ouvrir", "Ouvre"], ("OPEN %s NOW", "parts")),

