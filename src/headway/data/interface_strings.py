@@ -23,7 +23,7 @@ from headway.data.hash_splits import SPLITS, split_of
 from headway.data.placeholders import Placeholders, single_spaces
 from headway.data.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.errors import DataError, HeadwayError, UsageError
-from headway.files import read_json, write_file
+from headway.files import check_new_file, make_folder, read_json, write_file
 from headway.folders import new_folder, verify_folder
 
 NAMES = {"ui-en-fr": "fr", "ui-en-de": "de"}
@@ -117,6 +117,8 @@ def fetch_strings(name: str, folder: Path, options: StringOptions | None = None)
     _check_program(name, hold_out, programs)
     if folder.exists():
         return _reused(folder, identity)
+    make_folder(folder.parent)
+    check_new_file(folder)
     strings = _collected(pins, target, options)
     messages, skipped = _chosen(strings.messages, hold_out)
     pairs = dict.fromkeys(SPLITS, 0) | Counter(_split(m, hold_out) for m in messages)
