@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from headway.machine import (
     prepare,
     read,
     upload,
+    use_fastest_threads,
 )
 from headway.settings import override
 
@@ -44,6 +46,23 @@ def test_threads_are_set_or_unchanged():
     assert prepare(MachineConfig(device="cpu")).threads == before
     assert prepare(MachineConfig(device="cpu", threads=1)) == Machine("cpu", "float32", 1)
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("slow, fastest", [((2, 3), 1), ((1, 2), 3), ((), 1)])
+def test_the_fastest_number_of_threads_is_used(monkeypatch, slow, fastest):
+    """More threads are used only if they are faster; here some numbers take a millisecond."""
+    numbers = [3]
+
+    def product(x, weight):
+        time.sleep(0.001 if numbers[-1] in slow else 0.0)
+        return x
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(torch, "set_num_threads", numbers.append)
+    monkeypatch.setattr(torch.nn.functional, "linear", product)
+    assert use_fastest_threads() == numbers[-1]
+    if slow:
+        assert numbers[-1] == fastest and set(numbers) == {1, 2, 3}
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])

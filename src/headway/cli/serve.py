@@ -100,6 +100,8 @@ def serve(
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
     loader = machine.prepare()
+    if machine.threads is None and loader.device == "cpu":
+        _choose_threads()
     settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
 
@@ -117,6 +119,12 @@ def serve(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)
+
+
+def _choose_threads() -> None:
+    from headway.machine import use_fastest_threads
+
+    talk.print(f"threads   {use_fastest_threads()}: the fastest number now (--threads)")
 
 
 def _settings(
