@@ -89,7 +89,7 @@ def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
         cwd=tmp_path,
         check=None,
     )
-    assert refused.returncode == 2 and "BPE-dropout needs" in refused.stderr
+    assert refused.returncode == 2 and "data.bpe_dropout needs" in refused.stderr
 
 
 def test_a_marian_is_exported_to_ctranslate2_with_its_sentencepiece_models(tmp_path):

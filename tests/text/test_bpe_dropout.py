@@ -71,7 +71,8 @@ def test_a_batch_is_split_anew_in_each_epoch_and_alike_after_a_resume(tmp_path):
     chosen = np.array([3, 7, 0])
 
     def batch(epoch, seed=5, longest=100):
-        splits = RandomSplits(tokenizers, 0.3, seed, longest)
+        dropout = BPEDropout(tokenizers.source, 0.3)
+        splits = RandomSplits(dropout, dropout, seed, longest)
         return collate(corpus, chosen, tokenizers, splits, epoch)
 
     first = batch(0)

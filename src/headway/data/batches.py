@@ -14,11 +14,10 @@ from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.data.span_corruption import SpanCorruption
 from headway.data.word_alignment import token_alignment, word_of_each_token
-from headway.errors import UsageError
 from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
-from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair
-from headway.text.bpe_dropout import BPEDropout
+from headway.text import SentenceTokenizer, TokenizerPair
+from headway.text.random_splitter import RandomSplitter
 
 
 @dataclass(frozen=True)
@@ -56,19 +55,16 @@ class TranslationBatch:
 
 
 class RandomSplits:
-    """Splits sentence pairs into other tokens in each epoch (BPE-dropout).
+    """Splits sentence pairs into other tokens in each epoch: BPE-dropout, or Unigram sampling.
 
     A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
     pair that would have more than `longest` tokens on a side keeps its tokens.
     """
 
     def __init__(
-        self, tokenizers: TokenizerPair, probability: float, seed: int, longest: int
+        self, source: RandomSplitter, target: RandomSplitter, seed: int, longest: int
     ) -> None:
-        self._source, self._target = (
-            BPEDropout(byte_pairs(side), probability)
-            for side in (tokenizers.source, tokenizers.target)
-        )
+        self._source, self._target = source, target
         self._seed, self._longest = seed, longest
 
     def pair(
@@ -78,16 +74,6 @@ class RandomSplits:
         random = Random(f"{self._seed} {epoch} {index}")
         split = self._source.again(source, random), self._target.again(target, random)
         return (source, target) if max(map(len, split)) > self._longest else split
-
-
-def byte_pairs(tokenizer: SentenceTokenizer) -> Tokenizer:
-    """Return the tokenizer. Raises UsageError if it is not one of byte-level BPE."""
-    if not isinstance(tokenizer, Tokenizer):
-        raise UsageError(
-            "BPE-dropout needs a byte-level BPE tokenizer, and this one was pretrained elsewhere",
-            hint="train without --data.bpe-dropout",
-        )
-    return tokenizer
 
 
 def collate(
@@ -100,7 +86,7 @@ def collate(
 ) -> TranslationBatch:
     """Return the pairs at `indices` of the corpus as one batch.
 
-    splits: gives them the tokens of an epoch, if any, by BPE-dropout or span corruption. noise:
+    splits: gives them the tokens of an epoch, if any, at random or by span corruption. noise:
     changes the sources after that.
     """
     positions = [int(i) for i in indices]

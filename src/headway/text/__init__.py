@@ -1,17 +1,17 @@
-"""Tokenizers convert between text and token ids: byte-level BPE, WordPiece, characters, Hugging
-Face tokenizers and vocabularies of whole words."""
+"""Tokenizers convert between text and token ids: byte-level BPE and Unigram, WordPiece, characters,
+Hugging Face tokenizers and vocabularies of whole words."""
 
-from headway.text.bpe import BACK_TRANSLATED, LANGUAGE_TAG
+from headway.text.byte_level import BACK_TRANSLATED, LANGUAGE_TAG
 from headway.text.characters import CharacterTokenizer
 from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.loading import load_tokenizer
 from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, Roles
-from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
 from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.sentences import split_sentences
-from headway.text.text_bpe import TextBPE
+from headway.text.text_subwords import TextBPE, TextSubwords, TextUnigram
 from headway.text.tokenizer import TextTokenizer
 from headway.text.tokenizer_pair import TokenizerPair
 from headway.text.vocabulary import BORDER, Vocabulary, words_of
@@ -29,12 +29,16 @@ __all__ = [
     "PretrainedSentenceTokenizer",
     "PretrainedTokenizer",
     "Roles",
+    "SentenceSubwords",
     "SentenceTokenizer",
     "SpecialTokens",
     "TextBPE",
+    "TextSubwords",
     "TextTokenizer",
+    "TextUnigram",
     "Tokenizer",
     "TokenizerPair",
+    "UnigramTokenizer",
     "Vocabulary",
     "extended",
     "load_tokenizer",

@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.text.bpe import EOS, checked
+from headway.text.byte_level import EOS, checked
 from headway.text.token_ids import checked_ids
 
 FORMAT = "headway characters 1"

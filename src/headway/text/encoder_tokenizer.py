@@ -19,7 +19,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
 from headway.former_names import with_current_names
-from headway.text.bpe import LONGEST_WORD, checked
+from headway.text.byte_level import LONGEST_WORD, checked
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.token_ids import checked_ids
 

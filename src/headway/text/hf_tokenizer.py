@@ -12,7 +12,7 @@ import tokenizers
 
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.text.bpe import checked
+from headway.text.byte_level import checked
 from headway.text.token_ids import checked_ids
 
 FORMAT = "headway foreign 1"

@@ -9,8 +9,9 @@ from headway.files import read_json
 from headway.text import characters, hf_tokenizer
 from headway.text.characters import CharacterTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
-from headway.text.text_bpe import FILE, TextBPE
+from headway.text.text_subwords import FILE, TextBPE, TextUnigram
 from headway.text.tokenizer import TextTokenizer
+from headway.text.unigram import is_unigram
 
 
 def load_tokenizer(folder: Path) -> TextTokenizer:
@@ -29,4 +30,4 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
         return CharacterTokenizer.load(path)
     if kind == hf_tokenizer.FORMAT:
         return PretrainedTokenizer.load(path)
-    return TextBPE.load(path)
+    return TextUnigram.load(path) if is_unigram(content) else TextBPE.load(path)

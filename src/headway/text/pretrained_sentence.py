@@ -15,7 +15,7 @@ import tokenizers
 
 from headway.errors import DataError
 from headway.files import read_json, write_file
-from headway.text.bpe import LANGUAGE_TAG, checked, readable, sentinels_of
+from headway.text.byte_level import LANGUAGE_TAG, checked, readable, sentinels_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
 from headway.text.token_ids import checked_ids

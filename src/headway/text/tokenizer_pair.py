@@ -8,8 +8,9 @@ from headway.errors import DataError
 from headway.files import read_json
 from headway.text.hf_tokenizer import FILE_LIMIT
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, is_format
-from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
 from headway.text.sentence_tokenizer import SentenceTokenizer
+from headway.text.unigram import is_unigram
 
 JOINT_FILE = "tokenizer.json"
 SOURCE_FILE = "tokenizer.source.json"
@@ -36,21 +37,23 @@ class TokenizerPair:
         vocabulary_size: int,
         joint: bool,
         tags: Sequence[str] = (),
+        kind: type[SentenceSubwords] = Tokenizer,
     ) -> "TokenizerPair":
         """Train on the pairs (source, target) that each call of `pairs()` yields.
 
         vocabulary_size: number of tokens of each tokenizer. tags: further special tokens of the
-        source tokenizer, such as <2de>. A joint tokenizer reads the stream
-        once, two tokenizers read it twice. Raises what `Tokenizer.train` and the stream raise.
+        source tokenizer, such as <2de>. kind: the class of the tokenizers. A joint tokenizer reads
+        the stream once, two tokenizers read it twice. Raises what `ByteLevel.train` and the stream
+        raise.
         """
         if joint:
-            tokenizer = Tokenizer.train(
+            tokenizer = kind.train(
                 (text for pair in pairs() for text in pair), vocabulary_size, tags
             )
             return cls(tokenizer, tokenizer)
         return cls(
-            Tokenizer.train((source for source, _ in pairs()), vocabulary_size, tags),
-            Tokenizer.train((target for _, target in pairs()), vocabulary_size),
+            kind.train((source for source, _ in pairs()), vocabulary_size, tags),
+            kind.train((target for _, target in pairs()), vocabulary_size),
         )
 
     def save(self, folder: Path) -> None:
@@ -93,9 +96,11 @@ class TokenizerPair:
 
 
 def _load(path: Path) -> SentenceTokenizer:
-    """Read a tokenizer of either kind."""
+    """Read a tokenizer of any kind."""
     try:
-        pretrained = is_format(read_json(path, FILE_LIMIT))
+        content = read_json(path, FILE_LIMIT)
     except DataError:
-        pretrained = False  # the error of `Tokenizer.load` says more
-    return PretrainedSentenceTokenizer.load(path) if pretrained else Tokenizer.load(path)
+        content = None  # the error of `Tokenizer.load` says more
+    if is_format(content):
+        return PretrainedSentenceTokenizer.load(path)
+    return UnigramTokenizer.load(path) if is_unigram(content) else Tokenizer.load(path)

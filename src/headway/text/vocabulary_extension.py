@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import tokenizers
 
 from headway.errors import UsageError
-from headway.text.bpe import checked
+from headway.text.byte_level import checked
 from headway.text.encoder_tokenizer import CONTINUES, EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headway.text.encoder_tokenizer import EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
-from headway.text.sentence_bpe import Tokenizer
+from headway.text.sentence_subwords import SentenceSubwords
 from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.tokenizer import TextTokenizer
 
@@ -19,7 +19,7 @@ def positions_of_words(
 
     A special token is a word of its own.
     """
-    if isinstance(tokenizer, Tokenizer | PretrainedSentenceTokenizer):
+    if isinstance(tokenizer, SentenceSubwords | PretrainedSentenceTokenizer):
         return [positions for _, positions in tokenizer.words(ids)]
     if isinstance(tokenizer, EncoderTokenizer):
         continues = tokenizer.continues()

@@ -32,10 +32,12 @@ class LanguageDataConfig(TextDataConfig):
     )
     tokenizer: str = setting(
         "bpe",
-        "tokenizer: bpe or characters, trained on the text, or the folder of a model whose "
-        "tokenizer is used",
+        "tokenizer: bpe, unigram or characters, trained on the text, or the folder of a model "
+        "whose tokenizer is used",
     )
-    vocabulary: int = setting(8000, "vocabulary size of the tokenizer bpe", ge=257, le=VOCABULARY)
+    vocabulary: int = setting(
+        8000, "vocabulary size of the tokenizers bpe and unigram", ge=257, le=VOCABULARY
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

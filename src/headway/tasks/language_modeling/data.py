@@ -14,10 +14,16 @@ from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
-from headway.text import CharacterTokenizer, TextBPE, TextTokenizer, load_tokenizer
-from headway.text.text_bpe import FILE
+from headway.text import (
+    CharacterTokenizer,
+    TextBPE,
+    TextTokenizer,
+    TextUnigram,
+    load_tokenizer,
+)
+from headway.text.text_subwords import FILE
 
-TRAINED = ("bpe", "characters")
+TRAINED = ("bpe", "unigram", "characters")
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ def check_sources(config: LanguageRunConfig) -> None:
     elif data.tokenizer not in TRAINED and not Path(data.tokenizer).is_dir():
         raise UsageError(
             f"data.tokenizer={data.tokenizer}: no such folder",
-            hint=f"{' or '.join(TRAINED)}, or the folder of a model",
+            hint=f"{', '.join(TRAINED)}, or the folder of a model",
         )
 
 
@@ -67,8 +73,8 @@ def prepare_language(
 ) -> PreparedLanguage:
     """Prepare tokenizer and shards in the run folder, or reuse them.
 
-    BPE is trained on the training text only. A character vocabulary has the characters of all text,
-    because unknown characters could not be encoded.
+    Sub-words are learned from the training text only. A character vocabulary has the characters of
+    all text, because unknown characters could not be encoded.
     """
     data = config.data
     halves = [TextSplit(source, data, emit) for source in data.train]
@@ -103,12 +109,13 @@ def _tokenizer(
         tokenizer, how = start.tokenizer, "of the pre-trained model"
     elif data.tokenizer in TRAINED:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        if data.tokenizer == "bpe":
-            texts = (part.text for half in halves for part in half.train())
-            tokenizer = TextBPE.train(texts, data.vocabulary)
-        else:
+        if data.tokenizer == "characters":
             parts = read_documents((*data.train, *data.valid), data.split, data.key)
             tokenizer = CharacterTokenizer.train(part.text for part in parts)
+        else:
+            texts = (part.text for half in halves for part in half.train())
+            kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
+            tokenizer = kind.train(texts, data.vocabulary)
         how = data.tokenizer
     else:
         tokenizer, how = load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"

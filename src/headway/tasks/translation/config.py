@@ -77,6 +77,11 @@ class TranslationDataConfig:
     inline_tags: InlineTags = setting(
         "keep", "tags inside the texts of TMX and XLIFF files: kept as text, or dropped"
     )
+    tokenizer: Literal["bpe", "unigram"] = setting(
+        "bpe",
+        "how words are split into tokens: by merged pairs (bpe), or into the most probable tokens "
+        "of a Unigram language model",
+    )
     vocabulary: int = setting(8000, "vocabulary size of a tokenizer", ge=259, le=VOCABULARY)
     joint: bool = setting(True, "one vocabulary for both languages")
     bpe_dropout: float = setting(
@@ -85,6 +90,14 @@ class TranslationDataConfig:
         "tokens, differently in each epoch; 0.1 helps with little data",
         ge=0,
         lt=1,
+    )
+    unigram_alpha: float | None = setting(
+        None,
+        "exponent of the probabilities by which a segmentation of each training sentence is "
+        "sampled, differently in each epoch, with the tokenizer unigram; 0.1 to 0.5 are usual; if "
+        "unset, the most probable segmentation",
+        gt=0,
+        le=100,
     )
     noise_drop: float = setting(
         0.0,

@@ -23,7 +23,13 @@ from headway.tasks.translation.directions import (
 )
 from headway.tasks.translation.target_languages import tag_of
 from headway.tasks.translation.word_alignments import with_links
-from headway.text import BACK_TRANSLATED, TokenizerPair
+from headway.text import (
+    BACK_TRANSLATED,
+    SentenceSubwords,
+    Tokenizer,
+    TokenizerPair,
+    UnigramTokenizer,
+)
 from headway.training import Event
 
 HELD_OUT = 0.03
@@ -40,7 +46,8 @@ SENTINELS = 100
 VALID = "valid"
 """Name of the shards of the validation pairs."""
 
-_KINDS = {True: "byte-level BPE, joint", False: "byte-level BPE, one per language"}
+_JOINT = {True: "joint", False: "one per language"}
+_KINDS: dict[str, type[SentenceSubwords]] = {"bpe": Tokenizer, "unigram": UnigramTokenizer}
 
 
 @dataclass(frozen=True)
@@ -183,18 +190,20 @@ def _tokenizers(
         tags.append(BACK_TRANSLATED)
     if config.corruption:
         tags += [f"<extra_id_{number}>" for number in range(SENTINELS)]
+    kind = _KINDS[config.tokenizer]
     tokenizers = TokenizerPair.train(
         lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
         config.vocabulary,
         config.joint,
         tags,
+        kind,
     )
     tokenizers.save(folder)
     emit(
         {
             "kind": "tokenizer",
             "vocabulary_size": tokenizers.target.size,
-            "how": _KINDS[tokenizers.joint],
+            "how": f"{kind.subwords.name}, {_JOINT[tokenizers.joint]}",
         }
     )
     return tokenizers

@@ -35,6 +35,7 @@ from headway.tasks.translation.data import (
 )
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.evaluation import TranslationExamples
+from headway.tasks.translation.random_splits import check_random_splits, random_splits
 from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.training import (
     GuidedAlignmentObjective,
@@ -121,10 +122,7 @@ class TranslationJob:
         if self.corruption is not None:
             return self.corruption
         data, seed = self.config.data, self.config.training.seed
-        if not data.bpe_dropout:
-            return None
-        tokenizers = self.prepared.tokenizers
-        return RandomSplits(tokenizers, data.bpe_dropout, seed, data.max_length)
+        return random_splits(self.prepared.tokenizers, data, seed)
 
     def _noise(self) -> SourceNoise | None:
         data, tokenizer = self.config.data, self.prepared.tokenizers.source
@@ -311,19 +309,21 @@ def _start(config: TranslationRunConfig) -> TranslatorBundle | None:
             "--from",
         )
     corruption_of(data, start.tokenizer, config.training.seed)
+    random_splits(start.tokenizer, data, config.training.seed)
     return start
 
 
 def _check_corruption(config: TranslationRunConfig) -> None:
     """Raise UsageError for settings that are not for span corruption."""
     data = config.data
-    names = "source target directions weights test bpe_dropout noise_drop noise_mask noise_shuffle"
+    names = "source target directions weights test bpe_dropout unigram_alpha"
+    names += " noise_drop noise_mask noise_shuffle"
     conflicts = [f"data.{name}" for name in (*names.split(), "alignments") if getattr(data, name)]
     conflicts += [] if data.joint else ["data.joint=false"]
     if conflicts:
         raise UsageError(
             f"{conflicts[0]}: span corruption trains one vocabulary on plain text, without pairs, "
-            "noise or BPE-dropout",
+            "noise or random segmentations",
             hint="leave it out",
         )
     if config.evaluation.metric != "nats":
@@ -347,6 +347,7 @@ def check(config: TranslationRunConfig) -> None:
     data = config.data
     if data.corruption:
         _check_corruption(config)
+    check_random_splits(data, pretrained=config.training.start is not None)
     model, longest = config.model, data.max_length
     if config.training.start is not None:
         _start(config)

@@ -1,4 +1,4 @@
-"""The byte-level BPE tokenizer of translation models: a word has the same tokens at the start of a
+"""The byte-level tokenizers of translation models: a word has the same tokens at the start of a
 sentence and inside it."""
 
 import re
@@ -9,25 +9,27 @@ from typing import ClassVar
 import tokenizers
 
 from headway.files import write_file
-from headway.text.bpe import (
+from headway.text.bpe import BytePairs, merges_of
+from headway.text.byte_level import (
     BACK_TRANSLATED,
     BOS,
     EOS,
     LANGUAGE_TAG,
     PAD,
-    BytePairs,
+    ByteLevel,
     is_tag,
     readable,
     sentinels_of,
 )
 from headway.text.token_ids import checked_ids
+from headway.text.unigram import Unigram, log_probabilities
 
 _BACK_TRANSLATED = re.compile(re.escape(BACK_TRANSLATED))
 
 
-class Tokenizer(BytePairs):
-    """Byte-level BPE with the special tokens <pad>, <s> and </s>; their ids are `pad`, `bos` and
-    `eos`.
+class SentenceSubwords(ByteLevel):
+    """A byte-level tokenizer with the special tokens <pad>, <s> and </s>; their ids are `pad`,
+    `bos` and `eos`.
 
     A space is added before the first word, so that a word has the same tokens at the start of a
     sentence and inside it. The tokenizer of a model for several target languages has language tags
@@ -114,3 +116,23 @@ class Tokenizer(BytePairs):
         if ids[0] in self._specials:
             return self._specials[ids[0]]
         return readable(self._raw(ids).removeprefix(b" "))
+
+
+class Tokenizer(SentenceSubwords):
+    """Byte-level BPE for sentences."""
+
+    subwords = BytePairs()
+
+    def merges(self) -> list[tuple[str, str]]:
+        """Return the merged pairs of tokens in order, in letters of the byte-level alphabet."""
+        return merges_of(self.model_json)
+
+
+class UnigramTokenizer(SentenceSubwords):
+    """A byte-level Unigram language model for sentences."""
+
+    subwords = Unigram()
+
+    def log_probabilities(self) -> dict[str, float]:
+        """Return the log-probability of each token but the special ones, in letters."""
+        return log_probabilities(self.model_json)

@@ -1,4 +1,4 @@
-"""The byte-level BPE tokenizer of language models: it keeps every space of a running text."""
+"""The byte-level tokenizers of language models: they keep every space of a running text."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,13 +7,16 @@ from typing import ClassVar
 import tokenizers
 
 from headway.files import write_file
-from headway.text.bpe import EOS, BytePairs, readable
+from headway.text.bpe import BytePairs
+from headway.text.byte_level import EOS, ByteLevel, readable
+from headway.text.unigram import Unigram
 
 FILE = "tokenizer.json"
 
 
-class TextBPE(BytePairs):
-    """Byte-level BPE with one special token, </s>, which ends a text and starts the next one.
+class TextSubwords(ByteLevel):
+    """A byte-level tokenizer with one special token, </s>, which ends a text and starts the next
+    one.
 
     decode(encode(text)) == text for every text. A `TextTokenizer`, like that of GPT-2, whose
     special token is <|endoftext|>.
@@ -37,3 +40,15 @@ class TextBPE(BytePairs):
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json` durably in the Hugging Face format."""
         write_file(folder / FILE, self._json())
+
+
+class TextBPE(TextSubwords):
+    """Byte-level BPE for running text."""
+
+    subwords = BytePairs()
+
+
+class TextUnigram(TextSubwords):
+    """A byte-level Unigram language model for running text."""
+
+    subwords = Unigram()

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.errors import DataError, UsageError
-from headway.text import EncoderTokenizer, TextBPE, Tokenizer, TokenizerPair
-from headway.text.bpe import _without_long_words
+from headway.text import EncoderTokenizer, TextBPE, Tokenizer, TokenizerPair, UnigramTokenizer
+from headway.text.byte_level import _without_long_words
 
 TEXTS = ["The old baker waves.", "The baker bakes bread </s> <pad>", "Der alte Bäcker winkt."] * 9
 TOKENIZER = Tokenizer.train(TEXTS, 330)
@@ -128,7 +128,9 @@ def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path)
         TokenizerPair.load(tmp_path)
 
 
-@pytest.mark.parametrize("train", [Tokenizer.train, TextBPE.train, EncoderTokenizer.train])
+@pytest.mark.parametrize(
+    "train", [Tokenizer.train, UnigramTokenizer.train, TextBPE.train, EncoderTokenizer.train]
+)
 def test_training_on_a_very_long_word_takes_seconds(train) -> None:
     generator = random.Random(0)
     word = "".join(generator.choices(string.ascii_lowercase, k=240_000))

@@ -1,0 +1,68 @@
+"""Random segmentations of the training sentences: BPE-dropout, or Unigram sampling."""
+
+from __future__ import annotations
+
+from headway.data.batches import RandomSplits
+from headway.errors import UsageError
+from headway.tasks.translation.config import TranslationDataConfig
+from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair, UnigramTokenizer
+from headway.text.bpe_dropout import BPEDropout
+from headway.text.random_splitter import RandomSplitter
+from headway.text.unigram_sampling import UnigramSampling
+
+
+def check_random_splits(data: TranslationDataConfig, *, pretrained: bool) -> None:
+    """Raise UsageError for settings that are not those of the tokenizer.
+
+    pretrained: whether the tokenizer is that of a pre-trained model, instead of a new one.
+    """
+    if pretrained and data.tokenizer != "bpe":
+        raise UsageError(
+            f"data.tokenizer={data.tokenizer}: fine-tuning uses the tokenizer of the pre-trained "
+            "model",
+            hint="leave out --data.tokenizer",
+        )
+    if not pretrained and data.bpe_dropout and data.tokenizer != "bpe":
+        raise _no_bpe("--data.tokenizer bpe")
+    if not pretrained and data.unigram_alpha is not None and data.tokenizer != "unigram":
+        raise _no_unigram("--data.tokenizer unigram")
+
+
+def random_splits(
+    pair: TokenizerPair, data: TranslationDataConfig, seed: int
+) -> RandomSplits | None:
+    """Return what splits the pairs anew in each epoch; None if the settings ask for nothing.
+
+    Raises UsageError for a tokenizer that cannot: one that was pretrained elsewhere, or of the
+    other kind.
+    """
+    if not data.bpe_dropout and data.unigram_alpha is None:
+        return None
+    source, target = (_splitter(side, data) for side in (pair.source, pair.target))
+    return RandomSplits(source, target, seed, data.max_length)
+
+
+def _splitter(tokenizer: SentenceTokenizer, data: TranslationDataConfig) -> RandomSplitter:
+    if data.unigram_alpha is not None:
+        if not isinstance(tokenizer, UnigramTokenizer):
+            raise _no_unigram("leave out --data.unigram-alpha")
+        return UnigramSampling(tokenizer, data.unigram_alpha)
+    if not isinstance(tokenizer, Tokenizer):
+        raise _no_bpe("leave out --data.bpe-dropout")
+    return BPEDropout(tokenizer, data.bpe_dropout)
+
+
+def _no_bpe(hint: str) -> UsageError:
+    return UsageError(
+        "data.bpe_dropout needs a byte-level BPE tokenizer that headway trained, and this model "
+        "has another",
+        hint=hint,
+    )
+
+
+def _no_unigram(hint: str) -> UsageError:
+    return UsageError(
+        "data.unigram_alpha needs a Unigram tokenizer that headway trained, and this model has "
+        "another",
+        hint=hint,
+    )
