@@ -147,7 +147,7 @@ def engine():
     engine.start()
     yield engine
     engine.stop()
-    assert engine.error is None and not engine.busy
+    assert engine.error is None and not engine.busy and engine._steps._state is None
 
 
 LONG = [TranslateInput(text=" ".join(WORDS * 8))]
@@ -192,6 +192,19 @@ def test_a_short_translation_overtakes_a_long_one(engine, monkeypatch):
     assert isinstance(boxes[1].last, Finished) and isinstance(boxes[0].last, Finished)
     assert boxes[1].at < boxes[0].at
     assert steps.rows[0] == steps.rows[-1] == 1 and max(steps.rows) == 2
+
+
+def test_stopping_the_engine_ends_the_threads_of_its_searches(engine, monkeypatch):
+    steps, box = SlowSteps(engine.bundle, monkeypatch), Box()
+    engine.submit(job_of(engine.bundle, LONG, TranslateOptions(beam=1), box))
+    while not steps.rows:
+        time.sleep(0.001)
+    (search,) = engine._searches
+    engine.stop()
+    search.thread.join(5)
+    assert search.done and not search.thread.is_alive()
+    engine._searches.clear()
+    engine._steps.forget()
 
 
 def test_a_cancelled_search_ends_within_a_step_and_the_others_go_on(engine, monkeypatch):

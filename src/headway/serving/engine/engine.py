@@ -101,6 +101,9 @@ class Engine:
         self.waiting.wake()
         if self._thread.is_alive():
             self._thread.join(timeout=STUCK)
+        if not self._thread.is_alive():
+            for search in self._searches:
+                search.resume(Cancelled())  # its thread ends
 
     def _run(self) -> None:
         try:
@@ -258,6 +261,8 @@ class Engine:
             cost = sum(job.cost for job in search.jobs)
             self.waiting.finished(cost, seconds)
             self.measured.count("computed", sum(len(job.inputs) for job in search.jobs))
+        if not self._searches:
+            self._steps.forget()
 
     def _step_of_computation(self) -> None:
         """Give a sign of life; end a computation of which no job may go on."""

@@ -144,7 +144,7 @@ class SharedSteps:
             self._state = self._state.reorder(rows)
 
     def forget(self) -> None:
-        """Drop all sequences, after a step that failed."""
+        """Drop all sequences: there are no searches, or a step failed."""
         self._state, self._first = None, {}
 
 
