@@ -120,7 +120,7 @@ def test_a_bart_writes_the_forced_first_token_and_is_taught_with_it(tmp_path):
 def test_a_model_of_several_targets_needs_one(tmp_path):
     folder = saved(theirs_of("M2M100"), tmp_path / "m2m")
     make().tokenizer.source.save(folder / "tokenizer.json")
-    with pytest.raises(DataError, match="no file names the one to translate into"):
+    with pytest.raises(DataError, match="no file has their tokens"):
         headway.load(folder)
 
 

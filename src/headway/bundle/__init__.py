@@ -14,6 +14,7 @@ from headway.bundle.contract import (
     ProbeRequest,
     TextEmbedding,
     TextGenerating,
+    Translating,
     Truncating,
     WordEmbedding,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",
+    "Translating",
     "Truncating",
     "Unembedding",
     "WordEmbedding",

@@ -162,6 +162,15 @@ class BeamSearching(Protocol):
 
 
 @runtime_checkable
+class Translating(Protocol):
+    """A bundle that translates between languages."""
+
+    def into(self, language: str | None, source: str | None = None) -> Bundle:
+        """Return the bundle for a target and a source language; None changes nothing."""
+        ...
+
+
+@runtime_checkable
 class TextGenerating(Protocol):
     """A bundle that continues texts."""
 

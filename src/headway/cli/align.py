@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, UNNAMED, LanguageFlags, MachineFlags
 from headway.errors import DataError, UsageError
 from headway.files import check_new_file, write_file
 
@@ -33,6 +33,7 @@ def align(
     gold_first: int = 0,
     output: Path | None = None,
     json: bool = False,
+    languages: LanguageFlags = UNNAMED,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
     """Align the words of sentence pairs: headway align RUN pairs.tsv.
@@ -72,7 +73,7 @@ def align(
         check_new_file(output)
     texts, truth = _read(pairs, source, target, gold, gold_first)
     loader = machine.prepare()
-    bundle = loader.load(run)
+    bundle = languages.both_of(loader.load(run))
     with loader.precision():
         heads = _candidates(bundle, texts[0], layer, head, by_gold=truth is not None)
         alignments = _aligned(bundle, heads, texts, truth)

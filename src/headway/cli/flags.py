@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from headway.errors import UsageError
 from headway.machine import Machine
 from headway.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
 
@@ -136,3 +137,42 @@ class MachineFlags:
 
 
 ON_THIS_MACHINE = MachineFlags()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class LanguageFlags:
+    """The languages of a model with several."""
+
+    to: Annotated[
+        str | None,
+        Parameter(name=["--to", "--language"], help="Target language, for a model with several."),
+    ] = None
+    from_language: Annotated[
+        str | None,
+        Parameter(
+            help="Source language, for mBART, M2M100 and NLLB. If unset, the language that the "
+            "files of the model name."
+        ),
+    ] = None
+
+    def source_of(self, bundle: Bundle) -> Bundle:
+        """Return the bundle for the source language. UsageError for a model without one."""
+        return bundle if self.from_language is None else self._between(bundle, None)
+
+    def both_of(self, bundle: Bundle) -> Bundle:
+        """Return the bundle for both languages. UsageError for a model without them."""
+        return bundle if self == UNNAMED else self._between(bundle, self.to)
+
+    def _between(self, bundle: Bundle, target: str | None) -> Bundle:
+        from headway.bundle import Translating
+
+        if not isinstance(bundle, Translating):
+            raise UsageError(
+                f"--from-language and --to are for translators, but this is a {bundle.kind}",
+                hint="leave them out",
+            )
+        return bundle.into(target, self.from_language)
+
+
+UNNAMED = LanguageFlags()

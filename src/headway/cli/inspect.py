@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags, Port, number
+from headway.cli.flags import (
+    ON_THIS_MACHINE,
+    UNNAMED,
+    LanguageFlags,
+    MachineFlags,
+    Port,
+    number,
+)
 from headway.errors import UsageError
 from headway.files import check_new_file
 
 if TYPE_CHECKING:
+    from headway.bundle import Bundle
     from headway.inspection.document import Document, Frame, Maps
 
 WARNED = 26_000_000  # size of a page in bytes above which a smaller one is suggested
@@ -83,8 +91,8 @@ def inspect(
     term: bool = False,
     json: bool = False,
     target: str | None = None,
-    language: str | None = None,
     compare: list[str] | None = None,
+    languages: LanguageFlags = UNNAMED,
     page: PageFlags = WHOLE,
     shown: HeadFlags = LAST,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -111,8 +119,6 @@ def inspect(
         Print tokens, output and all attention weights as one JSON object.
     target
         Output text to inspect. If unset, the output that the model generates.
-    language
-        Language of the caption, for a captioner of several languages.
     compare
         Further models for the same input, shown side by side in the page.
     """
@@ -120,8 +126,9 @@ def inspect(
         check_new_file(html)
     loader = machine.prepare()
     runs = [run, *(compare or [])]
-    options = {"second": second, "target": target, "language": language}
-    document = _document(runs, text_or_image, options, (page, shown), loader)
+    options = {"second": second, "target": target, "language": languages.to}
+    bundles = [languages.source_of(loader.load(name)) for name in runs]
+    document = _document(runs, bundles, text_or_image, options, (page, shown))
     if html is not None:
         _write(html, document, page)
     if json:
@@ -135,10 +142,10 @@ def inspect(
 
 def _document(
     runs: Sequence[str],
+    bundles: Sequence[Bundle],
     text_or_image: str,
     options: dict[str, Any],
     flags: tuple[PageFlags, HeadFlags],
-    loader: Loader,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
     from headway.bundle import WRITTEN
@@ -148,7 +155,6 @@ def _document(
 
     page, shown = flags
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    bundles = [loader.load(run) for run in runs]
     frames = [
         watch(
             *(bundle, text_or_image),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -44,7 +45,8 @@ def check_aligns(bundle: Bundle) -> None:
 def align(bundle: Bundle, source: str, target: str, layer: int | None = None) -> Alignment:
     """Return the cross-attention between whole words: the mean over heads, the sum over the tokens
     of a source word, and the mean over the tokens of a target word. `</s>` has no row, but a
-    column, because heads attend to it when no source word fits.
+    column, because heads attend to it when no source word fits; it is the last one, and has the
+    sum over all special tokens of the source.
 
     layer: decoder block, counted from 0; if None, the head that was trained to align
     (`alignment_head`), or the layer with the smallest mean entropy after averaging its heads.
@@ -119,8 +121,8 @@ def _between_words(
 ) -> dict[Head, Alignment]:
     """Sum attention between tokens over source words, and average it over target words."""
     ids, tokenizers = probe.reading.ids, probe.tokenizers
-    sources = tokenizers["source"].words(ids["source"])
-    targets = tokenizers["target"].words(ids["target"][:-1])  # without </s>
+    sources = _words(tokenizers["source"], ids["source"])
+    targets = _words(tokenizers["target"], ids["target"])[:-1]
     alignments = {}
     for head, weights in maps.items():
         columns = torch.stack([weights[:, positions].sum(1) for _, positions in sources], dim=1)
@@ -131,6 +133,16 @@ def _between_words(
             torch.stack(rows) if rows else columns[:0],
         )
     return alignments
+
+
+def _words(tokenizer: Any, ids: Sequence[int]) -> list[tuple[str, list[int]]]:
+    """Return the words of a sentence with the positions of their tokens, and </s> at the end with
+    the positions of all special tokens."""
+    special = set(tokenizer.special_ids.values())
+    words = tokenizer.words(ids)
+    plain = [word for word in words if ids[word[1][0]] not in special]
+    rest = [position for position, index in enumerate(ids) if index in special]
+    return [*plain, ("</s>", rest)]
 
 
 def links(alignment: Alignment) -> set[tuple[int, int]]:

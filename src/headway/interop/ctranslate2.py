@@ -75,7 +75,9 @@ def export_translator(
     log-probabilities differ by more than 1e-4 in float32.
     """
     reasons = translator_lacks(model.config)
-    if tokenizer.source.prefix or tokenizer.target.prefix:
+    if tokenizer.languages is not None:
+        reasons.append("tokens of the source and the target language (must be none)")
+    elif tokenizer.source.prefix or tokenizer.target.prefix:
         reasons.append("a special token before every text (must be none)")
     _check(reasons)
     package, folder = _package(dtype), Path(folder)

@@ -16,6 +16,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import write_file
 from headway.folders import new_folder
 from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
+from headway.interop.hf_export_languages import write_multilingual
 from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, write
 from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
 from headway.interop.translator_tokenizers import (
@@ -162,6 +163,9 @@ def _difference(model: Translator, folder: Path) -> float:
 def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
     """Write the files of the tokenizers: tokenizer.json, or the two models of MarianMT."""
     source, target = tokenizer.source, tokenizer.target
+    if tokenizer.languages is not None:
+        write_multilingual(tokenizer, tokenizer.languages, folder)
+        return
     if isinstance(source, PretrainedSentenceTokenizer) and source.sentencepiece is not None:
         assert isinstance(target, PretrainedSentenceTokenizer)
         if tokenizer.joint:
@@ -214,6 +218,13 @@ def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
     """
     written = read_translator_tokenizers(folder, tokenizer.target.size)
     sides = (tokenizer.source, written.source), (tokenizer.target, written.target)
+    ends = [(pair.source.eos, pair.target.bos, pair.target.eos) for pair in (tokenizer, written)]
+    if ends[0] != ends[1]:
+        raise HeadwayError(
+            f"the first and last tokens of the written tokenizer are {ends[1]}, not {ends[0]}; the "
+            "folder was removed",
+            where,
+        )
     for text in TEXTS:
         for ours, theirs in sides:
             if ours.encode(text) != theirs.encode(text):

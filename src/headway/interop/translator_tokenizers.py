@@ -14,12 +14,22 @@ from headway.interop.language_model_tokenizers import (
     VOCABULARY_FILE,
     read_json_object,
 )
+from headway.interop.translator_languages import (
+    MODEL_TYPES,
+    FolderLanguages,
+    code_of,
+    language_names,
+    read_languages,
+)
 from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer, Roles, TokenizerPair
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 from headway.text.sentencepiece import parse_sentencepiece
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
 T5_MODEL = "spiece.model"
+FAIRSEQ_MODEL = "sentencepiece.bpe.model"
+FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
+"""Tokens with the ids 0 to 3 of a vocabulary of fairseq."""
 SENTINELS = 100
 """Number of tokens <extra_id_99> ... <extra_id_0> that follow those of T5's SentencePiece model."""
 UNKNOWN = "<unk>"
@@ -27,11 +37,12 @@ UNKNOWN = "<unk>"
 
 def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> TokenizerPair:
     """Read the tokenizers of an encoder-decoder: `tokenizer.json`, or MarianMT's `source.spm`,
-    `target.spm` and `vocab.json`, or T5's `spiece.model`.
+    `target.spm` and `vocab.json`, or T5's `spiece.model`, or `sentencepiece.bpe.model` of M2M100
+    (with `vocab.json`) and mBART. Those of a multilingual model have the languages that its files
+    name; `TokenizerPair.between` chooses others.
 
     vocabulary: size of the model's vocabulary. generation_config.json or config.json has the ids of
-    the special tokens. Raises DataError for missing and damaged files, and for a model of several
-    target languages for which no file names one.
+    the special tokens. Raises DataError for missing and damaged files.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -39,6 +50,8 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
     if (folder / SOURCE_MODEL).exists() and (folder / VOCABULARY_FILE).exists():
         return _two_models(folder, vocabulary)
     model_type = read_json_object(folder / IDS_FILES[1]).get("model_type")
+    if (folder / FAIRSEQ_MODEL).exists() and model_type in MODEL_TYPES:
+        return _of_fairseq(folder, vocabulary)
     if (folder / T5_MODEL).exists() and model_type in ("t5", "mt5"):
         return _of_t5(folder, vocabulary)
     raise DataError(
@@ -54,10 +67,19 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
     whole, inner = (engine.encode("a", add_special_tokens=added).ids for added in (True, False))
     start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
-    prefix, forced = tuple(whole[:start]), _number(folder, "forced_bos_token_id")
+    prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(inner) :])
+    added = engine.get_added_tokens_decoder()
+    specials = {token.content: index for index, token in added.items() if token.special}
+    end = _required(folder, "eos_token_id", vocabulary)
+    if languages := read_languages(folder, specials, end, (prefix, suffix)):
+        roles = _roles(folder, vocabulary, (), start=end)
+        return _multilingual(
+            PretrainedSentenceTokenizer(engine, roles, languages=languages.tokens), languages
+        )
+    forced = _number(folder, "forced_bos_token_id")
     if forced is None and read_json_object(folder / IDS_FILES[1]).get("model_type") == "m2m_100":
         raise DataError(
-            "the model has several target languages, and no file names the one to translate into",
+            "the model has several target languages, and no file has their tokens",
             str(folder),
             f'add "forced_bos_token_id" to {IDS_FILES[0]}, the id of the token of the language',
         )
@@ -71,6 +93,49 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     if source.fingerprint == target.fingerprint:
         return TokenizerPair(source, source)
     return TokenizerPair(source, target)
+
+
+def _multilingual(
+    tokenizer: PretrainedSentenceTokenizer, languages: FolderLanguages
+) -> TokenizerPair:
+    """Return the pair of a multilingual model, with the languages that its files name."""
+    return TokenizerPair(tokenizer, tokenizer).between(languages.source, languages.target)
+
+
+def _of_fairseq(folder: Path, vocabulary: int) -> TokenizerPair:
+    """Read the SentencePiece model of M2M100 or mBART.
+
+    The pieces of M2M100 have their ids in vocab.json; those of mBART follow four special tokens.
+    The tokens of the languages are the next ones.
+    """
+    path = folder / FAIRSEQ_MODEL
+    content = read_bytes(path, FILE_LIMIT)
+    is_m2m100 = (folder / VOCABULARY_FILE).exists()
+    if is_m2m100:
+        names = _names(folder / VOCABULARY_FILE)
+    else:
+        names = [*FAIRSEQ_SPECIALS, *parse_sentencepiece(content, str(path)).pieces[3:]]
+    tokens = [name for name in language_names(folder, is_m2m100) if name not in names]
+    specials = {name: index for index, name in enumerate([*names, *tokens])}
+    names = [*specials, *([] if is_m2m100 else ["<mask>"])]
+    if len(names) > vocabulary:
+        raise DataError(
+            f"the tokenizer has {len(names):,} tokens, but the vocabulary size of the model is "
+            f"{vocabulary:,}",
+            str(path),
+        )
+    end = _required(folder, "eos_token_id", vocabulary)
+    languages = read_languages(folder, {t: i for t, i in specials.items() if code_of(t)}, end)
+    assert languages is not None
+    unknown = specials.get(UNKNOWN)
+    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(
+        content,
+        _roles(folder, vocabulary, (), unknown, start=end),
+        names,
+        str(path),
+        languages.tokens,
+    )
+    return _multilingual(tokenizer, languages)
 
 
 def _two_models(folder: Path, vocabulary: int) -> TokenizerPair:
@@ -111,12 +176,16 @@ def _names(path: Path) -> list[str]:
 
 
 def _roles(
-    folder: Path, vocabulary: int, prefix: tuple[int, ...], unknown: int | None = None
+    folder: Path,
+    vocabulary: int,
+    prefix: tuple[int, ...],
+    unknown: int | None = None,
+    start: int | None = None,
 ) -> Roles:
-    start, end, pad = (
-        _required(folder, f"{name}_token_id", vocabulary)
-        for name in ("decoder_start", "eos", "pad")
-    )
+    """Return the roles that the files name. start: the first token if no file names it."""
+    end, pad = (_required(folder, f"{name}_token_id", vocabulary) for name in ("eos", "pad"))
+    if start is None or _number(folder, "decoder_start_token_id") is not None:
+        start = _required(folder, "decoder_start_token_id", vocabulary)
     return Roles(pad=pad, start=start, end=end, unknown=unknown, prefix=prefix, size=vocabulary)
 
 

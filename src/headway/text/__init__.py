@@ -5,9 +5,10 @@ from headway.text.byte_level import BACK_TRANSLATED, LANGUAGE_TAG
 from headway.text.characters import CharacterTokenizer
 from headway.text.encoder_tokenizer import EncoderTokenizer, SpecialTokens
 from headway.text.hf_tokenizer import PretrainedTokenizer
+from headway.text.language_tokens import LanguageTokens, Roles
 from headway.text.loading import load_tokenizer
 from headway.text.missing_tokenizer import MissingEncoderTokenizer, MissingTokenizer
-from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, Roles
+from headway.text.pretrained_sentence import PretrainedSentenceTokenizer
 from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
 from headway.text.sentence_tokenizer import SentenceTokenizer
 from headway.text.sentences import split_sentences
@@ -24,6 +25,7 @@ __all__ = [
     "LANGUAGE_TAG",
     "CharacterTokenizer",
     "EncoderTokenizer",
+    "LanguageTokens",
     "MissingEncoderTokenizer",
     "MissingTokenizer",
     "PretrainedSentenceTokenizer",

@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.text.byte_level import LANGUAGE_TAG, checked, readable, sentinels_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
+from headway.text.language_tokens import LanguageTokens, Roles, language_tokens_of
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
 from headway.text.token_ids import checked_ids
 
@@ -27,30 +29,15 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 _UNKNOWN = " \u2047 "  # as SentencePiece decodes an unknown character
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roles:
-    """Ids of the tokens with a role in an encoder-decoder.
-
-    pad: padding. start: the token that the decoder reads first. end: the token after the last one.
-    unknown: the token of unknown characters; None if there are none. prefix: tokens before every
-    text. size: the size of the model's vocabulary, which may be larger than the tokenizer's.
-    """
-
-    pad: int
-    start: int
-    end: int
-    unknown: int | None = None
-    prefix: tuple[int, ...] = ()
-    size: int
-
-
 class PretrainedSentenceTokenizer:
     """A `SentenceTokenizer` around a tokenizer of the `tokenizers` library.
 
     names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
     splits texts into pieces whose ids in the model are other ones; None if the engine's ids are the
-    model's. Text that looks like a special token is never encoded as that token, except a code of
-    the target language (">>fra<< a cat") at its beginning.
+    model's. languages: the tokens of the languages of a multilingual model; None for others.
+    language: the language of the texts, one of these; None if none is chosen. Text that looks like
+    a special token is never encoded as that token, except a code of the target language
+    (">>fra<< a cat") at its beginning.
     """
 
     def __init__(
@@ -59,17 +46,21 @@ class PretrainedSentenceTokenizer:
         roles: Roles,
         names: Sequence[str] | None = None,
         sentencepiece: bytes | None = None,
+        languages: LanguageTokens | None = None,
+        language: str | None = None,
     ) -> None:
         engine.encode_special_tokens = True
+        self.languages, self.language = languages, language
         self._engine, self.roles, self.sentencepiece = engine, roles, sentencepiece
-        self._names: list[str | None] | None = None if names is None else [*names]
+        self._names = names
         self.size = roles.size
         self.pad, self.bos, self.eos = roles.pad, roles.start, roles.end
-        known = self._names or list(map(engine.id_to_token, range(engine.get_vocab_size())))
+        known = list(names or map(engine.id_to_token, range(engine.get_vocab_size())))
         known += [None] * (self.size - len(known))  # the model's vocabulary may be larger
         self._tokens = [name or f"<unused {i}>" for i, name in enumerate(known[: self.size])]
         self._ids = {name: index for index, name in enumerate(self._tokens)}
-        numbers = {roles.pad, roles.start, roles.end, *roles.prefix}
+        numbers = {roles.pad, roles.start, roles.end, *roles.prefix, *roles.suffix}
+        numbers |= set() if languages is None else {languages.end, *languages.ids.values()}
         for number in numbers:
             if not 0 <= number < self.size:
                 raise DataError(f"special token {number} is not an id from 0 to {self.size - 1}")
@@ -83,18 +74,49 @@ class PretrainedSentenceTokenizer:
         self.sentinels = sentinels_of(self._ids)
         self.special_ids = {self._tokens[i]: i for i in sorted(numbers) if i < self.size}
         self._specials = frozenset(self.special_ids.values())
-        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self._json()).hexdigest()
+
+    def of_source(self, language: str) -> PretrainedSentenceTokenizer:
+        """Return the tokenizer of sources in a language. Raises UsageError for an unknown one."""
+        return self._changed(self._languages().source_roles(self.roles, language), language)
+
+    def of_target(self, language: str) -> PretrainedSentenceTokenizer:
+        """Return the tokenizer of targets in a language. Raises UsageError for an unknown one."""
+        return self._changed(self._languages().target_roles(self.roles, language), language)
+
+    def _languages(self) -> LanguageTokens:
+        if self.languages is None:
+            raise ValueError("the tokenizer has no tokens of languages")
+        return self.languages
+
+    def _changed(self, roles: Roles, language: str) -> PretrainedSentenceTokenizer:
+        """Return a tokenizer with other roles; everything else is shared."""
+        changed = copy(self)
+        changed.__dict__.pop("fingerprint", None)
+        changed.roles, changed.language = roles, language
+        changed.pad, changed.bos, changed.eos = roles.pad, roles.start, roles.end
+        return changed
 
     @classmethod
     def of_sentencepiece(
-        cls, content: bytes, roles: Roles, names: Sequence[str], where: str
+        cls,
+        content: bytes,
+        roles: Roles,
+        names: Sequence[str],
+        where: str,
+        languages: LanguageTokens | None = None,
+        language: str | None = None,
     ) -> PretrainedSentenceTokenizer:
         """Make a tokenizer from the contents of a SentencePiece model, which `where` names.
 
         Raises DataError for a damaged one.
         """
         parsed = engine_json(parse_sentencepiece(content, where))
-        return cls(PretrainedTokenizer.engine_of(parsed, where), roles, names, content)
+        engine = PretrainedTokenizer.engine_of(parsed, where)
+        return cls(engine, roles, names, content, languages, language)
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -122,10 +144,11 @@ class PretrainedSentenceTokenizer:
 
     def _with_prefix(self, tags: list[int], encoding: tokenizers.Encoding) -> list[int]:
         if self._names is None:
-            return [*self.prefix, *tags, *encoding.ids]
+            return [*self.prefix, *tags, *encoding.ids, *self.roles.suffix]
         unknown = self.roles.unknown
         ids = [self._ids.get(token, unknown) for token in encoding.tokens]
-        return [*self.prefix, *tags, *(i for i in ids if i is not None)]
+        known = [i for i in ids if i is not None]
+        return [*self.prefix, *tags, *known, *self.roles.suffix]
 
     def _without_tag(self, text: str) -> tuple[list[int], str]:
         """Return the id of the language that a text begins with, as >>fra<< or <2fra>, and the
@@ -161,7 +184,8 @@ class PretrainedSentenceTokenizer:
             return name
         if self._names is not None:
             return name.replace(WORD_STARTS[1], " ")
-        text = str(self._engine.decode([index], skip_special_tokens=False)) or name
+        text = str(self._engine.decode([index], skip_special_tokens=False))
+        text = text or name.replace(WORD_STARTS[1], " ")  # the decoder removes a lone space
         return f" {text}" if name.startswith(WORD_STARTS) and not text.startswith(" ") else text
 
     def words(self, ids: Iterable[int]) -> list[tuple[str, list[int]]]:
@@ -193,9 +217,11 @@ class PretrainedSentenceTokenizer:
                 "end": roles.end,
                 "unknown": roles.unknown,
                 "prefix": list(roles.prefix),
+                **({"suffix": list(roles.suffix)} if roles.suffix else {}),
                 "size": roles.size,
             },
             "names": self._names,
+            **self._stored_languages(),
             **self._stored(),
         }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
@@ -206,6 +232,11 @@ class PretrainedSentenceTokenizer:
             return {"tokenizer": self.engine_json}
         return {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
 
+    def _stored_languages(self) -> dict[str, Any]:
+        if self.languages is None:
+            return {}
+        return {"languages": self.languages.as_dict(), "language": self.language}
+
     def save(self, path: Path) -> None:
         """Write the tokenizer durably as one JSON file: the engine, roles and names."""
         write_file(path, self._json())
@@ -215,23 +246,28 @@ class PretrainedSentenceTokenizer:
         """Read a file that `save` wrote. Raises DataError for another file."""
         content = read_json(path, FILE_LIMIT)
         content = content if is_format(content) else {}
-        roles: Any = content.get("roles")
+        roles = _roles_of(content.get("roles"))
         names: Any = content.get("names")
-        if not _valid_roles(roles) or not _valid_names(names):
+        languages, language = None, content.get("language")
+        if roles is not None and "languages" in content:
+            languages = language_tokens_of(content["languages"], roles.size)
+            known = {} if languages is None else languages.ids
+            roles = roles if language is None or language in list(known) else None
+            roles = None if languages is None else roles
+        if roles is None or not _valid_names(names):
             raise DataError(
                 f"the file is not a tokenizer of format {FORMAT!r}",
                 str(path),
                 "give the folder of a translator that headway saved",
             )
-        roles_of_file = Roles(**{**roles, "prefix": tuple(roles["prefix"])})
         try:
             if names is not None:
                 packed = str(content.get("sentencepiece", "")).encode()
                 return cls.of_sentencepiece(
-                    base64.b64decode(packed), roles_of_file, names, str(path)
+                    base64.b64decode(packed), roles, names, str(path), languages, language
                 )
             engine = PretrainedTokenizer.engine_of(content.get("tokenizer"), str(path))
-            return cls(engine, roles_of_file)
+            return cls(engine, roles, languages=languages, language=language)
         except ValueError as error:
             raise DataError(f"sentencepiece is not base64: {error}", str(path)) from error
         except DataError as error:
@@ -247,14 +283,18 @@ def _code(name: str) -> re.Match[str] | None:
     return _TARGET_CODE.fullmatch(name)
 
 
-def _valid_roles(roles: Any) -> bool:
-    if not isinstance(roles, dict) or roles.keys() != Roles.__dataclass_fields__.keys():
-        return False
-    unknown, prefix = roles["unknown"], roles["prefix"]
+def _roles_of(content: Any) -> Roles | None:
+    """Read the roles of a file; None if they are not valid."""
+    roles = {"suffix": [], **content} if isinstance(content, dict) else {}
+    if roles.keys() != Roles.__dataclass_fields__.keys():
+        return None
     numbers = [roles[name] for name in ("pad", "start", "end", "size")]
-    numbers += [] if unknown is None else [unknown]
-    numbers += prefix if isinstance(prefix, list) else [None]
-    return all(type(number) is int and 0 <= number <= 2**24 for number in numbers)
+    numbers += [] if roles["unknown"] is None else [roles["unknown"]]
+    for side in ("prefix", "suffix"):
+        numbers += roles[side] if isinstance(roles[side], list) else [None]
+    if not all(type(number) is int and 0 <= number <= 2**24 for number in numbers):
+        return None
+    return Roles(**{**roles, "prefix": tuple(roles["prefix"]), "suffix": tuple(roles["suffix"])})
 
 
 def _valid_names(names: Any) -> bool:

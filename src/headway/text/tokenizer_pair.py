@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.errors import DataError
 from headway.files import read_json
 from headway.text.hf_tokenizer import FILE_LIMIT
+from headway.text.language_tokens import LanguageTokens
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, is_format
 from headway.text.sentence_subwords import SentenceSubwords, Tokenizer, UnigramTokenizer
 from headway.text.sentence_tokenizer import SentenceTokenizer
@@ -55,6 +56,23 @@ class TokenizerPair:
             kind.train((source for source, _ in pairs()), vocabulary_size, tags),
             kind.train((target for _, target in pairs()), vocabulary_size),
         )
+
+    @property
+    def languages(self) -> LanguageTokens | None:
+        """The tokens of the languages of a pretrained multilingual model; None for others."""
+        return getattr(self.source, "languages", None)
+
+    def between(self, source: str | None, target: str | None) -> "TokenizerPair":
+        """Return the pair of a model with `languages` for a source and a target language; None
+        changes nothing. Raises UsageError for unknown languages."""
+        sides: list[SentenceTokenizer] = [self.source, self.target]
+        assert isinstance(self.source, PretrainedSentenceTokenizer)
+        assert isinstance(self.target, PretrainedSentenceTokenizer)
+        if source is not None:
+            sides[0] = self.source.of_source(source)
+        if target is not None:
+            sides[1] = self.target.of_target(target)
+        return TokenizerPair(*sides)
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`."""

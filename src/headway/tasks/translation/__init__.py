@@ -44,6 +44,15 @@ from headway.tasks.translation.job import check, prepare
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated
 from headway.tasks.translation.show import prediction_lines, score_lines
+from headway.tasks.translation.target_languages import check_chosen
+
+
+def _between(bundle: TranslatorBundle, options: TranslationScoring) -> TranslatorBundle:
+    """Return the bundle for the languages of the options. Raises UsageError if the model needs
+    languages, and none is chosen."""
+    chosen = bundle.into(options.to, options.from_language)
+    check_chosen(chosen.tokenizer)
+    return chosen
 
 
 class Translating:
@@ -69,7 +78,7 @@ class Translating:
     input: type[Any] = TranslateInput
     options: type[Any] = TranslateOptions
     evaluation: type[Any] = TranslationScoring
-    option_names: Mapping[str, str] = {"tgt_lang": "to"}
+    option_names: Mapping[str, str] = {"tgt_lang": "to", "src_lang": "from_language"}
     lists_one = True
     document_suffixes: Sequence[str] = tuple(DOCUMENTS)
     document_options: type[Any] = DocumentOptions
@@ -94,12 +103,12 @@ class Translating:
         config: Any | None,
         options: TranslationScoring,
     ) -> TranslationExamples:
-        return read_examples(bundle, paths, config, options)
+        return read_examples(_between(bundle, options), paths, config, options)
 
     def held_out(
         self, bundle: TranslatorBundle, run: Path, config: Any, options: TranslationScoring
     ) -> TranslationExamples:
-        return held_out_examples(bundle, run, config, options)
+        return held_out_examples(_between(bundle, options), run, config, options)
 
     def evaluate(
         self,
@@ -108,7 +117,7 @@ class Translating:
         options: TranslationScoring = FIVE_BEAMS,
         progress: Callable[[int], None] = lambda done: None,
     ) -> Scores:
-        return evaluate(bundle, examples, options, progress)
+        return evaluate(_between(bundle, options), examples, options, progress)
 
     def comparison_options(self, config: TranslationRunConfig) -> Mapping[str, Any]:
         from headway.tasks.translation import comparison
@@ -120,7 +129,7 @@ class Translating:
     ) -> Scores:
         from headway.tasks.translation import comparison
 
-        return comparison.evaluate_in_depth(bundle, examples, options)
+        return comparison.evaluate_in_depth(_between(bundle, options), examples, options)
 
     def comparison_tables(self, variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
         from headway.tasks.translation import comparison

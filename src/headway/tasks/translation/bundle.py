@@ -33,7 +33,7 @@ from headway.tasks.translation.search import (
     TranslationSearch,
     encoded_phrases,
 )
-from headway.tasks.translation.target_languages import TargetLanguages
+from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
 from headway.text import TokenizerPair, positions_of_words
 
 ROWS = 64
@@ -71,7 +71,7 @@ class TranslatorBundle(StoredBundle):
         self.tokenizer = tokenizer
         self._others: tuple[Translator, ...] = ()  # further members of an ensemble
         self.target_languages = TargetLanguages(tuple(sorted(tokenizer.source.language_tags)))
-        if self.languages:
+        if self.languages or tokenizer.languages is not None:
             self.inputs = InputSpec(target=True, language=True)  # type: ignore[misc]
 
     @property
@@ -83,18 +83,29 @@ class TranslatorBundle(StoredBundle):
     def _num_tags(self) -> int:
         return 1 if self.languages else 0
 
-    def into(self, language: str | None) -> TranslatorBundle:
+    def into(self, language: str | None, source: str | None = None) -> TranslatorBundle:
         """Return a bundle that translates texts without a tag into `language`; None changes
         nothing.
 
-        Raises UsageError, with the known languages, for another one.
+        source: the language of the texts, for a pretrained model that has tokens for it; None
+        changes nothing. Raises UsageError, with known languages, for another one.
         """
-        if language is None:
+        if language is None and source is None:
             return self
-        self.target_languages.check(language)
-        bundle = TranslatorBundle(self.model, self.tokenizer)
+        tokenizer = self.tokenizer
+        if tokenizer.languages is not None:
+            tokenizer = tokenizer.between(source, language)
+        elif source is not None:
+            raise UsageError(
+                f"--from-language {source}: the model has no tokens for source languages",
+                hint="leave out --from-language; only mBART, M2M100 and NLLB have such tokens",
+            )
+        elif language is not None:
+            self.target_languages.check(language)
+        bundle = TranslatorBundle(self.model, tokenizer)
         bundle._others = self._others
-        bundle.target_languages = replace(self.target_languages, chosen=language)
+        if tokenizer.languages is None:
+            bundle.target_languages = replace(self.target_languages, chosen=language)
         return bundle
 
     def ensemble(self, others: Sequence[TranslatorBundle]) -> TranslatorBundle:
@@ -246,6 +257,7 @@ class TranslatorBundle(StoredBundle):
         """Return the ids of the texts. Raises UsageError for one that is too long."""
         if isinstance(texts, str):
             raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
+        check_chosen(self.tokenizer)
         ids = self.tokenizer.source.encode_batch(
             [self.target_languages.tagged(text) for text in texts]
         )
@@ -281,6 +293,7 @@ class TranslatorBundle(StoredBundle):
         """
         if not source.strip():
             raise UsageError("the source text is empty, so there is nothing to inspect")
+        check_chosen(self.tokenizer)
         first, second = self.tokenizer.source, self.tokenizer.target
         source_ids = first.encode(self.target_languages.tagged(source))
         if target is None:

@@ -216,6 +216,16 @@ class TranslationScoring:
     )
     source: str | None = setting(None, "column, key, language or file extension of the source")
     target: str | None = setting(None, "column, key, language or file extension of the target")
+    to: str | None = setting(
+        None,
+        "target language, for a pretrained model with several; if unset, the language that its "
+        "files name",
+    )
+    from_language: str | None = setting(
+        None,
+        "source language, for mBART, M2M100 and NLLB; if unset, the language that the files of the "
+        "model name",
+    )
     sentences: int | None = setting(
         None,
         "maximum number of sentences that are translated, the first ones; if unset, "

@@ -36,6 +36,7 @@ from headway.tasks.translation.data import (
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.evaluation import TranslationExamples
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
+from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.training import (
     GuidedAlignmentObjective,
@@ -293,6 +294,10 @@ def _start(config: TranslationRunConfig) -> TranslatorBundle | None:
         return None
     data = config.data
     start = load_as(TranslatorBundle, config.training.start)
+    if known := start.tokenizer.languages:
+        sides = (data.target, data.source)
+        start = start.into(*(name if name in known.ids else None for name in sides))
+        check_chosen(start.tokenizer)
     limits = [limit for limit in (start.model.max_source, start.model.max_target) if limit]
     if limits and data.max_length >= min(limits):
         raise UsageError(

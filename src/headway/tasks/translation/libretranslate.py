@@ -33,11 +33,16 @@ def read_request(
     target = fields.get("target") or None
     if target is not None and not isinstance(target, str):
         raise UsageError("target must be the name of a language")
+    source = fields.get("source") or "auto"
+    if not isinstance(source, str):
+        raise UsageError("source must be the name of a language")
+    has_tokens = bundle.tokenizer.languages is not None
     alternatives = _number(fields.get("alternatives", 0))
     options = TranslateOptions(
         beam=max(4, alternatives + 1),
         nbest=alternatives + 1,
-        to=target if bundle.languages else None,
+        to=target if bundle.languages or has_tokens else None,
+        from_language=source if has_tokens and source != "auto" else None,
     )
     return [TranslateInput(text=text) for text in texts], options
 

@@ -26,6 +26,11 @@ class TranslateOptions:
         "Target language, for a model with several; if unset, the tag at the start of each text "
         "decides, such as <2de>.",
     )
+    from_language: str | None = setting(
+        None,
+        "Source language, for mBART, M2M100 and NLLB; if unset, the language that the files of "
+        "the model name.",
+    )
     nbest: int = setting(
         1,
         "Number of translations per sentence, best first: line number, score, text.",

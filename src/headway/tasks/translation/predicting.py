@@ -70,14 +70,16 @@ def predict(
         from headway.inspection import check_aligns
 
         check_aligns(bundle)
-    bundle = bundle.into(options.to)
+    bundle = bundle.into(options.to, options.from_language)
     if options.nbest > options.beam:
         raise UsageError(
             f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
         )
     searching = bundle
     if options.ensemble:
-        searching = bundle.ensemble(_loaded(options.ensemble, bundle.device))
+        others = _loaded(options.ensemble, bundle.device)
+        chosen = (options.to, options.from_language)
+        searching = bundle.ensemble([other.into(*chosen) for other in others])
     texts = [item.text for item in inputs]
     parts = [_parts(bundle, text, f"text {line}") for line, text in enumerate(texts, start=first)]
     flat = [part for of_text in parts for part in of_text]

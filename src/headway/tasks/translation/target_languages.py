@@ -1,4 +1,4 @@
-"""The target languages of a translator, and the tag of the language before each source text.
+"""The languages of a translator, and the tag of the language before each source text.
 
 A model of several target languages reads the tag of the language it shall write before the source:
 `<2de> a cat` (Johnson et al. 2017, section 3). The tag is one token.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.errors import UsageError
-from headway.text import LANGUAGE_TAG
+from headway.text import LANGUAGE_TAG, TokenizerPair
+
+SHOWN = 8
+"""Maximum number of languages that an error lists."""
 
 
 def tag_of(language: str) -> str:
@@ -64,3 +67,17 @@ class TargetLanguages:
         """Return a stripped text with the language tag that the model needs; "" for no text."""
         tag, rest = self.split_tag(text.strip()) if text.strip() else ("", "")
         return tag + rest if rest else ""
+
+
+def check_chosen(pair: TokenizerPair) -> None:
+    """Raise UsageError unless the languages of a pretrained multilingual model are chosen."""
+    if pair.languages is None:
+        return
+    codes = sorted(pair.languages.ids)
+    for tokenizer, flag in ((pair.source, "--from-language"), (pair.target, "--to")):
+        if getattr(tokenizer, "language", None) is None:
+            raise UsageError(
+                f"the model translates {'into' if flag == '--to' else 'from'} {len(codes)} "
+                f"languages, and none is chosen: {', '.join(codes[:SHOWN])} ...",
+                hint=f"{flag} {codes[0]}",
+            )
