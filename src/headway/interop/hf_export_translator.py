@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 
 from headway.errors import HeadwayError, UsageError
-from headway.files import write_file
+from headway.files import read_json, write_file
 from headway.folders import new_folder
 from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
 from headway.interop.hf_export_languages import write_multilingual
@@ -29,8 +29,8 @@ from headway.interop.translator_tokenizers import (
 from headway.models import Translator, TranslatorConfig
 from headway.models.contracts import set_parameters, shapes_only
 from headway.shapes import Int, Tensor
-from headway.text import PretrainedSentenceTokenizer, TokenizerPair
-from headway.text.hf_tokenizer import FILE
+from headway.text import LANGUAGE_TAG, PretrainedSentenceTokenizer, TokenizerPair
+from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 from headway.transforms.quantize import float32_copy
 
 READS = ("query", "key", "value", "expand")
@@ -138,11 +138,6 @@ def _check_tokenizers(tokenizer: TokenizerPair) -> None:
             "the model has a tokenizer for each language, and a Hugging Face folder has one",
             hint="train with --data.joint true",
         )
-    if not pretrained and tokenizer.source.language_tags:
-        raise UsageError(
-            "a model for several target languages cannot be exported: tokenizers of Hugging Face "
-            "do not know its language tags"
-        )
 
 
 @torch.no_grad()
@@ -198,12 +193,19 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
 
 
 def _engine(tokenizer: TokenizerPair, folder: Path) -> Engine:
-    """Return the tokenizer for Hugging Face's library, which adds </s> after a text."""
+    """Return the tokenizer for Hugging Face's library, which adds </s> after a text.
+
+    The tags of target languages, such as <2de>, are ordinary tokens there.
+    """
     source = tokenizer.source
     if isinstance(source, PretrainedSentenceTokenizer):
         return Engine.from_str(json.dumps(source.engine_json))
     source.save(folder / FILE)
-    engine = Engine.from_file(str(folder / FILE))
+    content = read_json(folder / FILE, FILE_LIMIT)
+    for token in content["added_tokens"]:
+        # `split_special_tokens` leaves ordinary tokens as they are
+        token["special"] = LANGUAGE_TAG.fullmatch(token["content"]) is None
+    engine = Engine.from_str(json.dumps(content))
     end = str(engine.id_to_token(source.eos))
     engine.post_processor = processors.TemplateProcessing(
         single=["$A", end], special_tokens=[(end, source.eos)]
@@ -217,7 +219,7 @@ def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
     Raises HeadwayError for a text with other ids.
     """
     written = read_translator_tokenizers(folder, tokenizer.target.size)
-    sides = (tokenizer.source, written.source), (tokenizer.target, written.target)
+    sides = [(tokenizer.source, written.source), (tokenizer.target, written.target)]
     ends = [(pair.source.eos, pair.target.bos, pair.target.eos) for pair in (tokenizer, written)]
     if ends[0] != ends[1]:
         raise HeadwayError(
@@ -225,12 +227,19 @@ def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
             "folder was removed",
             where,
         )
-    for text in TEXTS:
-        for ours, theirs in sides:
-            if ours.encode(text) != theirs.encode(text):
+    tags = [f"<2{language}> " for language in tokenizer.source.language_tags]
+    for text in [*TEXTS, *(tag + text.strip() for tag in tags for text in TEXTS if text)]:
+        encodings = [(ours.encode(text), theirs.encode(text)) for ours, theirs in sides]
+        if tags and (folder / FILE).exists():  # their library has to find the tag by itself
+            engine = Engine.from_file(str(folder / FILE))
+            engine.encode_special_tokens = True
+            ids = engine.encode(text).ids
+            encodings.append(([*tokenizer.source.encode(text), tokenizer.source.eos], ids))
+        for ours, theirs in encodings:
+            if ours != theirs:
                 raise HeadwayError(
-                    f"the written tokenizer encodes {text!r} as {theirs.encode(text)[:8]}, not as "
-                    f"{ours.encode(text)[:8]}; the folder was removed",
+                    f"the written tokenizer encodes {text!r} as {theirs[:8]}, not as {ours[:8]}; "
+                    "the folder was removed",
                     where,
                 )
     return len(TEXTS)

@@ -280,7 +280,7 @@ def is_format(content: Any) -> bool:
 
 
 def _code(name: str) -> re.Match[str] | None:
-    return _TARGET_CODE.fullmatch(name)
+    return _TARGET_CODE.fullmatch(name) or LANGUAGE_TAG.fullmatch(name)
 
 
 def _roles_of(content: Any) -> Roles | None:
