@@ -14,6 +14,7 @@ from headway.data.word_alignment import split_words, token_alignment, word_of_ea
 from headway.errors import DataError
 from headway.tasks.translation.word_alignments import with_links
 from headway.text import TokenizerPair
+from headway.text.bpe_dropout import BPEDropout
 
 ROWS = aligned_pairs(30, words=60)
 PAIRS = [Pair(s, t, line, links=links) for line, (s, t, links) in enumerate(ROWS, 1)]
@@ -66,7 +67,8 @@ def test_a_batch_has_the_gold_attention_of_its_pairs_in_any_split(tokenizers, tm
     corpus = prepare(PAIRS, tokenizers, tmp_path / "c", 200, aligned=True)
     joined = JoinedCorpora([corpus, corpus])
     assert joined.links(len(corpus) + 3) == list(PAIRS[3].links)
-    splits = RandomSplits(tokenizers, dropout, 1, 200) if dropout else None
+    splitters = [BPEDropout(side, dropout) for side in (tokenizers.source, tokenizers.target)]
+    splits = RandomSplits(*splitters, 1, 200) if dropout else None
     batch = collate(joined, np.array([3, len(corpus) + 7]), tokenizers, splits, epoch=2).to("cpu")
     assert batch.alignment.shape == (2, batch.target_out.shape[1], batch.source.shape[1])
     for row, pair in enumerate((PAIRS[3], PAIRS[7])):
