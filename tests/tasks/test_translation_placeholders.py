@@ -62,7 +62,7 @@ def test_texts_with_a_language_tag_are_repaired_in_their_language() -> None:
     bundle = make()
     bundle.target_languages = TargetLanguages(("de", "fr"))
     repaired_into = []
-    bundle.into = lambda language: repaired_into.append(language) or dictionary(TABLE)
+    bundle.into = lambda to, source: repaired_into.append(to) or dictionary(TABLE)
     pairs = [Pair("<2de> Close %(name)s", "", 1), Pair("<2fr> Save {0} now", "", 2)]
     sums = placeholder_sums(bundle, pairs, ["x", "y"], TranslationScoring(beam=2))
     assert [sums[name].corpus() for name in sums] == [0, 1]
