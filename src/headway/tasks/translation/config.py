@@ -239,6 +239,11 @@ class TranslationScoring:
         "commas; BLEU, chrF and TER then use all references",
     )
     all_metrics: bool = setting(False, "chrF++ and TER too, which take longer")
+    comet: Path | None = setting(
+        None,
+        "COMET too: the folder of a checkpoint on this disk, with hparams.yaml and "
+        "checkpoints/model.ckpt, a pickle that can run code; needs unbabel-comet",
+    )
     text_metrics: bool = setting(
         False,
         "exact match, F1 of the words, ROUGE-1, ROUGE-2, ROUGE-L and character error rate; they "

@@ -23,7 +23,7 @@ from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
 from headway.evaluation.word_frequency import f1_by_frequency, word_counts
-from headway.tasks.translation.breakdown import bleu_by_length
+from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direction
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationDataConfig,
@@ -44,6 +44,7 @@ from headway.tasks.translation.directions import (
     located,
     tagged,
 )
+from headway.tasks.translation.learned_metric import comet_details, comet_sums, opened
 from headway.tasks.translation.placeholders import counts_of, placeholder_sums
 from headway.training import TranslationObjective
 
@@ -277,22 +278,26 @@ def evaluate(
     of several references, over those of the first.
 
     progress: called before each batch that is scored and after each batch that is translated, with
-    the number of pairs processed so far. Raises UsageError for a source that is too long.
+    the number of pairs processed so far. Raises UsageError for a source that is too long, and what
+    `Comet.open` raises.
     """
+    comet = opened(options)
     with _precision(bundle, options):
         nats, tokens = _nats(bundle, examples, progress)
         metric = Metric("nats", nats, higher_is_better=False)
         if examples.corruption is not None:
             return Scores((metric,), {"target_tokens": tokens}, details={"pairs": examples.name})
+        sources = [pair.source for pair in examples.pairs]
         translations = bundle.search(
-            [pair.source for pair in examples.pairs],
+            sources,
             beam=options.beam,
             length_penalty=options.length_penalty,
             coverage=options.coverage,
             progress=lambda done: progress(len(examples.corpus) + done),
         )
         outputs = [best[0].text for best in translations]
-        placeholders = placeholder_sums(bundle, examples.pairs, outputs, options)
+        others = placeholder_sums(bundle, examples.pairs, outputs, options)
+    others |= comet_sums(comet, bundle, sources, outputs, examples.references)
     names = TRANSLATION_METRICS if options.all_metrics else DEFAULT
     scores = score_against_several(outputs, examples.references, names)
     metrics = [
@@ -301,41 +306,33 @@ def evaluate(
     ]
     texts = score_texts(outputs, examples.references) if examples.text_metrics else {}
     of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
-    metrics += [Metric(name, sums.corpus()) for name, sums in placeholders.items()]
-    breakdown = {
-        **_by_direction(examples, outputs),
-        **(_breakdown(examples, outputs) if options.breakdown else {}),
-        **({"note": examples.note} if examples.note else {}),
-    }
+    metrics += [Metric(name, sums.corpus()) for name, sums in others.items()]
     return Scores(
         (*of_texts, *metrics, metric),
-        {"sentences": scores.sentences, "target_tokens": tokens, **counts_of(placeholders)},
+        {"sentences": scores.sentences, "target_tokens": tokens, **counts_of(others)},
         _samples(examples.pairs, outputs, options.samples),
         details={
             **{f"{name}_signature": text for name, text in scores.signatures.items()},
-            "beam": options.beam,
-            "length_penalty": options.length_penalty,
-            **({"coverage": options.coverage} if options.coverage else {}),
-            "pairs": examples.name,
-            **breakdown,
+            **comet_details(comet),
+            **_details(examples, outputs, options),
         },
-        sums={**texts, **scores.sums, **placeholders},
+        sums={**texts, **scores.sums, **others},
     )
 
 
-def _by_direction(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:
-    """Return BLEU, chrF and the number of sentences of each direction, if there are several."""
-    names = sorted({pair.direction for pair in examples.pairs})
-    if len(names) < 2:
-        return {}
-    scores: dict[str, dict[str, float]] = {}
-    for name in names:
-        chosen = [i for i, pair in enumerate(examples.pairs) if pair.direction == name]
-        of_direction = score_against_several(
-            [outputs[i] for i in chosen], [examples.references[i] for i in chosen], DEFAULT
-        )
-        scores[name] = {**of_direction.scores, "sentences": len(chosen)}
-    return {"by_direction": scores}
+def _details(
+    examples: TranslationExamples, outputs: Sequence[str], options: TranslationScoring
+) -> dict[str, Any]:
+    """Return the search, the name of the pairs, and the scores of their parts."""
+    return {
+        "beam": options.beam,
+        "length_penalty": options.length_penalty,
+        **({"coverage": options.coverage} if options.coverage else {}),
+        "pairs": examples.name,
+        **scores_by_direction(examples.pairs, examples.references, outputs),
+        **(_breakdown(examples, outputs) if options.breakdown else {}),
+        **({"note": examples.note} if examples.note else {}),
+    }
 
 
 def _breakdown(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
+from headway.tasks.translation.learned_metric import COMET
 from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.placeholders import PLACEHOLDERS, REPAIRED
 from headway.tasks.translation.predicting import Translated
@@ -70,6 +71,8 @@ def score_lines(scores: Scores) -> list[str]:
             f"placeholders right {scores[PLACEHOLDERS]:.3f}{repaired}, of "
             f"{scores.counts['with_placeholders']:,} sentences with placeholders"
         )
+    if COMET in scores:
+        lines.append(f"COMET {scores[COMET]:.4f}   {details[f'{COMET}_signature']}")
     for name, values in details.get("by_direction", {}).items():
         lines.append(
             f"{name}: BLEU {values['bleu']:.2f}, chrF {values['chrf']:.2f} of "
