@@ -53,11 +53,19 @@ class Client:
     def post(self, path: str, body: dict[str, Any]) -> http.client.HTTPResponse:
         if not hasattr(self._local, "connection"):
             self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        headers = {"content-type": "application/json"}
-        self._local.connection.request("POST", path, json.dumps(body), headers)
-        response = self._local.connection.getresponse()
+        try:
+            response = self._send(path, body)
+        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
+            self._local.connection.close()  # the server had closed it, idle: the next opens anew
+            response = self._send(path, body)
         assert response.status == 200, response.read()
         return response
+
+    def _send(self, path: str, body: dict[str, Any]) -> http.client.HTTPResponse:
+        headers = {"content-type": "application/json"}
+        connection: http.client.HTTPConnection = self._local.connection
+        connection.request("POST", path, json.dumps(body), headers)
+        return connection.getresponse()
 
     def stream(self, prompt: Sequence[int], tokens: int, **fields: Any) -> list[float]:
         """Return the times of the events of a greedy completion, from its start."""

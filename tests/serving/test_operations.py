@@ -162,18 +162,16 @@ def saved(tmp_path):
 
 def test_the_log_has_no_texts_and_no_keys(saved, tmp_path):
     (tmp_path / "key.txt").write_text(KEY)
-    process, port = serve_process(saved, "--key-file", tmp_path / "key.txt", "--log")
-    one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    secret = {"prompt": "swordfish", "max_tokens": 2}
-    headers = {**JSON, "authorization": f"Bearer {KEY}"}
-    for path, body in (("/v1/completions?q=swordfish", secret), ("/v1/embeddings", secret)):
-        one.request("POST", path, json.dumps(body), headers)
-        one.getresponse().read()
-    one.close()
-    process.send_signal(signal.SIGTERM)
-    lines = process.stderr.read().splitlines()
-    assert process.wait(20) == 0
-    process.stderr.close()
+    with serve_process(saved, "--key-file", tmp_path / "key.txt", "--log") as (process, port):
+        one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        secret = {"prompt": "swordfish", "max_tokens": 2}
+        headers = {**JSON, "authorization": f"Bearer {KEY}"}
+        for path, body in (("/v1/completions?q=swordfish", secret), ("/v1/embeddings", secret)):
+            one.request("POST", path, json.dumps(body), headers)
+            one.getresponse().read()
+        one.close()
+        process.send_signal(signal.SIGTERM)
+        lines = process.stderr.read().splitlines()
     logged = [json.loads(line) for line in lines if line.startswith("{")]
     assert [(line["path"], line["status"]) for line in logged] == [
         ("/v1/completions", 200),
@@ -184,7 +182,6 @@ def test_the_log_has_no_texts_and_no_keys(saved, tmp_path):
 
 
 def test_a_signal_ends_the_server_when_it_has_answered(saved):
-    process, port = serve_process(saved)
     answers = []
 
     def ask(n):
@@ -195,21 +192,20 @@ def test_a_signal_ends_the_server_when_it_has_answered(saved):
         answers.append((response.status, json.loads(response.read())))
         one.close()
 
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    observer = Client(port, None)
-    while not re.search(rb'headway_running{model="gpt"} [1-9]', observer.get("/metrics").body):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    for thread in threads:
-        thread.join()
-    assert process.wait(20) == 0
+    with serve_process(saved) as (process, port):
+        threads = [threading.Thread(target=ask, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        observer = Client(port, None)
+        while not re.search(rb'headway_running{model="gpt"} [1-9]', observer.get("/metrics").body):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
     for status, reply in answers:
         assert status in (200, 503)
         assert status != 200 or reply["usage"]["completion_tokens"] == 200
     assert sum(status == 200 for status, _ in answers) >= 1, answers
-    process.stderr.close()
 
 
 @pytest.mark.parametrize(
