@@ -294,11 +294,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", default="mini")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     chosen = parser.parse_args()
+    torch.set_num_threads(1)  # only the engines compute with several, as in `headway serve`
     bundle, classes = model_of(chosen.size), classifier()
     classes.predict([ClassInput(text="warm")])
     models = {"gpt": bundle, "classes": classes, "translator": translator()}
-    client, server = started(models, EngineSettings(slots=STREAMS))
+    engine = EngineSettings(slots=STREAMS, threads=chosen.threads)
+    client, server = started(models, engine)
     client.stream(prompts(1, 12, 0)[0], 4)
     rows: dict[str, list[float]] = {}
     for number in range(chosen.rounds):
@@ -306,7 +309,7 @@ def main() -> None:
             for row, value in PARTS[name](client, bundle, number).items():
                 rows.setdefault(row, []).append(value)
     server.handle_exit(15, None)
-    print(f"{chosen.size}, {torch.get_num_threads()} threads, {chosen.rounds} rounds")
+    print(f"{chosen.size}, {chosen.threads} threads, {chosen.rounds} rounds")
     for row, values in rows.items():
         spread = f"{min(values):.2f} to {max(values):.2f}"
         print(f"{row:60} {statistics.median(values):8.2f}   ({spread})")

@@ -13,8 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from headway.serving.engine import EngineSettings
+from headway import machine
+from headway.cli.flags import MachineFlags
+from headway.cli.serve import serve
+from headway.serving import model_server
+from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.http import connection
 from tests.fixtures.model_server import JSON, Client, language_model, running, serve_process
 
@@ -206,6 +211,31 @@ def test_a_signal_ends_the_server_when_it_has_answered(saved):
         assert status in (200, 503)
         assert status != 200 or reply["usage"]["completion_tokens"] == 200
     assert sum(status == 200 for status, _ in answers) >= 1, answers
+
+
+@pytest.mark.parametrize("flag, expected", [(2, 2), (None, 3)])
+def test_only_the_engine_computes_with_several_threads(saved, monkeypatch, flag, expected):
+    """Threads that once computed for the main thread would slow every step down."""
+    numbers = []
+
+    def served(bundles, settings, ready, templates):
+        engine = Engine(bundles["gpt"], settings.engine, Measurements(Metrics(), "gpt"))
+        monkeypatch.setattr(engine, "_turn", lambda: numbers.append(torch.get_num_threads()))
+        numbers.append(torch.get_num_threads())
+        engine.start()
+        while len(numbers) < 2:
+            time.sleep(0.01)
+        engine.stop()
+        return True
+
+    monkeypatch.setattr(machine, "fastest_threads", lambda: 3)
+    monkeypatch.setattr(model_server, "serve_bundles", served)
+    before = torch.get_num_threads()
+    try:
+        serve(str(saved), machine=MachineFlags(threads=flag))
+    finally:
+        torch.set_num_threads(before)
+    assert numbers[:2] == [1, expected]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,9 +100,10 @@ def serve(
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
     loader = machine.prepare()
-    if machine.threads is None and loader.device == "cpu":
-        _choose_threads()
     settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
+    if loader.device == "cpu":
+        engine = replace(settings.engine, threads=_threads(machine.threads))
+        settings = replace(settings, engine=engine)
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
 
     def ready(address: str, _: object) -> None:
@@ -121,10 +122,22 @@ def serve(
         raise SystemExit(1)
 
 
-def _choose_threads() -> None:
-    from headway.machine import use_fastest_threads
+def _threads(wanted: int | None) -> int:
+    """Return the number of CPU threads of an engine, and leave one to this thread.
 
-    talk.print(f"threads   {use_fastest_threads()}: the fastest number now (--threads)")
+    OpenMP keeps the threads that once computed for a thread. When there are more of them than
+    cores, GNU's puts them to sleep after every operation, and a step of decoding with a small model
+    takes 1.7 times as long. So only the engines' threads compute with several.
+    """
+    import torch
+
+    from headway.machine import fastest_threads
+
+    if wanted is None:
+        wanted = fastest_threads()
+        talk.print(f"threads   {wanted}: the fastest number now (--threads)")
+    torch.set_num_threads(1)
+    return wanted
 
 
 def _settings(

@@ -38,7 +38,8 @@ class EngineSettings:
     """slots: maximum number of outputs, or of searches, that are decoded together. queue: maximum
     number of waiting requests. prefix_bytes: size of the prefix cache. budget: maximum number of
     tokens of computations that are done together. precision: the context of every forward pass.
-    exact: results have the same bits whatever else is computed (`make_batch_invariant`)."""
+    exact: results have the same bits whatever else is computed (`make_batch_invariant`). threads:
+    number of CPU threads; None: as torch has it."""
 
     slots: int = 16
     queue: int = 64
@@ -46,6 +47,7 @@ class EngineSettings:
     budget: int = 4096
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext
     exact: bool = False
+    threads: int | None = None
 
 
 class Engine:
@@ -106,6 +108,8 @@ class Engine:
                 search.resume(Cancelled())  # its thread ends
 
     def _run(self) -> None:
+        if self.settings.threads is not None:
+            torch.set_num_threads(self.settings.threads)
         try:
             with watched(self.bundle.model, self._step_of_computation):
                 while not self._stopping:
