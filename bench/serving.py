@@ -3,27 +3,35 @@
     python -m bench.serving --rounds 3 [--size mini|gpt2-small] [--only NAME ...]
 
 The model has random weights: speed does not depend on them. Everything runs on this machine, each
-ratio inside one run, A B A B. The requests come from threads of the same process.
+ratio inside one run, A B A B. The requests come from threads of a process of their own, on the same
+cores as the server.
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
-import itertools
-import json
-import random
+import multiprocessing
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import torch
-from tests.fixtures.small_encoder import TEXTS, encoder
+from tests.fixtures.small_encoder import encoder
 from tests.fixtures.translators import make
 
+from bench.serving_clients import (
+    PARTS,
+    SECONDS_OF_STREAMS,
+    STREAMS,
+    TOKENS,
+    VOCABULARY,
+    measure,
+    prompts,
+    seconds,
+)
 from headway.bundle import TextBundle
 from headway.decoding import GenerationConfig
 from headway.models import GPT, BertClassifier, GPTConfig
@@ -38,55 +46,14 @@ from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import CharacterTokenizer
 from headway.transforms.fast import prepare_for_inference
 
-STREAMS, TOKENS = 16, 64
-VOCABULARY = 4000
-WORDS = ["the", "fox", "eats", "lemon", "two", "dogs", "play", "in", "red", "garden", "bread"]
 
-
-class Client:
-    """Requests to the server at one port, over connections that stay open, one for each thread."""
-
-    def __init__(self, port: int, engine: Engine) -> None:
-        self.port, self.engine = port, engine
-        self._local = threading.local()
-
-    def post(self, path: str, body: dict[str, Any]) -> http.client.HTTPResponse:
-        if not hasattr(self._local, "connection"):
-            self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port)
-        try:
-            response = self._send(path, body)
-        except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected):
-            self._local.connection.close()  # the server had closed it, idle: the next opens anew
-            response = self._send(path, body)
-        assert response.status == 200, response.read()
-        return response
-
-    def _send(self, path: str, body: dict[str, Any]) -> http.client.HTTPResponse:
-        headers = {"content-type": "application/json"}
-        connection: http.client.HTTPConnection = self._local.connection
-        connection.request("POST", path, json.dumps(body), headers)
-        return connection.getresponse()
-
-    def stream(self, prompt: Sequence[int], tokens: int, **fields: Any) -> list[float]:
-        """Return the times of the events of a greedy completion, from its start."""
-        begun, times = time.perf_counter(), []
-        body = {"prompt": list(prompt), "max_tokens": tokens, "min_tokens": tokens}
-        body |= {"model": "gpt", "temperature": 0, "stream": True, **fields}
-        response = self.post("/v1/completions", body)
-        for line in response:
-            if line.startswith(b"data: {"):
-                times.append(time.perf_counter() - begun)
-        return times
-
-
-def started(bundles: dict[str, Any], settings: EngineSettings) -> tuple[Client, ModelServer]:
-    """Start a server in a thread."""
+def started(bundles: dict[str, Any], settings: EngineSettings) -> tuple[int, ModelServer]:
+    """Start a server in a thread; return its port, and the server."""
     found: list[Any] = []
     is_ready = threading.Event()
 
     def ready(address: str, server: ModelServer) -> None:
-        port = int(address.rsplit(":", 1)[1].strip("/"))
-        found.extend((Client(port, server.models.named("gpt").engine), server))
+        found.extend((int(address.rsplit(":", 1)[1].strip("/")), server))
         is_ready.set()
 
     chosen = ServerSettings(address=Address(port=0), engine=settings)
@@ -124,22 +91,6 @@ def translator() -> TranslatorBundle:
     return bundle
 
 
-def prompts(count: int, length: int, seed: int) -> list[list[int]]:
-    draw = random.Random(seed)
-    return [[draw.randrange(VOCABULARY) for _ in range(length)] for _ in range(count)]
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
-def together(client: Client, asked: Sequence[Sequence[int]], tokens: int) -> None:
-    with ThreadPoolExecutor(len(asked)) as pool:
-        list(pool.map(lambda prompt: client.stream(prompt, tokens), asked))
-
-
 def in_process(engine: Engine, asked: Sequence[Sequence[int]]) -> None:
     """Submit the same requests to the engine, without HTTP, and wait for all events."""
     left = threading.Semaphore(0)
@@ -163,130 +114,16 @@ def in_process(engine: Engine, asked: Sequence[Sequence[int]]) -> None:
         left.acquire()
 
 
-def throughput(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """16 streams at once against one after the other, and against the engine without HTTP."""
-    asked = prompts(STREAMS, 12, number)
-    alone = seconds(lambda: [client.stream(prompt, TOKENS) for prompt in asked])
-    at_once = seconds(lambda: together(client, asked, TOKENS))
-    without = seconds(lambda: in_process(client.engine, asked))
-    return {
-        "16 streams: times faster than one by one": alone / at_once,
-        "16 streams: part of the speed without HTTP": without / at_once,
-        "16 streams: tokens per second": STREAMS * TOKENS / at_once,
-    }
+def without_http(engine: Engine, number: int) -> float:
+    """Return the seconds of the engine for the requests of the part "throughput"."""
+    return seconds(lambda: in_process(engine, prompts(STREAMS, 12, number)))
 
 
-def prefix(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """Time to the first token of prompts of 960 tokens with 80 % in the prefix cache."""
-    shared = prompts(1, 768, 1000 + number)[0]
-    ends = prompts(4, 192, 2000 + number)
-    client.stream([*shared, *ends[0]], 1)
-    cold = statistics.median(client.stream(p, 1)[0] for p in prompts(3, 960, 3000 + number))
-    warm = statistics.median(client.stream([*shared, *end], 1)[0] for end in ends[1:])
-    return {"prefix cache: time to first token, part of without": warm / cold}
-
-
-def pause(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """Longest time between two tokens of streams while a prompt of 960 tokens is read."""
-    asked = prompts(4, 12, 4000 + number)
-    with ThreadPoolExecutor(5) as pool:
-        streams = [pool.submit(client.stream, prompt, 200) for prompt in asked]
-        time.sleep(0.3)
-        pool.submit(client.stream, prompts(1, 960, 5000 + number)[0], 1).result()
-        waits = [
-            later - earlier
-            for stream in streams
-            for earlier, later in itertools.pairwise(stream.result())
-        ]
-    block = prompts(1, 64, 1)[0]
+def block_of_a_prompt(bundle: TextBundle) -> float:
+    """Return the seconds for a block of 64 tokens."""
     state = bundle.model.start(torch.zeros(1, 0, dtype=torch.long))
     with torch.inference_mode():
-        chunk = seconds(lambda: bundle.model.extend(torch.tensor([block]), state))
-    return {
-        "beside a long prompt: longest pause in ms": 1000 * max(waits),
-        "beside a long prompt: usual pause in ms": 1000 * statistics.median(waits),
-        "beside a long prompt: ms of a block of 64 tokens": 1000 * chunk,
-    }
-
-
-def poisson(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """Latencies at 70 % of the capacity of 16 streams, with random arrivals."""
-    asked = prompts(STREAMS, 12, 6000 + number)
-    unloaded = statistics.median(client.stream(prompt, TOKENS)[0] for prompt in asked[:5])
-    rate = 0.7 * STREAMS / seconds(lambda: together(client, asked, TOKENS))
-    draw, firsts, gaps, threads = random.Random(number), [], [], []
-
-    def one(prompt: Sequence[int]) -> None:
-        times = client.stream(prompt, TOKENS)
-        firsts.append(times[0])
-        gaps.extend(b - a for a, b in itertools.pairwise(times))
-
-    for prompt in prompts(60, 12, 7000 + number):
-        threads.append(threading.Thread(target=one, args=(prompt,)))
-        threads[-1].start()
-        time.sleep(draw.expovariate(rate))
-    for thread in threads:
-        thread.join()
-    p95 = statistics.quantiles(firsts, n=20)[-1]
-    p99 = statistics.quantiles(gaps, n=100)[-1]
-    return {
-        "70 % load: p95 time to first token, times unloaded": p95 / unloaded,
-        "70 % load: p99 between tokens, times the median": p99 / statistics.median(gaps),
-    }
-
-
-def one_shot(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """96 classifications from 32 clients at once against one by one."""
-    draw = random.Random(number)
-    texts = [" ".join(draw.choices(TEXTS, k=1)) for _ in range(96)]
-
-    def ask(text: str) -> Any:
-        return json.loads(client.post("/classify", {"inputs": text}).read())
-
-    alone = seconds(lambda: [ask(text) for text in texts])
-
-    def at_once() -> None:
-        with ThreadPoolExecutor(32) as pool:
-            list(pool.map(ask, texts))
-
-    return {"32 clients: times faster than one by one": alone / seconds(at_once)}
-
-
-def translations(client: Client, bundle: TextBundle, number: int) -> dict[str, float]:
-    """Greedy translations of short and long texts, from 8 clients at once against one by one."""
-    draw = random.Random(number)
-    texts = [" ".join(draw.choices(WORDS, k=draw.choice([3, 3, 24]))) for _ in range(48)]
-    times: list[float] = []
-
-    def ask(text: str) -> None:
-        fields = {"inputs": text, "parameters": {"beam": 1}}
-        spent = seconds(lambda: client.post("/translate", fields).read())
-        if len(text.split()) == 3:
-            times.append(spent)
-
-    alone = seconds(lambda: [ask(text) for text in texts])
-    short_alone = statistics.median(times)
-    times.clear()
-
-    def at_once() -> None:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(ask, texts))
-
-    return {
-        "8 clients that translate: times faster than one by one": alone / seconds(at_once),
-        "8 clients that translate: time of a short text, times that alone": statistics.median(times)
-        / short_alone,
-    }
-
-
-PARTS: dict[str, Callable[[Client, TextBundle, int], dict[str, float]]] = {
-    "throughput": throughput,
-    "prefix": prefix,
-    "pause": pause,
-    "poisson": poisson,
-    "one_shot": one_shot,
-    "translations": translations,
-}
+        return seconds(lambda: bundle.model.extend(torch.tensor(prompts(1, 64, 1)), state))
 
 
 def main() -> None:
@@ -300,14 +137,22 @@ def main() -> None:
     bundle, classes = model_of(chosen.size), classifier()
     classes.predict([ClassInput(text="warm")])
     models = {"gpt": bundle, "classes": classes, "translator": translator()}
-    engine = EngineSettings(slots=STREAMS, threads=chosen.threads)
-    client, server = started(models, engine)
-    client.stream(prompts(1, 12, 0)[0], 4)
+    settings = EngineSettings(slots=STREAMS, threads=chosen.threads)
+    port, server = started(models, settings)
     rows: dict[str, list[float]] = {}
-    for number in range(chosen.rounds):
-        for name in chosen.only:
-            for row, value in PARTS[name](client, bundle, number).items():
-                rows.setdefault(row, []).append(value)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as clients:
+        for number in range(chosen.rounds):
+            for part in chosen.only:
+                found = clients.submit(measure, port, part, number).result()
+                if part == "throughput":
+                    alone = without_http(server.models.named("gpt").engine, number)
+                    ratio = alone / found.pop(SECONDS_OF_STREAMS)
+                    found["16 streams: part of the speed without HTTP"] = ratio
+                if part == "pause":
+                    block = 1000 * block_of_a_prompt(bundle)
+                    found["beside a long prompt: ms of a block of 64 tokens"] = block
+                for row, value in found.items():
+                    rows.setdefault(row, []).append(value)
     server.handle_exit(15, None)
     print(f"{chosen.size}, {chosen.threads} threads, {chosen.rounds} rounds")
     for row, values in rows.items():
