@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import time
@@ -19,9 +20,11 @@ from headway.machine import (
     positions_where,
     prepare,
     read,
+    return_freed_memory,
     upload,
 )
 from headway.settings import override
+from tests.fixtures.model_server import memory
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +42,18 @@ def best_device():
 
 def test_auto_selects_the_best_available_device():
     assert prepare(MachineConfig()).device == best_device()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_freed_memory_is_given_back_between_blocks_in_use():
+    prepare(MachineConfig(device="cpu"))
+    blocks = [torch.zeros(2**14) for _ in range(2000)]  # 64 KiB each, 125 MiB together
+    kept = blocks[::10]
+    held = memory()
+    del blocks
+    return_freed_memory()
+    assert memory() < held - 80
+    assert sum(block.sum().item() for block in kept) == 0
 
 
 def test_threads_are_set_or_unchanged():

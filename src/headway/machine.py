@@ -173,10 +173,27 @@ def _keep_freed_memory() -> None:
     By default a tensor above 32 MB is mapped and unmapped every time, and its pages are cleared
     by the kernel: a third of the time of a cross-entropy over 8,000 words (docs/speed.md).
     """
-    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
-        libc = ctypes.CDLL(None)
+    libc = _glibc()
+    if libc is not None:
         libc.mallopt(_MMAP_THRESHOLD, 2**30)
         libc.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def return_freed_memory() -> None:
+    """Give memory that this process has freed back to the system: for programs that now wait.
+
+    The blocks that a computation has freed stay with the process, and requests of ever different
+    sizes leave ever more gaps between those in use.
+    """
+    libc = _glibc()
+    if libc is not None:
+        libc.malloc_trim(0)
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, where it is glibc: others have no such functions."""
+    is_glibc = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
+    return ctypes.CDLL(None) if is_glibc else None
 
 
 def _bfloat16_on_cpu() -> str:

@@ -20,6 +20,7 @@ from headway.cli.flags import MachineFlags
 from headway.cli.serve import serve
 from headway.serving import model_server
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
+from headway.serving.engine import engine as engine_module
 from headway.serving.http import connection
 from tests.fixtures.model_server import JSON, Client, language_model, running, serve_process
 
@@ -48,6 +49,18 @@ def test_health_ready_and_metrics():
         assert value("generated_tokens_total") >= 2
         assert value("time_to_first_token_seconds_count") == 2
         wait_for(lambda: value("running") == 0)
+
+
+def test_an_engine_without_work_gives_freed_memory_back_once(monkeypatch):
+    given_back = []
+    monkeypatch.setattr(engine_module, "LONG_IDLE", 1)
+    monkeypatch.setattr(engine_module, "return_freed_memory", lambda: given_back.append(True))
+    with running({"gpt": BUNDLE}) as client:
+        wait_for(lambda: len(given_back) == 1)
+        client.complete(prompt="fox", max_tokens=2)
+        wait_for(lambda: len(given_back) == 2)
+        time.sleep(0.7)  # another turn without work
+        assert len(given_back) == 2
 
 
 def test_a_stuck_engine_is_unhealthy_and_a_healthy_one_again_later(monkeypatch):

@@ -19,6 +19,7 @@ import torch
 
 from headway.bundle import Bundle, TextGenerating
 from headway.errors import HeadwayError
+from headway.machine import return_freed_memory
 from headway.serving.engine.computations import watched
 from headway.serving.engine.continuous import ContinuousBatch, Stream
 from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
@@ -31,6 +32,7 @@ from headway.shapes import Tensor
 from headway.transforms.batch_invariant import make_batch_invariant
 
 STUCK = 2.0  # seconds without a sign of life, with work to do
+LONG_IDLE = 10  # turns without work, each of half a second, until freed memory is given back
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Engine:
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
         self._last_sign = time.monotonic()
+        self._idle_turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -124,6 +127,9 @@ class Engine:
         self.measured.state(len(self._batch.streams), len(self.waiting), self._cache_share)
         if not self.busy:
             self.waiting.wait(seconds=0.5)
+        self._idle_turns = 0 if self.busy else self._idle_turns + 1
+        if self._idle_turns == LONG_IDLE:
+            return_freed_memory()
         with torch.inference_mode(), self.settings.precision():
             self._forget_ended()
             self._read_prompts()
