@@ -230,3 +230,36 @@ def test_a_file_is_translated_into_the_chosen_language(run, tmp_path):
         texts = ["the old fox", "the dog likes the tree"]
         expected = load(run).into(language).translate(texts, beam=1)
         assert output.read_text().split("\n")[:2] == [" ".join(text.split()) for text in expected]
+
+
+def test_a_file_that_states_its_language_is_translated_into_it(run, tmp_path, capsys):
+    def written(language, *options):
+        header = f'msgid ""\nmsgstr "Language: {language}\\nContent-Type: text/plain; '
+        header += 'charset=UTF-8\\n"\n\n'
+        source, output = tmp_path / f"{language}.po", tmp_path / f"{language}.out.po"
+        source.write_text(header + 'msgid "the old fox"\nmsgstr ""\n')
+        with pytest.raises(SystemExit) as leaving:
+            main(["translate", str(run), str(source), "-o", str(output), "--beam", "1", *options])
+        return leaving.value.code, output
+
+    for stated, language in [("de", "de"), ("de_AT", "de"), ("xx", "xx")]:
+        code, output = written(stated)
+        expected = load(run).into(language).translate(["the old fox"], beam=1)
+        assert not code and f'msgstr "{expected[0]}"' in output.read_text()
+    code, output = written("fr")
+    assert code == 2 and not output.exists()
+    assert "the languages of the model are de, en, xx" in capsys.readouterr().err
+    code, output = written("pt", "--to", "de")
+    assert code == 2 and "are in pt" in capsys.readouterr().err
+
+
+def test_an_xliff_file_that_states_its_language_is_translated_into_it(run, tmp_path):
+    source, output = tmp_path / "in.xlf", tmp_path / "out.xlf"
+    source.write_text(
+        '<?xml version="1.0"?><xliff version="2.0" srcLang="en" trgLang="xx-YY"><file id="f">'
+        '<unit id="u"><segment><source>the old fox</source></segment></unit></file></xliff>'
+    )
+    with pytest.raises(SystemExit) as leaving:
+        main(["translate", str(run), str(source), "-o", str(output), "--beam", "1"])
+    expected = load(run).into("xx").translate(["the old fox"], beam=1)
+    assert not leaving.value.code and f"<target>{expected[0]}</target>" in output.read_text()

@@ -101,6 +101,7 @@ def po_document(path: Path, source: str | None, target: str | None, tags: Inline
         num_texts=len(texts),
         prefix=catalogue.prefix,
         mark="#, fuzzy",
+        language=catalogue.language,
     )
 
 

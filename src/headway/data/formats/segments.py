@@ -55,7 +55,8 @@ class Document:
 
     content: the decoded text of the file. prefix: its byte-order mark. num_texts: the number of all
     its texts, translated ones included. mark: how a machine translation is marked, for a message;
-    "" if the format has no mark. extra: edits that accompany any translation.
+    "" if the format has no mark. extra: edits that accompany any translation. language: the
+    language of the translations, if the file states it.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class Document:
     prefix: bytes = b""
     mark: str = ""
     extra: tuple[Edit, ...] = ()
+    language: str | None = None
 
     def filled(self, translations: Sequence[Sequence[str] | None]) -> bytes:
         """Return the file with the translations of each segment; None leaves a segment as it is.

@@ -119,6 +119,7 @@ def xliff_document(
         num_texts=count,
         mark="needs-review-translation, or subState headway:fuzzy in XLIFF 2",
         extra=tuple(extra),
+        language=languages[1],
     )
 
 

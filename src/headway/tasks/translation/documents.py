@@ -10,7 +10,7 @@ from typing import Any
 
 from headway.data.formats import InlineTags, ending
 from headway.data.formats.documents import DOCUMENTS, open_document
-from headway.data.formats.parallel import is_language
+from headway.data.formats.parallel import is_language, same_language
 from headway.data.formats.segments import Document
 from headway.data.translation_memory import TranslationMemory
 from headway.errors import UsageError
@@ -137,6 +137,8 @@ def translate_document(
         options = replace(options, to=options.to or target)
         target = target or options.to
     document = open_document(path, source, target, chosen.inline_tags)
+    if bundle.languages and options.to is None and document.language is not None:
+        options = replace(options, to=_into(document.language, bundle.languages, path))
     texts = [Text(text, s.protected) for s in document.segments for text in s.texts]
     memory = None
     if chosen.memory is not None:
@@ -149,6 +151,23 @@ def translate_document(
         filled.append(complete if len(complete) == len(group) else None)
     write_file(output, document.filled(filled))
     return _report(document, output, by_segment)
+
+
+def _into(stated: str, languages: Sequence[str], path: Path) -> str:
+    """Return the language of a model that agrees with the one that a file states.
+
+    Raises UsageError if none or several agree.
+    """
+    agreeing = [language for language in languages if same_language(stated, language)]
+    exact = [language for language in agreeing if language.lower() == stated.lower()]
+    if len(exact or agreeing) == 1:
+        return (exact or agreeing)[0]
+    raise UsageError(
+        f"the translations of the file are in {stated!r}, but the languages of the model are "
+        f"{', '.join(languages)}",
+        str(path),
+        "--to LANGUAGE with one of them, or another model",
+    )
 
 
 def _by_segment(
