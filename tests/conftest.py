@@ -3,7 +3,6 @@
 import gc
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,11 +32,19 @@ def _shapes_checked_anew() -> None:
     shape_checks.start_file()
 
 
-@pytest.fixture(autouse=True)
-def _reproducible() -> Iterator[None]:
-    torch.manual_seed(0)
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Before the fixtures of a file, too: their models are compared bit by bit in its tests.
+
+    A server or a probe of threads in an earlier test leaves the product's library with the number
+    of threads it used, in the whole process.
+    """
     torch.set_num_threads(1)  # with tiny tensors a second thread only waits
-    yield
+
+
+@pytest.fixture(autouse=True)
+def _reproducible() -> None:
+    torch.manual_seed(0)
 
 
 @pytest.fixture
