@@ -106,6 +106,17 @@ def test_every_question_is_answered_at_most_two_clicks_from_the_home_page():
         assert LINK.search(answer), f"{question}: no page"
 
 
+def test_the_table_of_features_is_counted_right_and_names_paths_that_exist():
+    text = site()["features.md"]
+    rows = re.findall(r"^\| (\d+) \|.+?(?<!\\)\| (yes|partial|no) \|(.*)\|$", text, re.MULTILINE)
+    assert [int(number) for number, _, _ in rows] == list(range(1, 91))
+    answers = Counter(answer for _, answer, _ in rows)
+    assert text.endswith("\n{yes} yes, {partial} partial, {no} not yet.\n".format(**answers))
+    for number, _, shown in rows:
+        for path in re.findall(r"`((?:src|tests|docs|bench)/[^`]+)`", shown):
+            assert (ROOT / path).exists(), f"row {number}: there is no {path}"
+
+
 def test_every_page_has_one_title():
     for name, text in site().items():
         outside = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
