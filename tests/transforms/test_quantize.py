@@ -28,12 +28,13 @@ from headway.transforms import (
 )
 from headway.transforms.fast import (
     contiguous_parameters,
-    int8,
     prepare_for_inference,
     release_codes,
 )
 from headway.transforms.fast.int4 import PackedInt4
-from headway.transforms.fast.int8 import KERNELS, Fbgemm, IntMM, int8_kernel
+from headway.transforms.fast.int8 import (
+    Fbgemm,
+)
 from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of
 from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8
@@ -79,32 +80,6 @@ def test_int4_rounds_each_weight_to_one_of_16_steps_of_its_group(group):
         # scale and centre are rounded to bfloat16, by at most 1/256 each
         assert bool((error <= 0.5 * step + part.abs().amax(1, keepdim=True) / 40).all())
     assert stored["weight_int4"].shape == (OUTPUTS, -(-INPUTS // group) * group // 2)
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-def test_each_kernel_sums_integers_exactly_and_returns_its_codes(kernel):
-    stored = Int8.encode(weight())
-    product = kernel(stored["weight_int8"], stored["weight_scale"])
-    assert torch.equal(product.codes(), stored["weight_int8"])
-    x = torch.rand(5, INPUTS) * 2 - 1
-    expected = (x * 127).round().double() / 127 @ Int8.decode(stored).double().T
-    assert_close(product(x).double(), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_a_kernel_that_is_missing_or_saturates_is_not_used(monkeypatch):
-    class Missing(IntMM):
-        def __call__(self, x):
-            raise RuntimeError
-
-    class Saturating(IntMM):
-        def __call__(self, x):
-            return super().__call__(x).clamp(-20_000, 20_000)
-
-    for tables, chosen in (((Missing, IntMM), IntMM), ((Saturating,), None), ((Fbgemm,), Fbgemm)):
-        monkeypatch.setattr(int8, "KERNELS", tables)
-        int8_kernel.cache_clear()
-        assert int8_kernel() is chosen
-    int8_kernel.cache_clear()
 
 
 def test_without_a_kernel_the_fast_layer_computes_as_the_plain_one(monkeypatch):

@@ -2,8 +2,8 @@
 
     y[r, o] = (sum over i of q[r, i] W8[o, i]) s[o],   q = round(127 x),   x in -1 ... 1
 
-`fbgemm` and `int_mm` sum exactly, so they give the same numbers; a kernel that is missing, or whose
-sums are not exact (on processors without VNNI, pairs of products may saturate), is not used.
+All kernels sum exactly, so they give the same numbers; one that is missing, or whose sums are not
+exact (on processors without VNNI, pairs of products may saturate), is not used.
 """
 
 from __future__ import annotations
@@ -62,6 +62,30 @@ class Fbgemm(Int8Kernel):
         return y
 
 
+class FbgemmInTwoParts(Fbgemm):
+    """FBGEMM's product where pairs of products saturate at 16 bits: on processors without VNNI.
+
+        q = 2 a + b,   a in -64 ... 63,   b in 0, 1,   q W8^T = 2 a W8^T + b W8^T
+
+    FBGEMM adds a + 64 and b + 64 times W8, of which no pair has a sum above 2 * 127 * 127 < 2^15.
+    The rows of b are below those of a in one product, which reads W8 once.
+    """
+
+    name = "fbgemm in two parts"
+
+    def __init__(self, codes: Int[Tensor, "O I"], scale: Float[Tensor, " O"]) -> None:
+        super().__init__(codes, scale / 127)
+
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        q = (x * 127).round_()
+        a = (q / 2).floor_()
+        b = q.sub_(a, alpha=2)
+        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+            torch.cat((a, b)), 1.0, 64, self._packed
+        )
+        return torch.add(y[len(x) :], y[: len(x)], alpha=2)
+
+
 class IntMM(Int8Kernel):
     """torch's product of two int8 matrices, which needs no layout of its own."""
 
@@ -78,7 +102,7 @@ class IntMM(Int8Kernel):
         return torch._int_mm(rounded, self._codes.t()).float().mul_(self._scale)
 
 
-KERNELS: tuple[type[Int8Kernel], ...] = (Fbgemm, IntMM)
+KERNELS: tuple[type[Int8Kernel], ...] = (Fbgemm, FbgemmInTwoParts, IntMM)
 
 
 @cache
@@ -86,7 +110,7 @@ def int8_kernel() -> type[Int8Kernel] | None:
     """Return the fastest exact kernel of this machine; None if there is none."""
     chosen: type[Int8Kernel] | None = None
     for kernel in KERNELS:
-        if not _is_exact(kernel):
+        if not is_exact(kernel):
             continue
         if chosen is None or _time(kernel) * MARGIN < _time(chosen):
             chosen = kernel
@@ -94,7 +118,7 @@ def int8_kernel() -> type[Int8Kernel] | None:
 
 
 @cache
-def _is_exact(kernel: type[Int8Kernel]) -> bool:
+def is_exact(kernel: type[Int8Kernel]) -> bool:
     """Whether the kernel exists and its sums of the largest products are those of integers."""
     codes = torch.full((64, 256), 127, dtype=torch.int8)
     codes[1::2, ::2] = -127

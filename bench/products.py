@@ -1,0 +1,80 @@
+"""Time of a layer's product in each dtype on this processor: python -m bench.products
+
+float32 as `FastLinear` computes it, and the products of quantised layers, with every int8 kernel
+that torch has: those whose sums are not exact are never used. The matrices are together larger
+than the caches, as those of a model are. Microseconds, the lowest of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+
+from headway.machine import MachineConfig, describe, prepare
+from headway.shapes import Tensor
+from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
+from headway.transforms.fast.int8 import KERNELS, is_exact
+from headway.transforms.fast.linear import linear
+from headway.transforms.quantize.numbers import Int4, Int8
+
+ROWS = (1, 8, 32, 128)
+BYTES = 256 * 2**20  # of float32 matrices, beyond any cache
+
+Product = Callable[[Tensor], Tensor]
+
+
+def products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
+    """Yield the name of each product, and the product with each of the matrices."""
+    count = max(2, BYTES // (4 * inputs * outputs))
+    matrices = [torch.randn(outputs, inputs) for _ in range(count)]
+    yield "float32", [partial(linear, weight=matrix) for matrix in matrices]
+    yield "bfloat16", [partial(_rounded, matrix.bfloat16()) for matrix in matrices]
+    small = [Int8.encode(w) for w in matrices]
+    for kernel in KERNELS:
+        name = f"int8, {kernel.name}" + ("" if is_exact(kernel) else " (not exact, not used)")
+        yield name, [kernel(part["weight_int8"], part["weight_scale"]) for part in small]
+    if int4_product_exists():
+        yield "int4", [PackedInt4(Int4.encode(w)) for w in matrices]
+
+
+def _rounded(matrix: Tensor, x: Tensor) -> Tensor:
+    return torch.nn.functional.linear(x.bfloat16(), matrix).float()
+
+
+@torch.inference_mode()
+def microseconds(calls: list[Product], rows: int, inputs: int, rounds: int) -> float:
+    """Return the time of one product, the lowest of the rounds over all matrices."""
+    x = torch.rand(rows, inputs) * 2 - 1
+    times = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        for call in calls:
+            call(x)
+        times.append((time.perf_counter() - begun) / len(calls))
+    return 1e6 * min(times)
+
+
+def main() -> None:
+    """Print the table as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--inputs", type=int, default=768)
+    parser.add_argument("--outputs", type=int, default=3072)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=None)
+    chosen = parser.parse_args()
+    machine = prepare(MachineConfig(device="cpu", threads=chosen.threads))
+    print(f"{machine}, {describe()['cpu instructions']}, {chosen.inputs} x {chosen.outputs}")
+    print("| product |" + "".join(f" {rows} rows |" for rows in ROWS))
+    print("|---|" + "--:|" * len(ROWS))
+    torch.manual_seed(0)
+    for name, calls in products(chosen.inputs, chosen.outputs):
+        cells = [microseconds(calls, rows, chosen.inputs, chosen.rounds) for rows in ROWS]
+        print(f"| {name} |" + "".join(f" {cell:,.0f} |" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
