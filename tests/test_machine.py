@@ -11,12 +11,14 @@ import time
 import pytest
 import torch
 
+from headway import machine
 from headway.errors import UsageError
 from headway.machine import (
     Machine,
     MachineConfig,
     describe,
     fastest_threads,
+    multiplies_bfloat16,
     positions_where,
     prepare,
     read,
@@ -42,6 +44,20 @@ def best_device():
 
 def test_auto_selects_the_best_available_device():
     assert prepare(MachineConfig()).device == best_device()
+
+
+@pytest.mark.parametrize(
+    ("instructions", "note"),
+    [(("avx512_bf16",), ""), ((), ", slower than float32 on this processor: --dtype float32")],
+)
+def test_bfloat16_on_a_cpu_without_instructions_for_it_is_called_slow(
+    instructions, note, monkeypatch
+):
+    monkeypatch.setattr(machine, "_bfloat16_instructions", lambda: instructions)
+    assert str(Machine("cpu", "bfloat16", 2)) == f"cpu (2 threads) · bfloat16{note}"
+    assert str(Machine("cpu", "float32", 2)) == "cpu (2 threads) · float32"
+    assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
+    assert multiplies_bfloat16("cuda") and multiplies_bfloat16("cpu") == bool(instructions)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")

@@ -23,6 +23,7 @@ from headway.training import (
     optimizer,
     save_state,
 )
+from headway.training.muon import NEWTON_SCHULZ, Float32Muon, orthogonal
 from headway.transforms.freeze import depths, freeze
 from tests.fixtures import zoo
 
@@ -151,6 +152,41 @@ def test_muon_updates_every_direction_by_about_the_same_amount():
     assert moved.median() == pytest.approx(1, abs=0.3) and moved.max() < 1.4
     gradient = torch.linalg.svdvals(layer.weight.grad)
     assert gradient[len(gradient) // 2] / gradient[0] < 0.3 < (moved > 0.6).float().mean()
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (12, 4), (7, 7)])
+def test_muon_in_float32_updates_as_torchs_muon_in_bfloat16(shape):
+    matrices = [nn.Parameter(torch.randn(shape, generator=torch.Generator().manual_seed(3)))]
+    matrices.append(nn.Parameter(matrices[0].detach().clone()))
+    unused = nn.Parameter(torch.ones(shape))
+    settings = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    updates = [
+        kind([matrix, unused], **settings)
+        for kind, matrix in zip((torch.optim.Muon, Float32Muon), matrices, strict=True)
+    ]
+    for step in range(4):
+        before = matrices[0].detach().clone()
+        for update, matrix in zip(updates, matrices, strict=True):
+            matrix.data.copy_(before)
+            matrix.grad = torch.randn(shape, generator=torch.Generator().manual_seed(step))
+            update.step()
+        moved, expected = (matrix.detach() - before for matrix in reversed(matrices))
+        assert float((moved - expected).norm() / expected.norm()) < 0.03
+    assert torch.equal(unused, torch.ones(shape))
+    assert [list(update.state[m]) for update, m in zip(updates, matrices, strict=True)] == [
+        ["momentum_buffer"]
+    ] * 2
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (12, 4)])
+def test_an_orthogonal_matrix_keeps_directions_and_evens_out_their_sizes(shape):
+    matrix = torch.randn(shape, dtype=torch.float64)
+    u, sizes, v = torch.linalg.svd(matrix, full_matrices=False)
+    a, b, c = NEWTON_SCHULZ
+    sizes = sizes / sizes.norm()
+    for _ in range(5):
+        sizes = a * sizes + b * sizes**3 + c * sizes**5
+    assert_close(orthogonal(matrix), u @ sizes.diag() @ v, rtol=0, atol=1e-9)
 
 
 def test_muon_learns():

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.shapes import Tensor
+from headway.machine import multiplies_bfloat16
+from headway.shapes import Float, Tensor
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -62,22 +63,69 @@ def hidden_matrices(model: nn.Module) -> list[Tensor]:
     ]
 
 
+NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
+"""a, b and c of a Newton-Schulz step. Jordan et al. 2024."""
+
+
+class Float32Muon(torch.optim.Muon):
+    """torch's Muon with O in float32, for processors without instructions for bfloat16."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Update every matrix that has a gradient."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            rate, momentum = group["lr"], group["momentum"]
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                state = self.state[matrix]
+                if not state:
+                    state["momentum_buffer"] = torch.zeros_like(matrix)
+                mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
+                update = orthogonal(matrix.grad.lerp(mean, momentum))
+                matrix.mul_(1 - rate * group["weight_decay"])
+                matrix.add_(update, alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
+        return loss
+
+
+def orthogonal(matrix: Float[Tensor, "A B"]) -> Float[Tensor, "A B"]:
+    """Return about U V^T of the matrix U S V^T, by five Newton-Schulz steps.
+
+    X <- a X + (b X X^T + c (X X^T)^2) X,   from X = matrix / |matrix|
+    """
+    a, b, c = NEWTON_SCHULZ
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if is_tall else matrix
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if is_tall else x
+
+
 def muon(
     parameters: Sequence[Tensor],
     lr: float,
     momentum: float,
     weight_decay: float,
 ) -> torch.optim.Muon:
-    """Build torch's Muon: W <- (1 - lr w) W - lr 0.2 sqrt(max(A, B)) O for W: A B.
+    """Build Muon: W <- (1 - lr w) W - lr 0.2 sqrt(max(A, B)) O for W: A B.
 
     w is the weight decay, m the momentum, G the gradient; M <- m M + (1 - m) G, and O = U V^T is
-    orthogonal, from (1 - m) G + m M = U S V^T. Five Newton-Schulz steps in bfloat16 approximate O
-    (singular values between about 0.7 and 1.2): the update has about the same size in every
-    direction, not only in the few that dominate the gradient. Jordan et al. 2024. The factor 0.2
-    sqrt(max(A, B)) gives the update the size of AdamW's, so that both use the same learning rate
-    and weight decay: Liu et al. 2025, section 2.2.
+    orthogonal, from (1 - m) G + m M = U S V^T. Five Newton-Schulz steps approximate O (singular
+    values between about 0.7 and 1.2): the update has about the same size in every direction, not
+    only in the few that dominate the gradient. Jordan et al. 2024. They are those of torch's Muon,
+    in bfloat16, or in float32 (`Float32Muon`) where the device has no instructions for bfloat16.
+    The factor 0.2 sqrt(max(A, B)) gives the update the size of AdamW's, so that both use the same
+    learning rate and weight decay: Liu et al. 2025, section 2.2.
     """
-    return torch.optim.Muon(
+    in_bfloat16 = all(multiplies_bfloat16(parameter.device.type) for parameter in parameters)
+    kind = torch.optim.Muon if in_bfloat16 else Float32Muon
+    return kind(
         parameters,
         lr=lr,
         momentum=momentum,
