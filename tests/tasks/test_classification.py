@@ -212,14 +212,16 @@ def test_a_prediction_does_not_depend_on_the_batch(trained):
 
 
 def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
-    """The evaluation of the saved model equals that of the step it was saved at, in every number,
-    and its accuracy that of the predictions."""
+    """The evaluation of the saved model equals that of the step it was saved at in every number
+    (the loss but for its rounding), and its accuracy that of the predictions."""
     validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]
     task, bundle = registry.task("classification"), load(trained)
     held_out = task.held_out(bundle, trained, saved(trained), NO_OPTIONS)
     scores = task.evaluate(bundle, held_out)
-    assert scores.numbers() == {name: best[name] for name in scores.numbers()}
+    # a loaded model computes queries, keys and values as one product, which may round otherwise
+    numbers = {name: best[name] for name in scores.numbers()}
+    assert scores.numbers() == {**numbers, "loss": pytest.approx(numbers["loss"], rel=1e-6)}
     assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
     with pytest.raises(SystemExit) as leaving:
         main(["eval", str(trained), "--json"])
