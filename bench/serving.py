@@ -3,8 +3,8 @@
     python -m bench.serving --rounds 3 [--size mini|gpt2-small] [--only NAME ...]
 
 The model has random weights: speed does not depend on them. Everything runs on this machine, each
-ratio inside one run, A B A B. The requests come from threads of a process of their own, on the same
-cores as the server.
+ratio inside one run, A B A B. The requests come from a process of their own, on the same cores as
+the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The clients of `bench.serving`: requests over HTTP, and what they measure.
 
 They run in a process of their own, as clients do: in the process of the server they would hold up
-its engine whenever they read an event.
+its engine whenever they read an event. One thread reads all streams, so that the clients take
+little of the cores that they share with the server.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import http.client
 import itertools
 import json
 import random
+import selectors
 import socket
 import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from tests.fixtures.small_encoder import TEXTS
@@ -50,26 +53,70 @@ class Client:
         connection.request("POST", path, json.dumps(body), headers)
         return connection.getresponse()
 
-    def stream(self, prompt: Sequence[int], tokens: int, **fields: Any) -> list[float]:
-        """Return the times of the events of a greedy completion, from its start.
 
-        The reply is counted, not parsed: the client shall take little of the server's cores.
-        """
-        fields = {"model": "gpt", "temperature": 0, "stream": True, **fields}
-        fields |= {"prompt": list(prompt), "max_tokens": tokens, "min_tokens": tokens}
+@dataclass(frozen=True)
+class Request:
+    """A request for a streamed completion. after: seconds from the start to sending it."""
+
+    prompt: Sequence[int]
+    tokens: int
+    after: float = 0.0
+
+
+class Stream:
+    """A greedy completion under way, with the times of its events since its request."""
+
+    def __init__(self, port: int, request: Request) -> None:
+        fields = {"model": "gpt", "temperature": 0, "stream": True, "prompt": list(request.prompt)}
+        fields |= {"max_tokens": request.tokens, "min_tokens": request.tokens}
         body = json.dumps(fields).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        begun, times, reply = time.perf_counter(), [], b""
-        with socket.create_connection(("127.0.0.1", self.port)) as connection:
-            connection.sendall(head.encode() + body)
-            while not reply.endswith(b"\r\n0\r\n\r\n"):
-                part = connection.recv(2**16)
-                times += [time.perf_counter() - begun] * part.count(b"data: {")
-                reply += part
-                assert part, reply
-        assert reply.startswith(b"HTTP/1.1 200 "), reply
-        return times
+        self.times: list[float] = []
+        self._begun, self._reply = time.perf_counter(), b""
+        self.connection = socket.create_connection(("127.0.0.1", port))
+        self.connection.sendall(head.encode() + body)
+
+    def read(self) -> bool:
+        """Read what has arrived; return whether the stream has ended.
+
+        The reply is counted, not parsed: parsing takes more time.
+        """
+        part = self.connection.recv(2**16)
+        self.times += [time.perf_counter() - self._begun] * part.count(b"data: {")
+        self._reply += part
+        assert part and self._reply.startswith(b"HTTP/1.1 200 "), self._reply
+        return self._reply.endswith(b"\r\n0\r\n\r\n")
+
+
+def streamed(port: int, requests: Sequence[Request]) -> list[list[float]]:
+    """Send each request at its time; return the times of its events, in the order of requests."""
+    begun, streams = time.perf_counter(), dict[int, Stream]()
+    unsent = sorted(range(len(requests)), key=lambda number: requests[number].after)
+    with selectors.DefaultSelector() as selector:
+        while unsent or selector.get_map():
+            wait = requests[unsent[0]].after - (time.perf_counter() - begun) if unsent else None
+            if wait is not None and wait <= 0:
+                number = unsent.pop(0)
+                streams[number] = Stream(port, requests[number])
+                selector.register(streams[number].connection, selectors.EVENT_READ, number)
+                continue
+            for key, _ in selector.select(wait):
+                stream = streams[key.data]
+                if stream.read():
+                    selector.unregister(stream.connection)
+                    stream.connection.close()
+    return [streams[number].times for number in range(len(requests))]
+
+
+def first_token(port: int, prompt: Sequence[int], tokens: int = 1) -> float:
+    """Return the seconds to the first token of one completion."""
+    return streamed(port, [Request(prompt, tokens)])[0][0]
+
+
+def gaps(streams: Sequence[Sequence[float]]) -> list[float]:
+    """Return the seconds between the events of each stream."""
+    return [later - earlier for times in streams for earlier, later in itertools.pairwise(times)]
 
 
 def prompts(count: int, length: int, seed: int) -> list[list[int]]:
@@ -83,16 +130,11 @@ def seconds(work: Callable[[], Any]) -> float:
     return time.perf_counter() - begun
 
 
-def together(client: Client, asked: Sequence[Sequence[int]], tokens: int) -> None:
-    with ThreadPoolExecutor(len(asked)) as pool:
-        list(pool.map(lambda prompt: client.stream(prompt, tokens), asked))
-
-
-def throughput(client: Client, number: int) -> dict[str, float]:
+def throughput(port: int, number: int) -> dict[str, float]:
     """16 streams at once against one after the other."""
-    asked = prompts(STREAMS, 12, number)
-    alone = seconds(lambda: [client.stream(prompt, TOKENS) for prompt in asked])
-    at_once = seconds(lambda: together(client, asked, TOKENS))
+    requests = [Request(prompt, TOKENS) for prompt in prompts(STREAMS, 12, number)]
+    alone = seconds(lambda: [streamed(port, [request]) for request in requests])
+    at_once = seconds(lambda: streamed(port, requests))
     return {
         "16 streams: times faster than one by one": alone / at_once,
         SECONDS_OF_STREAMS: at_once,
@@ -100,62 +142,50 @@ def throughput(client: Client, number: int) -> dict[str, float]:
     }
 
 
-def prefix(client: Client, number: int) -> dict[str, float]:
+def prefix(port: int, number: int) -> dict[str, float]:
     """Time to the first token of prompts of 960 tokens with 80 % in the prefix cache."""
     shared = prompts(1, 768, 1000 + number)[0]
     ends = prompts(4, 192, 2000 + number)
-    client.stream([*shared, *ends[0]], 1)
-    cold = statistics.median(client.stream(p, 1)[0] for p in prompts(3, 960, 3000 + number))
-    warm = statistics.median(client.stream([*shared, *end], 1)[0] for end in ends[1:])
+    first_token(port, [*shared, *ends[0]])
+    cold = statistics.median(first_token(port, p) for p in prompts(3, 960, 3000 + number))
+    warm = statistics.median(first_token(port, [*shared, *end]) for end in ends[1:])
     return {"prefix cache: time to first token, part of without": warm / cold}
 
 
-def pause(client: Client, number: int) -> dict[str, float]:
+def pause(port: int, number: int) -> dict[str, float]:
     """Longest time between two tokens of streams while a prompt of 960 tokens is read."""
-    asked = prompts(4, 12, 4000 + number)
-    with ThreadPoolExecutor(5) as pool:
-        streams = [pool.submit(client.stream, prompt, 200) for prompt in asked]
-        time.sleep(0.3)
-        pool.submit(client.stream, prompts(1, 960, 5000 + number)[0], 1).result()
-        waits = [
-            later - earlier
-            for stream in streams
-            for earlier, later in itertools.pairwise(stream.result())
-        ]
+    requests = [Request(prompt, 200) for prompt in prompts(4, 12, 4000 + number)]
+    long = Request(prompts(1, 960, 5000 + number)[0], 1, after=0.3)
+    waits = gaps(streamed(port, [*requests, long])[:-1])
     return {
         "beside a long prompt: longest pause in ms": 1000 * max(waits),
         "beside a long prompt: usual pause in ms": 1000 * statistics.median(waits),
     }
 
 
-def poisson(client: Client, number: int) -> dict[str, float]:
+def poisson(port: int, number: int) -> dict[str, float]:
     """Latencies at 70 % of the capacity of 16 streams, with random arrivals."""
-    asked = prompts(STREAMS, 12, 6000 + number)
-    unloaded = statistics.median(client.stream(prompt, TOKENS)[0] for prompt in asked[:5])
-    rate = 0.7 * STREAMS / seconds(lambda: together(client, asked, TOKENS))
-    draw, firsts, gaps, threads = random.Random(number), [], [], []
-
-    def one(prompt: Sequence[int]) -> None:
-        times = client.stream(prompt, TOKENS)
-        firsts.append(times[0])
-        gaps.extend(b - a for a, b in itertools.pairwise(times))
-
+    requests = [Request(prompt, TOKENS) for prompt in prompts(STREAMS, 12, 6000 + number)]
+    unloaded = statistics.median(first_token(port, r.prompt, TOKENS) for r in requests[:5])
+    rate = 0.7 * STREAMS / seconds(lambda: streamed(port, requests))
+    draw, after = random.Random(number), 0.0
+    arriving = list[Request]()
     for prompt in prompts(60, 12, 7000 + number):
-        threads.append(threading.Thread(target=one, args=(prompt,)))
-        threads[-1].start()
-        time.sleep(draw.expovariate(rate))
-    for thread in threads:
-        thread.join()
-    p95 = statistics.quantiles(firsts, n=20)[-1]
-    p99 = statistics.quantiles(gaps, n=100)[-1]
+        arriving.append(Request(prompt, TOKENS, after))
+        after += draw.expovariate(rate)
+    streams = streamed(port, arriving)
+    waits = gaps(streams)
+    p95 = statistics.quantiles([times[0] for times in streams], n=20)[-1]
+    p99 = statistics.quantiles(waits, n=100)[-1]
     return {
         "70 % load: p95 time to first token, times unloaded": p95 / unloaded,
-        "70 % load: p99 between tokens, times the median": p99 / statistics.median(gaps),
+        "70 % load: p99 between tokens, times the median": p99 / statistics.median(waits),
     }
 
 
-def one_shot(client: Client, number: int) -> dict[str, float]:
+def one_shot(port: int, number: int) -> dict[str, float]:
     """96 classifications from 32 clients at once against one by one."""
+    client = Client(port)
     draw = random.Random(number)
     texts = [" ".join(draw.choices(TEXTS, k=1)) for _ in range(96)]
 
@@ -171,8 +201,9 @@ def one_shot(client: Client, number: int) -> dict[str, float]:
     return {"32 clients: times faster than one by one": alone / seconds(at_once)}
 
 
-def translations(client: Client, number: int) -> dict[str, float]:
+def translations(port: int, number: int) -> dict[str, float]:
     """Greedy translations of short and long texts, from 8 clients at once against one by one."""
+    client = Client(port)
     draw = random.Random(number)
     texts = [" ".join(draw.choices(WORDS, k=draw.choice([3, 3, 24]))) for _ in range(48)]
     times: list[float] = []
@@ -198,7 +229,7 @@ def translations(client: Client, number: int) -> dict[str, float]:
     }
 
 
-PARTS: dict[str, Callable[[Client, int], dict[str, float]]] = {
+PARTS: dict[str, Callable[[int, int], dict[str, float]]] = {
     "throughput": throughput,
     "prefix": prefix,
     "pause": pause,
@@ -210,4 +241,4 @@ PARTS: dict[str, Callable[[Client, int], dict[str, float]]] = {
 
 def measure(port: int, part: str, number: int) -> dict[str, float]:
     """Return the figures of one part against the server at a port."""
-    return PARTS[part](Client(port), number)
+    return PARTS[part](port, number)
