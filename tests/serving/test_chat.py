@@ -4,35 +4,14 @@ import json
 import time
 
 import pytest
-import torch
 
-from headway.bundle import TextBundle
 from headway.errors import DataError
-from headway.models import GPT, GPTConfig
 from headway.serving.http.chat_templates import Templates, read_template
 from headway.serving.http.replies import ApiError
-from headway.text import PretrainedTokenizer
-from tests.fixtures.bundles import GPT_SHAPE, sharpened
+from tests.fixtures.chat_model import BUNDLE, HELLO, START, STOP, TEMPLATE
 from tests.fixtures.coroutines import run
-from tests.fixtures.hf_tokenizer import END, engine
+from tests.fixtures.hf_tokenizer import END
 from tests.fixtures.model_server import language_model, running
-
-START, STOP = "<|start|>", "<|stop|>"
-TEMPLATE = (
-    "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content | trim }}<|stop|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-)
-
-
-def chat_model():
-    torch.manual_seed(3)
-    tokenizer = PretrainedTokenizer(engine(END, START, STOP), 0, 0)
-    shape = {**GPT_SHAPE, "max_length": 200, "vocabulary": tokenizer.size}
-    return TextBundle(sharpened(GPT(GPTConfig(**shape))).eval(), tokenizer)
-
-
-BUNDLE = chat_model()
-HELLO = [{"role": "user", "content": "The old baker"}]
 
 
 @pytest.fixture(scope="module")

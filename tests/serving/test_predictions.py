@@ -134,6 +134,10 @@ def test_images_as_a_body_and_in_base64(client, picture):
     assert ask(client, "classify", [f"data:image/png;base64,{coded}"], "images") == [scores]
     raw = client.post("/classify?model=images", PICTURE, content_type="image/png")
     assert raw.json == scores
+    bare = client.post("/classify?model=images", PICTURE)  # without a type, as from Python's bytes
+    assert bare.json == scores
+    text = client.post("/classify?model=classifier", PICTURE, content_type="image/png")
+    assert text.status == 415 and "application/json" in text.json["error"]["message"]
     full = ask(client, "classify", coded, "images", form="full")
     assert "file" not in full and full["label"] == found.label
     (caption,) = predicted("captioner", CaptionInput(image=picture))

@@ -49,11 +49,13 @@ async def predict(request: Request) -> Response:
     """Predict for the inputs of a request."""
     verb = request.url.path.strip("/")
     models: ServedModels = request.app.state.models
-    media = request.headers.get("content-type", "application/json").partition(";")[0].lower()
+    media = await _media_type(request)
     if media in RAW:
+        served = _model(models, verb, request.query_params.get("model"))
+        if not _takes_files(served.verbs[verb]):
+            raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
-        asked = PredictionRequest(inputs=body, model=request.query_params.get("model"))
-        return await _answer(request, verb, asked)
+        return await _answer(request, verb, PredictionRequest(inputs=body, model=served.name))
     fields = await parse_form(request) if media == FORM else await read_json(request, dict)
     served = _model(models, verb, fields.get("model"))
     task = served.verbs[verb]
@@ -64,6 +66,23 @@ async def predict(request: Request) -> Response:
     except msgspec.ValidationError as error:
         raise ApiError(400, str(error), param="inputs") from None
     return await _answer(request, verb, asked)
+
+
+async def _media_type(request: Request) -> str:
+    """Return the type of the body: as declared, or else JSON if it looks like it, or a file.
+
+    Hugging Face's client declares no type for the bytes of a file.
+    """
+    declared = request.headers.get("content-type")
+    if declared is not None:
+        return declared.partition(";")[0].strip().lower()
+    is_json = (await request.body()).lstrip()[:1] in (b"", b"{")
+    return "application/json" if is_json else RAW[0]
+
+
+def _takes_files(task: Any) -> bool:
+    """Whether the first field of the task's input is a file."""
+    return next(iter(typing.get_type_hints(task.input).values())) is Path
 
 
 def _model(models: ServedModels, verb: str, name: Any) -> ServedModel:
