@@ -91,6 +91,9 @@ def test_classes(client):
     scores = [{"label": k, "score": pytest.approx(v)} for k, v in found.probabilities.items()]
     assert ask(client, "classify", TEXT, "classifier") == [scores]
     assert ask(client, "classify", TEXT, "classifier", top_k=1) == [scores[:1]]
+    assert client.post("/classify?model=classifier", {"inputs": TEXT}).json == [scores]
+    both = client.post("/classify?model=images", {"inputs": TEXT, "model": "classifier"})
+    assert both.json == [scores]
     (pair,) = predicted("pairs", ClassInput(text=TEXT, second="A dog."))
     both = ask(client, "classify", {"text": TEXT, "second": "A dog."}, "pairs", form="full")
     assert both["label"] == pair.label and "file" not in both

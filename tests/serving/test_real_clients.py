@@ -151,9 +151,8 @@ def test_the_inference_client(client):
 
     (best,) = MODELS["translator"].translate([TEXT])
     assert of("translate").translation(TEXT).translation_text == best
-    (label,) = MODELS["classifier"].classify([TEXT])
-    found = client.post("/classify", {"inputs": TEXT, "model": "classifier"}).json[0]
-    assert found[0]["label"] == label.label
+    (expected,) = MODELS["classifier"].classify([TEXT])
+    assert of("classify", "classifier").text_classification(TEXT)[0].label == expected.label
     filled = of("fill").fill_mask("The old [MASK] waves.")
     assert filled[0].sequence.startswith("The old") and 0 < filled[0].score <= 1
     assert isinstance(of("tag").token_classification(TEXT), list)

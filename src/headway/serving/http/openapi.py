@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from headway.serving.http.predictions import takes_files
 from headway.serving.http.served import ServedModels
 from headway.settings import fields_of
 from headway.tasks.task import ForeignRequests
@@ -57,8 +58,15 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, A
         path = endpoint.path.replace(":path", "")
         paths.setdefault(path, {})[endpoint.method.lower()] = _operation(endpoint, by_type)
     for verb, tasks in _verbs(models).items():
-        content = paths[f"/{verb}"]["post"]["requestBody"]["content"]
+        operation = paths[f"/{verb}"]["post"]
+        able = [model.name for model in models if verb in model.verbs]
+        named = {"name": "model", "in": "query", "schema": {"type": "string", "enum": able}}
+        operation["parameters"] = [named]
+        content = operation["requestBody"]["content"]
         content["application/json"]["schema"] = {"anyOf": [s for t in tasks for s in _forms(t)]}
+        if any(takes_files(task) for task in tasks):
+            binary = {"type": "string", "format": "binary"}
+            content["application/octet-stream"] = {"schema": binary}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Headway", "version": version("headway")},

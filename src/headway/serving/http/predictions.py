@@ -52,12 +52,15 @@ async def predict(request: Request) -> Response:
     media = await _media_type(request)
     if media in RAW:
         served = _model(models, verb, request.query_params.get("model"))
-        if not _takes_files(served.verbs[verb]):
+        if not takes_files(served.verbs[verb]):
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
         return await _answer(request, verb, PredictionRequest(inputs=body, model=served.name))
-    fields = await parse_form(request) if media == FORM else await read_json(request, dict)
-    served = _model(models, verb, fields.get("model"))
+    fields: dict[str, Any] = {}
+    fields |= await parse_form(request) if media == FORM else await read_json(request, dict)
+    if fields.get("model") is None:  # a client of one address names the model there
+        fields["model"] = request.query_params.get("model")
+    served = _model(models, verb, fields["model"])
     task = served.verbs[verb]
     if isinstance(task, ForeignRequests) and task.is_foreign(fields):
         return await _answer_foreign(request, served, task, fields)
@@ -80,7 +83,7 @@ async def _media_type(request: Request) -> str:
     return "application/json" if is_json else RAW[0]
 
 
-def _takes_files(task: Any) -> bool:
+def takes_files(task: Any) -> bool:
     """Whether the first field of the task's input is a file."""
     return next(iter(typing.get_type_hints(task.input).values())) is Path
 
