@@ -12,6 +12,7 @@ from headway.former_names import with_current_names
 from headway.settings import differences, fields_of, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
+from headway.tasks.sections import unset_settings
 from headway.tasks.task import Derived
 
 AnyRunConfig = Any
@@ -115,7 +116,8 @@ def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
-    """UsageError if `folder` has a run with other settings; those from the data may differ."""
+    """UsageError if `folder` has a run with other settings; those from the data may differ, and a
+    number of threads that is unset."""
     if not (folder / "run.yaml").is_file():
         return
     before = saved(folder)
@@ -130,7 +132,7 @@ def check_same(folder: Path, settings: AnyRunConfig) -> None:
             f"{', '.join(keys[:5])}",
             hint="choose another name with --run",
         )
-    from_data = settings.decided_by_data
+    from_data = settings.decided_by_data | unset_settings(settings, "machine.threads")
     changes = [change for change in differences(before, settings) if change[0] not in from_data]
     if changes:
         shown = "; ".join(f"{key}: {old} in the run, {new} now" for key, old, new in changes[:5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,16 @@ from headway.errors import DataError, HeadwayError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
 from headway.folders import remove_unfinished_files
-from headway.machine import Machine
+from headway.machine import Machine, fastest_threads
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
-from headway.runs.recipes import AnyRunConfig
+from headway.runs.recipes import AnyRunConfig, saved
 from headway.runs.report import PAGE, write_report
+from headway.settings import override
 from headway.tasks.held_out_scores import scores_of
 from headway.tasks.job import Emit, HasBaseline, Job, Watchable
 from headway.tasks.registry import task_of_config
@@ -84,6 +85,10 @@ def train(
     task = task_of_config(config)
     task.check(config)
     machine = prepare_machine(config.machine)
+    if machine.device == "cpu" and config.machine.threads is None:
+        machine = replace(machine, threads=_threads(folder))
+        torch.set_num_threads(machine.threads)
+        config = override(config, {"machine.threads": machine.threads}, "this machine")
     with (
         _removed_if_new_and_failed(folder),
         lock(folder),
@@ -118,6 +123,15 @@ def train(
             _check_best(run, folder / "model")
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, job, machine, (run, save), all_observers, go_on, folder)
+
+
+def _threads(folder: Path) -> int:
+    """Return the number of threads of the run in the folder, on which its bits depend; for a new
+    run the fastest number now."""
+    if not (folder / "run.yaml").is_file():
+        return fastest_threads()
+    # a run of an earlier version, without a number, had torch's own
+    return saved(folder).machine.threads or torch.get_num_threads()
 
 
 @contextmanager

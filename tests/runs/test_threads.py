@@ -1,0 +1,77 @@
+"""The number of CPU threads of a run: the fastest when it starts, recorded, the same later."""
+
+import pytest
+import torch
+
+import headway
+from headway.errors import UsageError
+from headway.runs import run as training
+from headway.runs import saved
+from tests.fixtures.command_line import write_corpus
+
+SETTINGS = {
+    "data.source": "en",
+    "data.target": "de",
+    "data.vocabulary": 300,
+    "model.model_dim": 24,
+    "model.num_heads": 3,
+    "model.ffn_dim": 40,
+    "model.encoder_layers": 1,
+    "model.decoder_layers": 1,
+    "training.tokens": 220,
+    "evaluation.sentences": 2,
+    "machine.device": "cpu",
+}
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "corpus")
+
+    def train(steps=2, **changes):
+        settings = {**SETTINGS, **{f"machine.{name}": value for name, value in changes.items()}}
+        return headway.train(
+            "translate", data="corpus", steps=steps, run="x", settings=settings, quiet=True
+        )
+
+    return train
+
+
+@pytest.fixture
+def probed(monkeypatch):
+    """A list of the number that the probe finds."""
+    numbers = [2]
+    monkeypatch.setattr(training, "fastest_threads", lambda: numbers[0])
+    return numbers
+
+
+def test_a_new_run_has_the_fastest_number_and_records_it(train, probed):
+    run = train()
+    assert saved(run.folder).machine.threads == torch.get_num_threads() == 2
+    assert "cpu (2 threads)" in run.history("plan")[0]["machine"]
+
+
+def test_the_same_command_keeps_the_recorded_number(train, probed):
+    train()
+    probed[:] = [1]
+    torch.set_num_threads(1)
+    run = train()
+    assert saved(run.folder).machine.threads == torch.get_num_threads() == 2
+
+
+def test_a_number_that_is_set_is_not_probed_and_another_one_is_refused(train, monkeypatch):
+    monkeypatch.setattr(training, "fastest_threads", lambda: pytest.fail("it was set"))
+    assert saved(train(threads=1).folder).machine.threads == 1
+    with pytest.raises(UsageError, match=r"machine\.threads: 1 in the run, 2 now"):
+        train(threads=2)
+
+
+def test_a_run_of_an_earlier_version_has_torchs_number(train, probed):
+    run = train()
+    path = run.folder / "run.yaml"
+    path.write_text(path.read_text().replace("threads: 2", "threads: null"))
+    probed[:] = [7]
+    torch.set_num_threads(1)
+    train()
+    assert torch.get_num_threads() == 1
