@@ -1,14 +1,17 @@
 """Clients of bad will: hostile bodies, wrong keys and origins, connections that send nothing."""
 
+import http.client
 import random
 import socket
+import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from headway.serving.http import connection
 from tests.fixtures import bundles
-from tests.fixtures.model_server import language_model, memory, running
+from tests.fixtures.model_server import Client, language_model, memory, running, serve_process
 
 GPT = language_model()
 USUAL = (None, True, 0.5, "x", "", {}, [], {"a": 1})
@@ -57,6 +60,59 @@ def test_hostile_bodies_are_refused_and_memory_stays():
         assert client.get("/health").status == 200
         for body in accepted:  # only defaults and values that the API allows
             assert any(value in USUAL for value in body.values()), body
+
+
+def seconds_of_health(port, continues, pause=0.02):
+    """The 99th percentile of the seconds that `GET /health` takes, until `continues` is False."""
+    times, one = [], http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    while continues():
+        begun = time.monotonic()
+        one.request("GET", "/health")
+        response = one.getresponse()
+        response.read()
+        times.append(time.monotonic() - begun)
+        assert response.status == 200
+        time.sleep(pause)
+    one.close()
+    return statistics.quantiles(times, n=100)[-1]
+
+
+def for_seconds(seconds):
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() < end
+
+
+@pytest.mark.slow
+def test_health_is_answered_within_50_ms_at_full_load_and_beside_hostile_bodies(tmp_path):
+    """So long every other client waits, too, besides its time in the queue."""
+    GPT.save(tmp_path / "gpt")
+    fields = {"prompt": "the dog", "max_tokens": 300, "min_tokens": 300, "temperature": 0}
+    with serve_process(tmp_path / "gpt", "--slots", 16) as (_, port):
+        client = Client(port, None)
+        quiet = seconds_of_health(port, for_seconds(3))
+        is_under_way = for_seconds(12)
+
+        def load():
+            while is_under_way():
+                client.complete(**fields)
+
+        def attack():
+            while is_under_way():
+                for path, body in hostile_bodies():
+                    client.post(path, body, content_type="application/json")
+
+        with ThreadPoolExecutor(16) as pool:
+            loads = [pool.submit(load) for _ in range(16)]
+            loaded = seconds_of_health(port, is_under_way)
+            [one.result() for one in loads]
+        is_under_way = for_seconds(12)
+        with ThreadPoolExecutor(1) as pool:
+            attacked = pool.submit(attack)
+            beside = seconds_of_health(port, is_under_way)
+            attacked.result()
+    milliseconds = [round(1000 * one, 1) for one in (quiet, loaded, beside)]
+    print("p99 of /health in ms: quiet, 16 streams, beside hostile bodies:", milliseconds)
+    assert loaded <= 0.05 and beside <= quiet + 0.05
 
 
 def test_the_door(tmp_path):
