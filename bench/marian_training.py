@@ -26,6 +26,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import headway
 from bench.training import marian_loss
+from bench.translation import cut
 from headway.data.batches import TranslationBatch, collate, collate_sources
 from headway.data.bucketing import Buckets
 from headway.data.parallel_corpus import Corpus
@@ -181,9 +182,8 @@ def translate(model: Any, tokenizers: TokenizerPair, texts: list[str]) -> list[s
             do_sample=False,
             max_length=2 * source.shape[1] + 10,
         )
-        for i, ids in zip(chosen, generated.tolist(), strict=True):
-            end = ids.index(side.eos, 1) if side.eos in ids[1:] else None
-            outputs[i] = side.decode(ids[1:end])
+        for i, ids in zip(chosen, cut(generated.tolist(), side.eos), strict=True):
+            outputs[i] = side.decode(ids)
     return outputs
 
 

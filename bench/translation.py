@@ -114,7 +114,7 @@ def peer(settings: Settings) -> Worker:
             use_cache=True,
             max_length=longest + 2,  # <s>, the tokens, </s>
         )
-        return [side.decode(ids) for ids in _cut(output.tolist(), side.eos)]
+        return [side.decode(ids) for ids in cut(output.tolist(), side.eos)]
 
     def work(question: dict[str, Any]) -> Answer:
         nonlocal steps
@@ -134,8 +134,8 @@ def peer(settings: Settings) -> Worker:
     return work
 
 
-def _cut(rows: list[list[int]], eos: int) -> list[list[int]]:
-    """Remove the first <s>, and everything from </s> on."""
+def cut(rows: list[list[int]], eos: int) -> list[list[int]]:
+    """Return tokens of `generate` without the first <s>, and without everything from </s> on."""
     return [row[1 : row.index(eos, 1) if eos in row[1:] else None] for row in rows]
 
 

@@ -32,9 +32,7 @@ from headway.transforms.fast import (
     release_codes,
 )
 from headway.transforms.fast.int4 import PackedInt4
-from headway.transforms.fast.int8 import (
-    Fbgemm,
-)
+from headway.transforms.fast.int8 import Fbgemm
 from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of
 from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8

@@ -55,7 +55,7 @@ async def predict(request: Request) -> Response:
         if not takes_files(served.verbs[verb]):
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
-        return await _answer(request, verb, PredictionRequest(inputs=body, model=served.name))
+        return await _answer(request, served, verb, PredictionRequest(inputs=body))
     fields: dict[str, Any] = {}
     fields |= await parse_form(request) if media == FORM else await read_json(request, dict)
     if fields.get("model") is None:  # a client of one address names the model there
@@ -68,7 +68,7 @@ async def predict(request: Request) -> Response:
         asked = msgspec.convert(fields, PredictionRequest)
     except msgspec.ValidationError as error:
         raise ApiError(400, str(error), param="inputs") from None
-    return await _answer(request, verb, asked)
+    return await _answer(request, served, verb, asked)
 
 
 async def _media_type(request: Request) -> str:
@@ -101,9 +101,9 @@ def _model(models: ServedModels, verb: str, name: Any) -> ServedModel:
     return model
 
 
-async def _answer(request: Request, verb: str, asked: PredictionRequest) -> Response:
-    models: ServedModels = request.app.state.models
-    served = _model(models, verb, asked.model)
+async def _answer(
+    request: Request, served: ServedModel, verb: str, asked: PredictionRequest
+) -> Response:
     task = served.verbs[verb]
     options = options_of(task, asked.parameters or {})
     is_list = isinstance(asked.inputs, list)
@@ -184,7 +184,7 @@ def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:
     kinds = typing.get_type_hints(task.input)
     first = next(iter(kinds))
     folder: Path | None = None
-    if kinds[first] is Path:
+    if takes_files(task):
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-")))
     inputs = []
     for n, item in enumerate(given):

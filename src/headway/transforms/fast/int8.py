@@ -56,8 +56,12 @@ class Fbgemm(Int8Kernel):
         return matrix.int_repr()
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        return self._product(x, 1 / 127, 128)
+
+    def _product(self, x: Tensor, step: float, zero: int) -> Tensor:
+        """Return the product for x rounded to multiples of `step`; `zero` is the code of 0."""
         y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x, 1 / 127, 128, self._packed
+            x, step, zero, self._packed
         )
         return y
 
@@ -80,9 +84,7 @@ class FbgemmInTwoParts(Fbgemm):
         q = (x * 127).round_()
         a = (q / 2).floor_()
         b = q.sub_(a, alpha=2)
-        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            torch.cat((a, b)), 1.0, 64, self._packed
-        )
+        y = self._product(torch.cat((a, b)), 1.0, 64)
         return torch.add(y[len(x) :], y[: len(x)], alpha=2)
 
 
