@@ -2,7 +2,8 @@
 
 float32 as `FastLinear` computes it, and the products of quantised layers, with every int8 kernel
 that torch has: those whose sums are not exact are never used. The matrices are together larger
-than the caches, as those of a model are. Microseconds, the lowest of the rounds.
+than the caches, as those of a model are. Microseconds, the lowest of the rounds. A second table has
+the three products of a training step, in float32 by each of torch's libraries.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from headway.machine import MachineConfig, describe, prepare
 from headway.shapes import Tensor
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
 from headway.transforms.fast.int8 import KERNELS, is_exact
-from headway.transforms.fast.linear import linear
+from headway.transforms.fast.linear import by_mkl, by_onednn, linear, mkl_is_fast
 from headway.transforms.quantize.numbers import Int4, Int8
 
 ROWS = (1, 8, 32, 128)
+TRAINING_ROWS = (256, 1024, 4096)
 BYTES = 256 * 2**20  # of float32 matrices, beyond any cache
 
 Product = Callable[[Tensor], Tensor]
@@ -43,6 +45,24 @@ def products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
 
 def _rounded(matrix: Tensor, x: Tensor) -> Tensor:
     return torch.nn.functional.linear(x.bfloat16(), matrix).float()
+
+
+def training_products(inputs: int, outputs: int) -> Iterator[tuple[str, Product]]:
+    """Yield the name of each product of a step, and the product, of the inputs x."""
+    weight, grad = torch.randn(outputs, inputs), torch.randn(max(TRAINING_ROWS), outputs)
+    multiplications = {"oneDNN": by_onednn, "MKL": by_mkl}
+    for library, multiply in multiplications.items():
+        yield f"y = x W^T, {library}", partial(multiply, b=weight)
+        yield f"dx = dy W, {library}", partial(_grad_of_inputs, multiply, grad, weight)
+        yield f"dW = dy^T x, {library}", partial(_grad_of_weight, multiply, grad)
+
+
+def _grad_of_inputs(multiply: Callable[..., Tensor], grad: Tensor, w: Tensor, x: Tensor) -> Tensor:
+    return multiply(grad[: len(x)], w.t())
+
+
+def _grad_of_weight(multiply: Callable[..., Tensor], grad: Tensor, x: Tensor) -> Tensor:
+    return multiply(grad[: len(x)].t(), x.t())
 
 
 @torch.inference_mode()
@@ -73,6 +93,13 @@ def main() -> None:
     torch.manual_seed(0)
     for name, calls in products(chosen.inputs, chosen.outputs):
         cells = [microseconds(calls, rows, chosen.inputs, chosen.rounds) for rows in ROWS]
+        print(f"| {name} |" + "".join(f" {cell:,.0f} |" for cell in cells), flush=True)
+    library = "MKL" if mkl_is_fast() else "oneDNN"
+    print(f"\ntraining: gradients by {library}")
+    print("| product |" + "".join(f" {rows} rows |" for rows in TRAINING_ROWS))
+    print("|---|" + "--:|" * len(TRAINING_ROWS))
+    for name, call in training_products(chosen.inputs, chosen.outputs):
+        cells = [microseconds([call], n, chosen.inputs, chosen.rounds) for n in TRAINING_ROWS]
         print(f"| {name} |" + "".join(f" {cell:,.0f} |" for cell in cells), flush=True)
 
 

@@ -1,14 +1,16 @@
 """Fast twin of linear layers: float32 products on a CPU by the faster of torch's libraries.
 
-torch sends float32 products to MKL, which on processors that are not Intel's reaches half of their
-speed; oneDNN, which torch uses for 16 bits, reaches all of it, and loses nothing where MKL is fast.
-Both round in float32. For few rows, much of oneDNN's time is rearranging W: a model for inference
-keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the tables.
+torch sends float32 products to MKL, which on processors with AVX-512 that are not Intel's reaches
+half of their speed; oneDNN, which torch uses for 16 bits, reaches all of it. Without AVX-512 both
+are as fast, but oneDNN copies transposed views, which MKL reads in place: gradients are products of
+such views. Both round in float32. For few rows, much of oneDNN's time is rearranging W: a model for
+inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,7 +62,7 @@ def linear(
     rows = x.numel() // max(x.shape[-1], 1)
     # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
     always = bool(packed_by) and packed_by[0].invariant
-    if not _by_onednn(x, weight, rows * weight.numel(), always):
+    if not _prefers_onednn(x, weight, rows * weight.numel(), always):
         return F.linear(x, weight, bias)
     flat = x.reshape(rows, x.shape[-1])
     wants_grad = torch.is_grad_enabled() and any(
@@ -69,20 +71,33 @@ def linear(
     if wants_grad:
         y: Tensor = _Linear.apply(flat, weight, bias)  # type: ignore[no-untyped-call]
     elif rows in FEW_ROWS and packed_by and packed_by[0].keeps_packed:
-        y = _onednn(flat, _packed(weight, packed_by), bias)
+        y = by_onednn(flat, _packed(weight, packed_by), bias)
     else:
-        y = _onednn(flat, weight, bias)
+        y = by_onednn(flat, weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
 def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "M N"]:
-    """Return a b^T, outside autograd. Transposed views are not copied."""
-    if _by_onednn(a, b, a.shape[0] * b.numel()):
-        return _onednn(a, b, None)
+    """Return a b^T, outside autograd, by the library that is faster for these matrices."""
+    transposed = not (a.is_contiguous() and b.is_contiguous())
+    if (transposed and mkl_is_fast()) or not _prefers_onednn(a, b, a.shape[0] * b.numel()):
+        return by_mkl(a, b)
+    return by_onednn(a, b)
+
+
+def by_mkl(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "M N"]:
+    """Return a b^T by torch's own choice: MKL for float32 on a CPU, where torch contains it."""
     return a @ b.T
 
 
-def _by_onednn(a: Tensor, b: Tensor, work: int, always: bool = False) -> bool:
+@cache
+def mkl_is_fast() -> bool:
+    """Whether MKL reaches this processor's speed: it does without AVX-512, whoever made it."""
+    mkl: Any = torch.backends.mkl
+    return bool(mkl.is_available()) and torch.backends.cpu.get_cpu_capability() == "AVX2"
+
+
+def _prefers_onednn(a: Tensor, b: Tensor, work: int, always: bool = False) -> bool:
     """Whether the product is in float32 on a CPU, large enough (or `always`), and not under
     autocast.
 
@@ -102,7 +117,10 @@ def available() -> bool:
     return bool(mkldnn.enabled and mkldnn.is_available())
 
 
-def _onednn(a: Tensor, b: Tensor, bias: Tensor | None) -> Tensor:
+def by_onednn(
+    a: Float[Tensor, "M K"], b: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None = None
+) -> Float[Tensor, "M N"]:
+    """Return a b^T + bias by oneDNN, outside autograd."""
     y: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
     return y
 
@@ -137,7 +155,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _onednn(x, weight, bias)
+        return by_onednn(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
