@@ -143,7 +143,7 @@ def test_both_fast_paths_equal_the_reference_with_their_gradients(monkeypatch, p
     for kernel in (ScaledDot(), FusedDot()):
         torch.manual_seed(3)
         leaves = [x.requires_grad_() for x in (*inputs(torch.float64), bias.clone())]
-        assert fused.path(leaves[0], leaves[1]) == path
+        assert fused.path(leaves[0], leaves[1], is_masked=True) == path
         out = kernel(*leaves[:3], mask, leaves[3])
         out.backward(torch.linspace(-1, 1, out.numel(), dtype=torch.float64).view_as(out))
         assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)
@@ -164,9 +164,31 @@ def test_the_short_path_passes_a_gradient_check():
 
 def test_short_sentences_on_a_cpu_use_the_short_path_and_long_sentences_sdpa():
     short, long = torch.zeros(1, 1, 40, 4), torch.zeros(1, 1, 300, 4)
-    assert fused.path(short, short) == "short"
-    assert fused.path(long, long) == "sdpa"
-    assert fused.path(torch.zeros(1, 1, 1, 4), long) == "short"  # one new token
+    assert fused.path(short, short, is_masked=False) == "short"
+    assert fused.path(long, long, is_masked=False) == "sdpa"
+
+
+def test_the_last_token_of_few_texts_is_one_operation_unless_masked_or_trained():
+    last, keys, shared = (
+        torch.zeros(8, 16, 1, 4),
+        torch.zeros(8, 16, 40, 4),
+        torch.zeros(8, 2, 40, 4),
+    )
+    with torch.no_grad():
+        assert fused.path(last, keys, is_masked=False) == "sdpa"
+        assert fused.path(last, keys, is_masked=True) == "short"  # rounds alike for any length
+        assert fused.path(last, shared, is_masked=False) == "short"
+        many = fused.FEW_HEADS // 16 + 1
+        assert fused.path(last[:1].expand(many, -1, -1, -1), keys, is_masked=False) == "short"
+    assert fused.path(last, keys, is_masked=False) == "short"
+
+
+def test_the_last_token_of_few_texts_gets_the_reference_context():
+    q, k, v = (torch.randn(2, H, length, K) for length in (1, S, S))
+    with torch.inference_mode():
+        assert_close(
+            FusedDot()(q, k, v, Mask(causal=True)), ScaledDot()(q, k, v, Mask(causal=True))
+        )
 
 
 def test_long_sentences_call_only_torchs_fused_kernel(monkeypatch):

@@ -310,3 +310,24 @@ def test_a_subclass_defined_by_a_user_keeps_its_code():
 
     model = fast(nn.ModuleList([UserKernel(), Dot()]))
     assert type(model[0]) is UserKernel and type(model[1]) is FAST[Dot]
+
+
+def test_the_mask_of_a_decoding_step_is_made_once_for_all_layers(monkeypatch):
+    made = []
+    plain = Mask.dense
+    monkeypatch.setattr(Mask, "dense", lambda mask, *a: (made.append(mask), plain(mask, *a))[1])
+    layers = [fast(MultiHeadAttention(D, H)) for _ in range(3)]
+    caches = [layer.cache_type(2) for layer in layers]
+    with torch.inference_mode():
+        for cache in caches:
+            cache.extend(*(torch.randn(2, H, 5, K) for _ in "kv"))
+            cache.rewind([5, 3])
+        for step in range(1, 4):
+            x = torch.randn(2, 1, D)
+            for layer, cache in zip(layers, caches, strict=True):
+                mine = cache.tokens(1, 0, cache.lengths[1])
+                alone = KeyValueCache(1)
+                alone.extend(*(part[None] for part in mine))
+                together = layer(x, x, Mask(), cache=cache)[1:]
+                assert_close(together, layer(x[1:], x[1:], Mask(), cache=alone))
+            assert len(made) == step

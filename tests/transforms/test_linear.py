@@ -161,6 +161,33 @@ def test_layers_that_are_trained_hooked_replaced_or_not_contiguous_are_computed_
         assert joint._joined((model.a, model.b)) is None
 
 
+def test_one_product_for_several_layers_follows_every_change_of_their_weights():
+    x, model = torch.randn(2, 8), Three()
+    contiguous_parameters(model)
+    layers = (model.a, model.b)
+
+    def check(inputs=x):
+        with torch.no_grad():
+            assert_close(linears(inputs, layers), tuple(layer(inputs) for layer in layers))
+
+    check()  # from here on the joined weights are remembered
+    with torch.no_grad():
+        model.a.weight.mul_(2)
+    check()
+    model.load_state_dict(Three().state_dict())
+    check()
+    model.double()  # moves them
+    check(x.double())
+    model.float()
+    check()
+    contiguous_parameters(model)
+    check()
+    model.b.bias = nn.Parameter(torch.ones(64))
+    check()
+    model.b.weight.data = model.b.weight.data[:64].flip(0).contiguous()
+    check()
+
+
 def test_a_model_with_contiguous_parameters_is_saved_and_copied_with_tied_weights(tmp_path):
     model = Three()
     model.c.weight = nn.Parameter(torch.randn(8, 32))

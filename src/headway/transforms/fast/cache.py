@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
 from headway.attention.cache import KeyValueCache, TokenCache, check_rewind
 from headway.attention.masks import Mask
 from headway.machine import upload
-from headway.shapes import Float, Tensor
+from headway.shapes import Float, Int, Tensor
+from headway.transforms.tracing import tracing
 
 ALIGNED = 64
 """The number of keys of `AlignedKeyValues` is a multiple of it."""
@@ -39,11 +42,9 @@ class PreallocatedTokens(TokenCache):
             for store, x in zip(self._stores, new, strict=True):
                 store[: len(x), :, total - num_new : total] = x
         else:
-            past = upload(torch.tensor(self.lengths), new[0].device)
-            rows = torch.arange(len(self.lengths), device=new[0].device)[:, None]
-            where = past[:, None] + torch.arange(num_new, device=new[0].device)
+            at = _places(self.lengths, num_new, new[0].device)
             for store, x in zip(self._stores, new, strict=True):
-                store[rows, :, where] = x.transpose(1, 2)  # N H T K -> N T H K
+                store[at.rows, :, at.tokens] = x.transpose(1, 2)  # N H T K -> N T H K
         self.lengths = [length + num_new for length in self.lengths]
         return [store[: len(self.lengths), :, :width] for store in self._stores]
 
@@ -105,6 +106,18 @@ class PreallocatedTokens(TokenCache):
 class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
     """`KeyValueCache` in preallocated tensors."""
 
+    def append(
+        self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
+    ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
+        past = None if self._needs_no_mask else _places(self.lengths, k.shape[2], k.device).past
+        keys, values = self.extend(k, v)
+        return keys, values, Mask(causal=True, past=past)
+
+    @property
+    def _needs_no_mask(self) -> bool:
+        """Whether the keys of all sequences end with the newest one."""
+        return self.uniform
+
 
 class AlignedKeyValues(PreallocatedKeyValues):
     """`KeyValueCache` whose keys are always a multiple of 64, of which the mask hides the rest.
@@ -116,12 +129,41 @@ class AlignedKeyValues(PreallocatedKeyValues):
     def _width(self, total: int) -> int:
         return -(-total // ALIGNED) * ALIGNED
 
-    def append(
-        self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
-    ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
-        past = upload(torch.tensor(self.lengths), k.device)
-        keys, values = self.extend(k, v)
-        return keys, values, Mask(causal=True, past=past)
+    @property
+    def _needs_no_mask(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where new tokens are: after the `past` ones of their sequence, store[rows, :, tokens]."""
+
+    past: Int[Tensor, " N"]
+    rows: Int[Tensor, "N 1"]
+    tokens: Int[Tensor, "N T"]
+
+
+def _places(lengths: Sequence[int], num_new: int, device: torch.device) -> _Places:
+    """Return the places of `num_new` tokens; all layers of a step get the same tensors."""
+    if tracing():
+        return _found_places(tuple(lengths), num_new, device)
+    # gradients may not use what was made without them
+    is_inference = torch.is_inference_mode_enabled()
+    return _last_places(tuple(lengths), num_new, device, is_inference)
+
+
+def _found_places(lengths: tuple[int, ...], num_new: int, device: torch.device) -> _Places:
+    past = upload(torch.tensor(lengths, dtype=torch.long), device)
+    rows = torch.arange(len(lengths), device=device)[:, None]
+    return _Places(past, rows, past[:, None] + torch.arange(num_new, device=device))
+
+
+@lru_cache(maxsize=1)
+def _last_places(
+    lengths: tuple[int, ...], num_new: int, device: torch.device, is_inference: bool
+) -> _Places:
+    del is_inference  # part of the key only
+    return _found_places(lengths, num_new, device)
 
 
 def _with_room(store: Tensor | None, new: Tensor, total: int) -> Tensor:

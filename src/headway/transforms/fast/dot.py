@@ -14,27 +14,33 @@ from headway.attention.kernel import ScaledDot, spread
 from headway.attention.masks import Mask
 from headway.attention.relative import added
 from headway.shapes import Float, Tensor
-from headway.transforms.fast.masks import additive, is_plain_causal
+from headway.transforms.fast.masks import additive, hides_nothing, is_plain_causal
 from headway.transforms.tracing import tracing
 
 # Below this length the matrix products beat torch's tiled kernel on a CPU (docs/speed.md has the
 # table): its backward was 3 to 9 times slower at the length of a sentence.
 SHORT = 128
 
+# Up to so many heads of one query, without a mask, torch's kernel is the faster one on a CPU.
+FEW_HEADS = 128
+
 Path = Literal["short", "sdpa"]
 
 
-def path(q: Tensor, k: Tensor) -> Path:
+def path(q: Tensor, k: Tensor, is_masked: bool) -> Path:
     """Return which of its two ways `fused_dot` takes.
 
-    `short` is three batched products with a hand-written backward, for CPU sentences;
-    `sdpa` is torch's `scaled_dot_product_attention`, whose memory does not grow with T x S; it is
-    also the way while `tracing`.
+    `short` is three batched products with a hand-written backward, for CPU sentences; `sdpa` is
+    torch's `scaled_dot_product_attention`, whose memory does not grow with T x S. It is also the
+    way while `tracing`, and of the last token of few texts, when it is one operation for ten.
     """
     if tracing(q, k):
         return "sdpa"
-    short = q.device.type == "cpu" and q.shape[2] * k.shape[2] <= SHORT * SHORT
-    return "short" if short else "sdpa"
+    if q.device.type != "cpu" or q.shape[2] * k.shape[2] > SHORT * SHORT:
+        return "sdpa"
+    is_single = q.shape[2] == 1 and not is_masked and not torch.is_grad_enabled()
+    few = is_single and q.shape[0] * q.shape[1] <= FEW_HEADS and q.shape[1] == k.shape[1]
+    return "sdpa" if few else "short"
 
 
 def fused_dot(
@@ -48,7 +54,8 @@ def fused_dot(
 
     On the way `short`, keys and values that several query heads share are not copied.
     """
-    if path(q, k) == "short":
+    is_masked = bias is not None or not hides_nothing(mask, q.shape[2])
+    if path(q, k, is_masked) == "short":
         bias = added(additive(mask, q.shape[2], k.shape[2], like=q), bias)
         if not torch.is_grad_enabled():
             return _short_attention(q, k, v, bias)[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -29,10 +30,37 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
     return torch.split(y, [layer.out_features for layer in layers], dim=-1)
 
 
-def _joined(layers: Sequence[nn.Linear]) -> tuple[Tensor, Tensor | None] | None:
+Joined = tuple[Tensor, Tensor | None]
+"""The weights of several layers as one, and their biases."""
+
+_JOINED: MutableMapping[nn.Linear, tuple[list[tuple[int, int]], Joined]] = WeakKeyDictionary()
+"""First of the layers that were joined last -> where their parameters were, and the result, whose
+memory no other tensor can have."""
+
+
+def _joined(layers: Sequence[nn.Linear]) -> Joined | None:
     """Return the layers' weights and biases as one of each, if they are adjacent in memory."""
     if not all(type(layer) is FastLinear for layer in layers):
         return None
+    # A decoding step asks in every layer, and finding out takes longer than a small product.
+    known = _JOINED.get(layers[0])
+    if known is not None and known[0] == _places(layers):
+        return known[1]
+    found = _as_one(layers)
+    if found is not None:
+        _JOINED[layers[0]] = _places(layers), found
+    elif known is not None:
+        del _JOINED[layers[0]]
+    return found
+
+
+def _places(layers: Sequence[nn.Linear]) -> list[tuple[int, int]]:
+    """Return what changes if a parameter is replaced or moved: its identity and address."""
+    parameters = (p for layer in layers for p in layer._parameters.values())
+    return [(id(p), p.data_ptr()) for p in parameters if p is not None]
+
+
+def _as_one(layers: Sequence[nn.Linear]) -> Joined | None:
     if tracing(*(layer.weight for layer in layers)):
         return None
     weight = adjacent([layer.weight for layer in layers])

@@ -6,6 +6,7 @@ import torch
 
 from headway.attention.masks import Mask
 from headway.shapes import Float, Tensor
+from headway.transforms.tracing import tracing
 
 
 def hides_nothing(mask: Mask, num_queries: int) -> bool:
@@ -24,9 +25,30 @@ def additive(
     mask: Mask, num_queries: int, num_keys: int, like: Tensor
 ) -> Float[Tensor, "#B 1 T S"] | None:
     """Return 0 where a query may attend and -inf where not, in `like`'s dtype; None if it may
-    attend to all keys."""
+    attend to all keys.
+
+    The result for `past` is kept for the next layers of a decoding step, whose masks have the same
+    tensor: it must not be changed.
+    """
     if hides_nothing(mask, num_queries):
         return None
+    if mask.past is None or mask.keys is not None or tracing(like):
+        return _computed(mask, num_queries, num_keys, like)
+    rules = mask.causal, mask.window, num_queries, num_keys, like.dtype, like.device
+    past, known_rules, known = _LAST[0]
+    if past is not mask.past or known_rules != rules:
+        known = _computed(mask, num_queries, num_keys, like)
+        _LAST[0] = mask.past, rules, known
+    return known
+
+
+_LAST: list[tuple[Tensor | None, tuple[object, ...], Tensor]] = [(None, (), torch.empty(0))]
+"""The last `past`, the rules and shapes beside it, and the result."""
+
+
+def _computed(
+    mask: Mask, num_queries: int, num_keys: int, like: Tensor
+) -> Float[Tensor, "#B 1 T S"]:
     allowed = mask.dense(num_queries, num_keys, like.device)
     zeros = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
     return zeros.masked_fill_(~allowed, -torch.inf)
