@@ -5,9 +5,12 @@ import json
 import pytest
 
 from headway.errors import DataError, UsageError
+from headway.tasks import registry
 from headway.tasks.translation import bundle as bundle_module
+from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.show import score_lines
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.translators import make
 
@@ -114,6 +117,34 @@ def test_an_ensemble_of_one_model_translates_as_it_and_others_need_its_tokenizer
     other = make(joint=False)
     with pytest.raises(DataError, match="another tokenizer"):
         bundle.ensemble([other])
+
+
+def test_an_ensemble_and_minimum_bayes_risk_are_measured_as_they_translate(tmp_path):
+    bundle, other = make(), make(num_heads=2)
+    other.save(tmp_path / "other")
+    (tmp_path / "test.tsv").write_text(
+        "".join(f"{text}\tdie zitrone und hunde\n" for text in TEXTS)
+    )
+    task = registry.task("translation")
+
+    def evaluated(**options):
+        chosen = TranslationScoring(beam=2, **options)
+        examples = task.read(bundle, [tmp_path / "test.tsv"], None, chosen)
+        return task.evaluate(bundle, examples, chosen)
+
+    def outputs(**options):
+        samples = evaluated(samples=len(TEXTS), **options).samples
+        return [sample["output"] for sample in samples]
+
+    both = (tmp_path / "other",)
+    joint = bundle.ensemble([other])
+    assert outputs() == bundle.translate(TEXTS, beam=2)
+    assert outputs(ensemble=both) == joint.translate(TEXTS, beam=2) != outputs()
+    assert outputs(mbr=6, seed=3) == predicted(bundle, mbr=6, seed=3)
+    assert outputs(mbr=6, ensemble=both) == [t[0].text for t in joint.sample(TEXTS, 6)]
+    assert "nats" in evaluated() and "nats" not in evaluated(ensemble=both)
+    assert "beam 2, length penalty 1, ensemble of 2" in score_lines(evaluated(ensemble=both))[0]
+    assert "minimum Bayes risk of 6 samples" in score_lines(evaluated(mbr=6))[0]
 
 
 def test_a_text_that_is_too_long_is_split_at_sentences_and_never_cut(monkeypatch):

@@ -28,10 +28,9 @@ from headway.tasks.translation.documents import (
     document_lines,
     translate_document,
 )
-from headway.tasks.translation.evaluation import (
-    FIVE_BEAMS,
+from headway.tasks.translation.evaluation import FIVE_BEAMS, evaluate
+from headway.tasks.translation.examples import (
     TranslationExamples,
-    evaluate,
     held_out_examples,
     read_examples,
 )

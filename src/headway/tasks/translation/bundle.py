@@ -233,24 +233,32 @@ class TranslatorBundle(StoredBundle):
             yield from self._search.streamed(row, beam, length_penalty, coverage)
 
     def sample(
-        self, texts: Sequence[str], count: int, seed: int = 0, *, first: int = 1
+        self,
+        texts: Sequence[str],
+        count: int,
+        seed: int = 0,
+        *,
+        first: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
     ) -> list[list[Translation]]:
         """Sample `count` translations of each text, ranked by expected chrF, distinct ones once.
 
         Sample i of every text has the seed `seed` + i. Tokens below 2 % of the largest probability
         are not sampled. The score of a translation is its mean chrF against all samples (minimum
-        Bayes risk), its log-probability that of its tokens. Raises UsageError for a text that is
-        too long.
+        Bayes risk), its log-probability that of its tokens. progress: as in `search`. Raises
+        UsageError for a text that is too long.
         """
         ids = self._encoded(texts, first)
         results = [[NOTHING] for _ in texts]
+        at_once, done = max(1, 4 * ROWS // count), sum(1 for row in ids if not row)
         for group in _groups(ids):
-            at_once = max(1, 4 * ROWS // count)
             for start in range(0, len(group), at_once):
                 chosen = group[start : start + at_once]
                 sampled = self._search.by_sampling([ids[i] for i in chosen], count, seed)
                 for i, samples in zip(chosen, sampled, strict=True):
                     results[i] = samples
+                done += len(chosen)
+                progress(done)
         return results
 
     def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:

@@ -17,7 +17,8 @@ from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.directions import corpora_of
-from headway.tasks.translation.evaluation import TranslationExamples, evaluate
+from headway.tasks.translation.evaluation import evaluate
+from headway.tasks.translation.examples import TranslationExamples
 
 ATTENDED = 100
 """Number of sentences on which the entropy of attention is measured."""

@@ -10,7 +10,17 @@ from typing import Literal
 from headway.data.formats import InlineTags
 from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
-from headway.settings import BATCH, BEAMS, LENGTH, MOST, PENALTY, VOCABULARY, section, setting
+from headway.settings import (
+    BATCH,
+    BEAMS,
+    LENGTH,
+    MOST,
+    PENALTY,
+    SAMPLES,
+    VOCABULARY,
+    section,
+    setting,
+)
 from headway.tasks.sections import (
     BlocksLoopConfig,
     CheckpointConfig,
@@ -206,9 +216,12 @@ class TranslationScoring:
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    coverage: float = setting(
-        0.0, "weight of the coverage penalty, which needs a beam", ge=0, le=PENALTY
+    coverage: float = setting(0.0, "weight of the coverage penalty of a beam", ge=0, le=PENALTY)
+    mbr: int = setting(
+        0, "instead of a beam, minimum Bayes risk: number of samples; 0: a beam", ge=0, le=SAMPLES
     )
+    seed: int = setting(0, "seed of the samples of mbr", ge=0)
+    ensemble: tuple[Path, ...] = setting((), "further runs with the same tokenizer; see translate")
     split: Literal["test", "valid"] = setting(
         "test",
         "split of a run's pairs: the test pairs, or the validation pairs that are translated at "

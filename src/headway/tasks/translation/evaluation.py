@@ -2,264 +2,32 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from headway.data.batches import TranslationBatch, collate
 from headway.data.bucketing import Buckets
-from headway.data.formats import Pair, Splits, pair_files, plain_files, read_pairs
-from headway.data.parallel_corpus import Corpus
-from headway.data.parallel_corpus import prepare as prepare_corpus
-from headway.data.span_corruption import SpanCorruption
-from headway.errors import DataError, UsageError
+from headway.data.formats import Pair
+from headway.errors import UsageError
 from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
-from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
+from headway.evaluation.text_overlap import score_texts
 from headway.evaluation.word_frequency import f1_by_frequency, word_counts
 from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direction
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.config import (
-    TranslationDataConfig,
-    TranslationRunConfig,
-    TranslationScoring,
-    TranslationTrainingConfig,
-)
-from headway.tasks.translation.data import (
-    corruption_of,
-    held_out_pairs,
-    validation_pairs,
-    within_max_length,
-)
-from headway.tasks.translation.directions import (
-    DirectedSplits,
-    corpora_of,
-    direction_of,
-    located,
-    tagged,
-)
+from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.ensembles import ensemble
+from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.learned_metric import comet_details, comet_sums, opened
 from headway.tasks.translation.placeholders import counts_of, placeholder_sums
 from headway.training import TranslationObjective
 
 FIVE_BEAMS = TranslationScoring()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslationExamples:
-    """The examples of an evaluation.
-
-    pairs: the pairs whose source is translated. references: all references of each pair, that of
-    the pair first. training: reads the training targets, if the run is known. corpus: the encoded
-    pairs whose target is scored for nats. tokens: the batch size in tokens for the corpus. name:
-    their name in the terminal.
-    note: a warning about the pairs, or empty. text_metrics: whether `TEXT_METRICS` are computed.
-    corruption: if set, the targets are texts, and the spans of these are scored for nats only.
-    """
-
-    pairs: Sequence[Pair]
-    references: Sequence[Sequence[str]]
-    corpus: Corpus
-    tokens: int
-    name: str
-    training: Callable[[], Iterable[str]] | None = None
-    note: str = ""
-    text_metrics: bool = False
-    corruption: SpanCorruption | None = None
-
-    def __len__(self) -> int:
-        """The number of sentences that are translated."""
-        return len(self.pairs)
-
-
-def read_examples(
-    bundle: TranslatorBundle,
-    paths: Sequence[Path],
-    config: Any | None,
-    options: TranslationScoring,
-) -> TranslationExamples:
-    """Read the pairs of files.
-
-    config: the configuration of the run, for the names of the languages, which the options
-    override. Raises DataError if there is no pair.
-    """
-    data, training = TranslationDataConfig(), TranslationTrainingConfig()
-    if isinstance(config, TranslationRunConfig):
-        data, training = config.data, config.training
-    source, target = options.source or data.source, options.target or data.target
-    named = replace(data, source=source, target=target)
-    corpora = [_test_files(bundle, path, named) for path in paths]
-    files = [(corpus.files.train, corpus.direction) for corpus in corpora]
-    name = ", ".join(pair_file.describe() for pair_file, _ in files)
-    plain = [pair for pair_file, _ in files for pair in read_pairs(pair_file)]
-    further = _further_references(paths, plain, source, options.references)
-    pairs = [
-        tagged(pair, direction, bundle.languages)
-        for pair_file, direction in files
-        for pair in read_pairs(pair_file)
-    ]
-    targets = _training_targets(config)
-    examples = _full(bundle, pairs, further, name, training.batch_tokens, options, targets)
-    return replace(
-        examples,
-        note=_zero_shot(examples.pairs, data.directions),
-        text_metrics=_uses_text_metrics(config, options),
-        corruption=corruption_of(data, bundle.tokenizer, training.seed),
-    )
-
-
-def _test_files(
-    bundle: TranslatorBundle, path: Path, data: TranslationDataConfig
-) -> DirectedSplits:
-    """Return a file of pairs. Its direction is known if the model has several target languages.
-
-    Raises UsageError for a target language that the model does not have.
-    """
-    if data.corruption:
-        return DirectedSplits(Splits(train=plain_files([path])), None)
-    if not bundle.languages:
-        files = pair_files(path, data.source, data.target, data.inline_tags)
-        return DirectedSplits(Splits(train=files), None)
-    direction = direction_of(path, data)
-    bundle.target_languages.check(direction.target)
-    return DirectedSplits(located(path, direction, data), direction)
-
-
-def _zero_shot(pairs: Sequence[Pair], trained: Sequence[str]) -> str:
-    """Return a note on the directions of the pairs that have no training pairs, or ""."""
-    names = sorted({p.direction for p in pairs if p.direction} - set(trained)) if trained else []
-    if not names:
-        return ""
-    return (
-        f"{', '.join(names)}: no training pairs of this direction (zero-shot); "
-        f"trained on {', '.join(sorted(set(trained)))}"
-    )
-
-
-def held_out_examples(
-    bundle: TranslatorBundle, run: Path, config: TranslationRunConfig, options: TranslationScoring
-) -> TranslationExamples:
-    """Read the test pairs of a run, or its validation pairs.
-
-    As many validation pairs are translated as during training. Raises UsageError if the run has no
-    test pairs and `options.split` is test.
-    """
-    tokens = config.training.batch_tokens
-    if options.references is not None:
-        raise UsageError(
-            "--references names columns of a file, and no file is named",
-            hint="headway eval RUN FILE --references ...",
-        )
-    targets = _training_targets(config)
-    if options.split == "test" and not config.data.corruption:
-        corpora = corpora_of(config.data)
-        files = [(c.files.test, c.direction) for c in corpora if c.files.test is not None]
-        if not files:
-            raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
-        pairs = [
-            tagged(pair, direction, bundle.languages)
-            for test, direction in files
-            for pair in read_pairs(test)
-        ]
-        name = ", ".join(test.describe() for test, _ in files)
-        examples = _full(bundle, pairs, [], name, tokens, options, targets)
-        return replace(examples, text_metrics=_uses_text_metrics(config, options))
-    folder = run / "data" / "valid"
-    if folder.is_dir():
-        corpus = Corpus.open(folder, bundle.tokenizer)
-    else:
-        corpus = _encoded(bundle, held_out_pairs(config.data), config.data.max_length)
-    sentences = options.sentences or config.evaluation.sentences
-    pairs = validation_pairs(config.data)[:sentences]
-    where = config.data.valid or ", ".join(config.data.train)
-    pairs = within_max_length(pairs, bundle.tokenizer, bundle.longest, where)
-    return TranslationExamples(
-        pairs=pairs,
-        references=[[pair.target] for pair in pairs],
-        corpus=corpus,
-        tokens=tokens,
-        name=f"validation pairs of {run}",
-        training=targets,
-        text_metrics=_uses_text_metrics(config, options),
-        corruption=corruption_of(config.data, bundle.tokenizer, config.training.seed),
-    )
-
-
-def _uses_text_metrics(config: Any | None, options: TranslationScoring) -> bool:
-    if options.text_metrics or not isinstance(config, TranslationRunConfig):
-        return options.text_metrics
-    return config.evaluation.metric in TEXT_METRICS
-
-
-def _further_references(
-    paths: Sequence[Path], pairs: Sequence[Pair], source: str | None, names: str | None
-) -> list[list[str]]:
-    """Read further references of all pairs: one list for each name, in the order of the pairs.
-
-    Raises DataError if their sources are not those of the pairs.
-    """
-    further = []
-    for name in [] if names is None else [name.strip() for name in names.split(",")]:
-        others = [p for path in paths for p in read_pairs(pair_files(path, source, name))]
-        if [p.source for p in others] != [p.source for p in pairs]:
-            raise DataError(
-                f"the references {name!r} are not references of the same {len(pairs):,} sources",
-                ", ".join(map(str, paths)),
-                "every source must be on the same line in all of them",
-            )
-        further.append([p.target for p in others])
-    return further
-
-
-def _training_targets(config: Any | None) -> Callable[[], Iterable[str]] | None:
-    """Return a function that reads the target sentences that a run was trained on."""
-    if not isinstance(config, TranslationRunConfig) or not config.data.train:
-        return None
-    data = config.data
-    return lambda: (
-        pair.target for corpus in corpora_of(data) for pair in read_pairs(corpus.files.train)
-    )
-
-
-def _full(
-    bundle: TranslatorBundle,
-    pairs: Sequence[Pair],
-    further: Sequence[Sequence[str]],
-    name: str,
-    tokens: int,
-    options: TranslationScoring,
-    training: Callable[[], Iterable[str]] | None,
-) -> TranslationExamples:
-    """Return all pairs with a source and a target, or the first `options.sentences` of them."""
-    indices = [i for i, pair in enumerate(pairs) if pair.source and pair.target]
-    indices = indices[: options.sentences]
-    if not indices:
-        raise DataError("no pairs to evaluate", name)
-    chosen = [pairs[i] for i in indices]
-    references = [[pairs[i].target, *(texts[i] for texts in further if texts[i])] for i in indices]
-    limit = bundle.model.max_target
-    longest = bundle.longest if limit is None else min(bundle.longest, limit - 1)
-    corpus = _encoded(bundle, chosen, longest)
-    return TranslationExamples(
-        pairs=chosen,
-        references=references,
-        corpus=corpus,
-        tokens=tokens,
-        name=name,
-        training=training,
-    )
-
-
-def _encoded(bundle: TranslatorBundle, pairs: Iterable[Pair], longest: int) -> Corpus:
-    """Encode pairs; those whose source or target has more than `longest` tokens are left out."""
-    with tempfile.TemporaryDirectory() as folder:  # the files stay mapped after they are removed
-        return prepare_corpus(pairs, bundle.tokenizer, Path(folder) / "pairs", longest)
 
 
 def evaluate(
@@ -275,28 +43,29 @@ def evaluate(
     Of texts for span corruption only nats, of the targets of epoch 0.
 
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
-    of several references, over those of the first.
+    of several references, over those of the first. An ensemble has none.
 
     progress: called before each batch that is scored and after each batch that is translated, with
     the number of pairs processed so far. Raises UsageError for a source that is too long, and what
     `Comet.open` raises.
     """
     comet = opened(options)
+    if examples.corruption is not None:
+        _check_not_searched(options)
+    searching = ensemble(bundle, options.ensemble, options.to, options.from_language)
+    scored: list[Metric] = []
+    tokens = {}
     with _precision(bundle, options):
-        nats, tokens = _nats(bundle, examples, progress)
-        metric = Metric("nats", nats, higher_is_better=False)
+        if searching is bundle:
+            nats, tokens["target_tokens"] = _nats(bundle, examples, progress)
+            scored = [Metric("nats", nats, higher_is_better=False)]
         if examples.corruption is not None:
-            return Scores((metric,), {"target_tokens": tokens}, details={"pairs": examples.name})
+            return Scores(tuple(scored), tokens, details={"pairs": examples.name})
         sources = [pair.source for pair in examples.pairs]
-        translations = bundle.search(
-            sources,
-            beam=options.beam,
-            length_penalty=options.length_penalty,
-            coverage=options.coverage,
-            progress=lambda done: progress(len(examples.corpus) + done),
+        outputs = _translated(
+            searching, sources, options, lambda done: progress(len(examples.corpus) + done)
         )
-        outputs = [best[0].text for best in translations]
-        others = placeholder_sums(bundle, examples.pairs, outputs, options)
+        others = placeholder_sums(searching, examples.pairs, outputs, options)
     others |= comet_sums(comet, bundle, sources, outputs, examples.references)
     names = TRANSLATION_METRICS if options.all_metrics else DEFAULT
     scores = score_against_several(outputs, examples.references, names)
@@ -308,8 +77,8 @@ def evaluate(
     of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
     metrics += [Metric(name, sums.corpus()) for name, sums in others.items()]
     return Scores(
-        (*of_texts, *metrics, metric),
-        {"sentences": scores.sentences, "target_tokens": tokens, **counts_of(others)},
+        (*of_texts, *metrics, *scored),
+        {"sentences": scores.sentences, **tokens, **counts_of(others)},
         _samples(examples.pairs, outputs, options.samples),
         details={
             **{f"{name}_signature": text for name, text in scores.signatures.items()},
@@ -320,14 +89,48 @@ def evaluate(
     )
 
 
+def _check_not_searched(options: TranslationScoring) -> None:
+    """Raise UsageError for options of a search: corrupted texts are not translated."""
+    if options.ensemble or options.mbr:
+        raise UsageError(
+            "span corruption is evaluated by the nats of one model, and nothing is translated",
+            hint="leave out --ensemble and --mbr",
+        )
+
+
+def _translated(
+    bundle: TranslatorBundle,
+    sources: Sequence[str],
+    options: TranslationScoring,
+    progress: Callable[[int], None],
+) -> list[str]:
+    """Return the best translation of each source: by beam search, or of samples by chrF."""
+    if options.mbr:
+        ranked = bundle.sample(sources, options.mbr, options.seed, progress=progress)
+    else:
+        ranked = bundle.search(
+            sources,
+            beam=options.beam,
+            length_penalty=options.length_penalty,
+            coverage=options.coverage,
+            progress=progress,
+        )
+    return [best[0].text for best in ranked]
+
+
 def _details(
     examples: TranslationExamples, outputs: Sequence[str], options: TranslationScoring
 ) -> dict[str, Any]:
     """Return the search, the name of the pairs, and the scores of their parts."""
-    return {
+    beams = {
         "beam": options.beam,
         "length_penalty": options.length_penalty,
         **({"coverage": options.coverage} if options.coverage else {}),
+    }
+    members = {"ensemble": [str(path) for path in options.ensemble]}
+    return {
+        **({"mbr": options.mbr, "seed": options.seed} if options.mbr else beams),
+        **(members if options.ensemble else {}),
         "pairs": examples.name,
         **scores_by_direction(examples.pairs, examples.references, outputs),
         **(_breakdown(examples, outputs) if options.breakdown else {}),

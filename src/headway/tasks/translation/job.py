@@ -34,7 +34,7 @@ from headway.tasks.translation.data import (
     within_max_length,
 )
 from headway.tasks.translation.directions import corpora_of, languages_of
-from headway.tasks.translation.evaluation import TranslationExamples
+from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from headway.errors import UsageError
+from headway.tasks.translation.ensembles import ensemble
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.search import Translation
@@ -75,11 +72,7 @@ def predict(
         raise UsageError(
             f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
         )
-    searching = bundle
-    if options.ensemble:
-        others = _loaded(options.ensemble, bundle.device)
-        chosen = (options.to, options.from_language)
-        searching = bundle.ensemble([other.into(*chosen) for other in others])
+    searching = ensemble(bundle, options.ensemble, options.to, options.from_language)
     texts = [item.text for item in inputs]
     parts = [_parts(bundle, text, f"text {line}") for line, text in enumerate(texts, start=first)]
     flat = [part for of_text in parts for part in of_text]
@@ -144,18 +137,3 @@ def _aligned(bundle: TranslatorBundle, source: str, target: str) -> dict[str, An
     from headway.inspection import align
 
     return align(bundle, source, target).as_dict() if target else None
-
-
-@lru_cache(maxsize=4)
-def _loaded(paths: tuple[Path, ...], device: torch.device) -> tuple[TranslatorBundle, ...]:
-    """Load the other members of an ensemble. Raises UsageError for a model of another kind."""
-    from headway.tasks.opening import load
-    from headway.tasks.translation.bundle import TranslatorBundle
-
-    bundles = []
-    for path in paths:
-        bundle = load(path, str(device))
-        if not isinstance(bundle, TranslatorBundle):
-            raise UsageError(f"{path} is a {bundle.kind}, not a translator", "--ensemble")
-        bundles.append(bundle)
-    return tuple(bundles)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 from headway.tasks.translation.learned_metric import COMET
@@ -40,6 +43,17 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
     return lines
 
 
+def _search(details: Mapping[str, Any]) -> str:
+    """Name the search that found the translations."""
+    name = f"minimum Bayes risk of {details.get('mbr')} samples"
+    if "mbr" not in details:
+        name = f"beam {details['beam']}, length penalty {details['length_penalty']:g}"
+        if "coverage" in details:
+            name += f", coverage penalty {details['coverage']:g}"
+    others = len(details.get("ensemble", ()))
+    return f"{name}, ensemble of {others + 1}" if others else name
+
+
 def score_lines(scores: Scores) -> list[str]:
     """Format the data and the search, the metrics with their signatures, and the breakdowns.
 
@@ -57,14 +71,15 @@ def score_lines(scores: Scores) -> list[str]:
     if texts and "ter" not in scores.numbers():  # not all metrics are requested
         signed = []
     lines = [
-        f"{details['pairs']}: {scores.counts['sentences']:,} sentences, beam {details['beam']}, "
-        f"length penalty {details['length_penalty']:g}"
-        + (f", coverage penalty {details['coverage']:g}" if "coverage" in details else ""),
+        f"{details['pairs']}: {scores.counts['sentences']:,} sentences, {_search(details)}",
         *(f"{TEXT_NAMES[m.name]} {m.value:.3f}" for m in texts),
         *(f"{NAMES[m.name]} {m.value:.2f}   {m.signature}" for m in signed),
-        f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
-        "tokens",
     ]
+    if "nats" in scores:
+        lines.append(
+            f"nats {scores['nats']:.4f} per token of {scores.counts['target_tokens']:,} reference "
+            "tokens"
+        )
     if PLACEHOLDERS in scores:
         repaired = f", {scores[REPAIRED]:.3f} after repair" if REPAIRED in scores else ""
         lines.append(
