@@ -17,6 +17,7 @@ from pathlib import Path
 from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.settings import BATCH
+from headway.transforms.fast.cross_entropy import CHUNK
 
 USED = 0.8
 """Fraction of the free memory that a step may take; kernels and other programs need the rest."""
@@ -32,8 +33,8 @@ GROWTH = 1.7
 peak is not in the backward pass, but in the update of the weights, whatever the number of pairs."""
 
 STABLE = 0.05
-"""And until the memory of a pair changes by less than this fraction: the logits of a small batch
-are computed at once, those of a larger one in parts."""
+"""And until the memory of a pair changes by less than this fraction, in batches of more tokens than
+`CHUNK`: the logits of fewer are computed at once, those of more in parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,8 @@ def fitted_batch(
     while not is_linear and high < USED * free and pairs * longest < by_epoch:
         low, high, before = high, peak_of(2 * pairs), of_pair
         of_pair = max(1.0, (high - low) / pairs)
-        is_linear = high >= GROWTH * low and abs(of_pair - before) <= STABLE * of_pair
+        is_stable = abs(of_pair - before) <= STABLE * of_pair and pairs * longest >= CHUNK
+        is_linear = high >= GROWTH * low and is_stable
         pairs *= 2
     if not of_pair:  # the first step fills the memory or the epoch
         of_pair = max(1.0, (high - peak_of(1)) / (pairs - 1))
