@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -47,14 +47,14 @@ def _rounded(matrix: Tensor, x: Tensor) -> Tensor:
     return torch.nn.functional.linear(x.bfloat16(), matrix).float()
 
 
-def training_products(inputs: int, outputs: int) -> Iterator[tuple[str, Product]]:
+def training_products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
     """Yield the name of each product of a step, and the product, of the inputs x."""
     weight, grad = torch.randn(outputs, inputs), torch.randn(max(TRAINING_ROWS), outputs)
-    multiplications = {"oneDNN": by_onednn, "MKL": by_mkl}
+    multiplications: dict[str, Callable[..., Tensor]] = {"oneDNN": by_onednn, "MKL": by_mkl}
     for library, multiply in multiplications.items():
-        yield f"y = x W^T, {library}", partial(multiply, b=weight)
-        yield f"dx = dy W, {library}", partial(_grad_of_inputs, multiply, grad, weight)
-        yield f"dW = dy^T x, {library}", partial(_grad_of_weight, multiply, grad)
+        yield f"y = x W^T, {library}", [partial(multiply, b=weight)]
+        yield f"dx = dy W, {library}", [partial(_grad_of_inputs, multiply, grad, weight)]
+        yield f"dW = dy^T x, {library}", [partial(_grad_of_weight, multiply, grad)]
 
 
 def _grad_of_inputs(multiply: Callable[..., Tensor], grad: Tensor, w: Tensor, x: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def microseconds(calls: list[Product], rows: int, inputs: int, rounds: int) -> f
 
 
 def main() -> None:
-    """Print the table as Markdown."""
+    """Print both tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=768)
     parser.add_argument("--outputs", type=int, default=3072)
@@ -88,18 +88,21 @@ def main() -> None:
     chosen = parser.parse_args()
     machine = prepare(MachineConfig(device="cpu", threads=chosen.threads))
     print(f"{machine}, {describe()['cpu instructions']}, {chosen.inputs} x {chosen.outputs}")
-    print("| product |" + "".join(f" {rows} rows |" for rows in ROWS))
-    print("|---|" + "--:|" * len(ROWS))
     torch.manual_seed(0)
-    for name, calls in products(chosen.inputs, chosen.outputs):
-        cells = [microseconds(calls, rows, chosen.inputs, chosen.rounds) for rows in ROWS]
-        print(f"| {name} |" + "".join(f" {cell:,.0f} |" for cell in cells), flush=True)
-    library = "MKL" if mkl_is_fast() else "oneDNN"
-    print(f"\ntraining: gradients by {library}")
-    print("| product |" + "".join(f" {rows} rows |" for rows in TRAINING_ROWS))
-    print("|---|" + "--:|" * len(TRAINING_ROWS))
-    for name, call in training_products(chosen.inputs, chosen.outputs):
-        cells = [microseconds([call], n, chosen.inputs, chosen.rounds) for n in TRAINING_ROWS]
+    print_table(products(chosen.inputs, chosen.outputs), ROWS, chosen.inputs, chosen.rounds)
+    print(f"\ntraining: gradients by {'MKL' if mkl_is_fast() else 'oneDNN'}")
+    of_training = training_products(chosen.inputs, chosen.outputs)
+    print_table(of_training, TRAINING_ROWS, chosen.inputs, chosen.rounds)
+
+
+def print_table(
+    named: Iterable[tuple[str, list[Product]]], all_rows: Sequence[int], inputs: int, rounds: int
+) -> None:
+    """Print the microseconds of each product for each number of rows."""
+    print("| product |" + "".join(f" {rows} rows |" for rows in all_rows))
+    print("|---|" + "--:|" * len(all_rows))
+    for name, calls in named:
+        cells = [microseconds(calls, rows, inputs, rounds) for rows in all_rows]
         print(f"| {name} |" + "".join(f" {cell:,.0f} |" for cell in cells), flush=True)
 
 

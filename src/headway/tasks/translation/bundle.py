@@ -27,11 +27,12 @@ from headway.models import Translator
 from headway.tasks.translation.options import FOUR_BEAMS, TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated, predict
 from headway.tasks.translation.search import (
-    NOTHING,
     BeamSettings,
     Translation,
     TranslationSearch,
     encoded_phrases,
+    groups_by_length,
+    in_groups,
 )
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
 from headway.text import TokenizerPair, positions_of_words
@@ -207,16 +208,12 @@ class TranslatorBundle(StoredBundle):
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
         ids = self._encoded(texts, first)
-        results = [[NOTHING] for _ in texts]
-        done = sum(1 for row in ids if not row)
-        for chosen in _groups(ids):
+
+        def decode(chosen: list[int]) -> list[list[Translation]]:
             rows = [ids[i] for i in chosen]
-            decoded = self._search.by_beam(rows, settings.of(chosen), observe)
-            for i, translations in zip(chosen, decoded, strict=True):
-                results[i] = translations
-            done += len(chosen)
-            progress(done)
-        return results
+            return self._search.by_beam(rows, settings.of(chosen), observe)
+
+        return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
 
     def stream(
         self, text: str, *, beam: int = 4, length_penalty: float = 1.0, coverage: float = 0.0
@@ -249,17 +246,17 @@ class TranslatorBundle(StoredBundle):
         UsageError for a text that is too long.
         """
         ids = self._encoded(texts, first)
-        results = [[NOTHING] for _ in texts]
-        at_once, done = max(1, 4 * ROWS // count), sum(1 for row in ids if not row)
-        for group in _groups(ids):
-            for start in range(0, len(group), at_once):
-                chosen = group[start : start + at_once]
-                sampled = self._search.by_sampling([ids[i] for i in chosen], count, seed)
-                for i, samples in zip(chosen, sampled, strict=True):
-                    results[i] = samples
-                done += len(chosen)
-                progress(done)
-        return results
+        at_once = max(1, 4 * ROWS // count)
+        groups = (
+            group[start : start + at_once]
+            for group in groups_by_length(ids, ROWS, TOKENS)
+            for start in range(0, len(group), at_once)
+        )
+
+        def decode(chosen: list[int]) -> list[list[Translation]]:
+            return self._search.by_sampling([ids[i] for i in chosen], count, seed)
+
+        return in_groups(ids, groups, decode, progress)
 
     def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:
         """Return the ids of the texts. Raises UsageError for one that is too long."""
@@ -385,12 +382,3 @@ def max_source_tokens(model: Translator) -> int:
     """Return the maximum number of tokens of a text that the model translates."""
     limit = model.max_source
     return TOKENS if limit is None else min(TOKENS, limit - 1)
-
-
-def _groups(ids: list[list[int]]) -> Iterator[list[int]]:
-    """Group the indices of texts by length, longest first; empty texts are left out."""
-    order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
-    while order:
-        rows = max(1, min(ROWS, TOKENS // (len(ids[order[0]]) + 1)))
-        yield order[:rows]
-        order = order[rows:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -198,3 +198,31 @@ def encoded_phrases(
     if not all(map(all, tokens)):
         raise UsageError("a phrase is empty", hint="write at least one word")
     return tokens
+
+
+def groups_by_length(
+    ids: Sequence[Sequence[int]], max_rows: int, max_tokens: int
+) -> Iterator[list[int]]:
+    """Group the indices of texts by length, longest first; empty texts are left out."""
+    order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
+    while order:
+        rows = max(1, min(max_rows, max_tokens // (len(ids[order[0]]) + 1)))
+        yield order[:rows]
+        order = order[rows:]
+
+
+def in_groups(
+    ids: Sequence[Sequence[int]],
+    groups: Iterable[list[int]],
+    decode: Callable[[list[int]], list[list[Translation]]],
+    progress: Callable[[int], None],
+) -> list[list[Translation]]:
+    """Return the translations of all texts, decoded in groups; an empty text has an empty one."""
+    results = [[NOTHING] for _ in ids]
+    done = sum(1 for row in ids if not row)
+    for chosen in groups:
+        for i, translations in zip(chosen, decode(chosen), strict=True):
+            results[i] = translations
+        done += len(chosen)
+        progress(done)
+    return results

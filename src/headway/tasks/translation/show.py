@@ -45,13 +45,15 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
 
 def _search(details: Mapping[str, Any]) -> str:
     """Name the search that found the translations."""
-    name = f"minimum Bayes risk of {details.get('mbr')} samples"
-    if "mbr" not in details:
-        name = f"beam {details['beam']}, length penalty {details['length_penalty']:g}"
-        if "coverage" in details:
-            name += f", coverage penalty {details['coverage']:g}"
-    others = len(details.get("ensemble", ()))
-    return f"{name}, ensemble of {others + 1}" if others else name
+    if "mbr" in details:
+        parts = [f"minimum Bayes risk of {details['mbr']} samples"]
+    else:
+        parts = [f"beam {details['beam']}", f"length penalty {details['length_penalty']:g}"]
+    if "coverage" in details:
+        parts.append(f"coverage penalty {details['coverage']:g}")
+    if "ensemble" in details:
+        parts.append(f"ensemble of {len(details['ensemble']) + 1}")
+    return ", ".join(parts)
 
 
 def score_lines(scores: Scores) -> list[str]:

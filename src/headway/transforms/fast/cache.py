@@ -106,17 +106,16 @@ class PreallocatedTokens(TokenCache):
 class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
     """`KeyValueCache` in preallocated tensors."""
 
+    always_masked = False  # or only if the sequences differ in length
+
     def append(
         self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
     ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
-        past = None if self._needs_no_mask else _places(self.lengths, k.shape[2], k.device).past
+        past = None
+        if self.always_masked or not self.uniform:
+            past = _places(self.lengths, k.shape[2], k.device).past
         keys, values = self.extend(k, v)
         return keys, values, Mask(causal=True, past=past)
-
-    @property
-    def _needs_no_mask(self) -> bool:
-        """Whether the keys of all sequences end with the newest one."""
-        return self.uniform
 
 
 class AlignedKeyValues(PreallocatedKeyValues):
@@ -126,12 +125,10 @@ class AlignedKeyValues(PreallocatedKeyValues):
     same bits beside a longer one.
     """
 
+    always_masked = True
+
     def _width(self, total: int) -> int:
         return -(-total // ALIGNED) * ALIGNED
-
-    @property
-    def _needs_no_mask(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)

@@ -44,17 +44,17 @@ def _joined(layers: Sequence[nn.Linear]) -> Joined | None:
         return None
     # A decoding step asks in every layer, and finding out takes longer than a small product.
     known = _JOINED.get(layers[0])
-    if known is not None and known[0] == _places(layers):
+    if known is not None and known[0] == _addresses(layers):
         return known[1]
     found = _as_one(layers)
     if found is not None:
-        _JOINED[layers[0]] = _places(layers), found
+        _JOINED[layers[0]] = _addresses(layers), found
     elif known is not None:
         del _JOINED[layers[0]]
     return found
 
 
-def _places(layers: Sequence[nn.Linear]) -> list[tuple[int, int]]:
+def _addresses(layers: Sequence[nn.Linear]) -> list[tuple[int, int]]:
     """Return what changes if a parameter is replaced or moved: its identity and address."""
     parameters = (p for layer in layers for p in layer._parameters.values())
     return [(id(p), p.data_ptr()) for p in parameters if p is not None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
 from headway.attention.masks import Mask
@@ -32,26 +34,20 @@ def additive(
     """
     if hides_nothing(mask, num_queries):
         return None
-    if mask.past is None or mask.keys is not None or tracing(like):
-        return _computed(mask, num_queries, num_keys, like)
-    rules = mask.causal, mask.window, num_queries, num_keys, like.dtype, like.device
-    past, known_rules, known = _LAST[0]
-    if past is not mask.past or known_rules != rules:
-        known = _computed(mask, num_queries, num_keys, like)
-        _LAST[0] = mask.past, rules, known
-    return known
+    is_of_step = mask.past is not None and mask.keys is None and not tracing(like)
+    matrix = _last_matrix if is_of_step else _matrix
+    return matrix(mask, num_queries, num_keys, like.dtype, like.device)
 
 
-_LAST: list[tuple[Tensor | None, tuple[object, ...], Tensor]] = [(None, (), torch.empty(0))]
-"""The last `past`, the rules and shapes beside it, and the result."""
-
-
-def _computed(
-    mask: Mask, num_queries: int, num_keys: int, like: Tensor
+def _matrix(
+    mask: Mask, num_queries: int, num_keys: int, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "#B 1 T S"]:
-    allowed = mask.dense(num_queries, num_keys, like.device)
-    zeros = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
+    allowed = mask.dense(num_queries, num_keys, device)
+    zeros = torch.zeros(allowed.shape, dtype=dtype, device=device)
     return zeros.masked_fill_(~allowed, -torch.inf)
+
+
+_last_matrix = lru_cache(maxsize=1)(_matrix)  # masks with one tensor `past` are equal
 
 
 def _differs_by_sequence(mask: Mask) -> bool:
