@@ -246,17 +246,12 @@ class TranslatorBundle(StoredBundle):
         UsageError for a text that is too long.
         """
         ids = self._encoded(texts, first)
-        at_once = max(1, 4 * ROWS // count)
-        groups = (
-            group[start : start + at_once]
-            for group in groups_by_length(ids, ROWS, TOKENS)
-            for start in range(0, len(group), at_once)
-        )
+        at_once = max(1, min(ROWS, 4 * ROWS // count))
 
         def decode(chosen: list[int]) -> list[list[Translation]]:
             return self._search.by_sampling([ids[i] for i in chosen], count, seed)
 
-        return in_groups(ids, groups, decode, progress)
+        return in_groups(ids, groups_by_length(ids, at_once, TOKENS), decode, progress)
 
     def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:
         """Return the ids of the texts. Raises UsageError for one that is too long."""

@@ -106,7 +106,8 @@ class PreallocatedTokens(TokenCache):
 class PreallocatedKeyValues(PreallocatedTokens, KeyValueCache):
     """`KeyValueCache` in preallocated tensors."""
 
-    always_masked = False  # or only if the sequences differ in length
+    always_masked = False
+    """Whether `append` returns a mask with `past` even if all sequences have one length."""
 
     def append(
         self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]

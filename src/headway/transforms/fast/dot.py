@@ -21,7 +21,7 @@ from headway.transforms.tracing import tracing
 # table): its backward was 3 to 9 times slower at the length of a sentence.
 SHORT = 128
 
-# For one query of at most so many heads in all, torch's kernel is faster on a CPU.
+# For one query, torch's kernel is faster on a CPU up to this number of heads of all texts together.
 FEW_HEADS = 128
 
 Path = Literal["short", "sdpa"]

@@ -47,7 +47,8 @@ def _matrix(
     return zeros.masked_fill_(~allowed, -torch.inf)
 
 
-_last_matrix = lru_cache(maxsize=1)(_matrix)  # masks with one tensor `past` are equal
+# The layers of a step share the tensor `past`, so their masks are equal.
+_last_matrix = lru_cache(maxsize=1)(_matrix)
 
 
 def _differs_by_sequence(mask: Mask) -> bool:
