@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import headway
 from headway.transforms import is_quantized
@@ -36,12 +38,15 @@ def test_the_small_model_is_written_beside_the_run_and_its_size_is_printed(folde
     assert f"quantised to {to} already" in message
 
 
-def test_calibration_texts_change_the_rounding_of_int4(folder):
-    nearest = ("quantize", "gpt", "--to", "int4", "--group", "64")
+@pytest.mark.parametrize("to", ["int8", "int4"])
+def test_calibration_texts_change_the_rounding(to, folder):
+    nearest = ("quantize", "gpt", "--to", to, "--group", "64")
     run_headway(*nearest, "--out", "a", cwd=folder)
     run_headway(*nearest, "--out", "b", "--calibration", "texts.txt", cwd=folder)
-    files = [(folder / name / "model.safetensors").read_bytes() for name in "ab"]
-    assert len(files[0]) == len(files[1]) and files[0] != files[1]
+    codes = [load_file(folder / name / "model.safetensors") for name in "ab"]
+    assert any(not torch.equal(codes[1][name], value) for name, value in codes[0].items())
+    words = ("generate", "b", "the fox", "--max-tokens", "5", "--temperature", "0")
+    assert run_headway(*words, cwd=folder).stdout
 
 
 def test_wrong_requests_are_refused_before_anything_is_written(folder):
@@ -53,7 +58,7 @@ def test_wrong_requests_are_refused_before_anything_is_written(folder):
         (("gpt", "--to", "int3"), 2, "int8"),
         (("gpt", "--group", "20"), 2, "32"),
         (("gpt", "--out", "full"), 2, "full exists already"),
-        (("gpt", "--calibration", "texts.txt"), 2, "applies to int4, not to int8"),
+        (("gpt", "--to", "bfloat16", "--calibration", "texts.txt"), 2, "not to bfloat16"),
         (("gpt", "--to", "int4", "--calibration", "none.txt"), 2, "none.txt"),
         (("gpt", "--to", "int4", "--calibration", "empty.txt"), 3, "has no text"),
         (("vit", "--to", "int4", "--calibration", "texts.txt"), 2, "inputs are images"),

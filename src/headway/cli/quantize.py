@@ -46,18 +46,19 @@ def quantize(
         Number of consecutive weights that share a scale in int4; fewer are more accurate and need
         more space.
     calibration
-        File of texts, one per line, for int4: the weights are rounded so that the outputs for
-        these texts change least (GPTQ). The first 128 lines are used. If unset, each weight is
-        rounded to its nearest value.
+        File of typical texts, one per line, which make the small model more accurate: int4
+        rounds the weights so that the outputs for these texts change least (GPTQ); int8 scales the
+        inputs of each layer, so that large ones do not coarsen the others (SmoothQuant). The first
+        128 lines are used. If unset, each weight is rounded to its nearest value.
     json
         Print folder and sizes as one JSON object.
     """
     from headway.bundle.files import WEIGHTS_FILE
     from headway.models.contracts import parameter_count
 
-    if calibration is not None and to != "int4":
+    if calibration is not None and to == "bfloat16":
         raise UsageError(
-            f"--calibration applies to int4, not to {to}", hint="--to int4, or leave it out"
+            "--calibration applies to int8 and int4, not to bfloat16", hint="leave it out"
         )
     folder = _folder(run, to, out)
     bundle = _float32(run)
@@ -96,7 +97,7 @@ def _float32(run: Path) -> Bundle:
 
 
 def _quantize(bundle: Bundle, run: Path, to: str, group: int, texts: list[str]) -> None:
-    """Quantise the bundle's model, with GPTQ if there are texts."""
+    """Quantise the bundle's model, calibrated if there are texts."""
     from headway.transforms.quantize import quantize as quantize_model
 
     calibrate = (lambda: _read(bundle, texts)) if texts else None

@@ -33,7 +33,8 @@ class PackedInt8:
     """The int8 numbers of one layer, or of several with the same inputs, one below another.
 
     x = c + h z, with the centre c and the half-width h of each row, makes the numbers z in -1 ... 1
-    that the kernels round:  x W^T = h (z W^T) + c s,  where s[o] is the sum of row o of W.
+    that the kernels round:  x W^T = h (z W^T) + c s,  where s[o] is the sum of row o of W. With
+    scales of the columns, which several layers must have in common, x is multiplied by them first.
     """
 
     def __init__(self, stored: Sequence[Mapping[str, Tensor]]) -> None:
@@ -43,8 +44,11 @@ class PackedInt8:
         scale = torch.cat([part["weight_scale"] for part in stored])
         self._kernel: Int8Kernel = kernel(codes, scale)
         self._sums = codes.sum(1) * scale
+        self._columns = stored[0].get("weight_columns")
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        if self._columns is not None:
+            x = x * self._columns
         centre, half = row_range(x)
         return self._kernel((x - centre).div_(half)).mul_(half).addcmul_(centre, self._sums)
 
@@ -196,12 +200,14 @@ class FastLoRABFloat16Linear(LoRABFloat16Linear, FastBFloat16Linear):
 def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> tuple[Tensor, ...]:
     """Return the outputs of layers without hooks for the same x as one product, outside autograd.
 
-    Their codes are packed together at the first call.
+    Their codes are packed together at the first call, if their columns have the same scales.
     """
     first = layers[0]
     if not all(layer.is_usable(x) for layer in layers):
         return tuple(layer(x) for layer in layers)
     if any(layer.packed is not first.packed or layer.rows is None for layer in layers):
+        if not _have_equal_columns(layers):
+            return tuple(layer(x) for layer in layers)
         packed, start = PackedInt8([layer.stored() for layer in layers]), 0
         for layer in layers:
             layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
@@ -210,6 +216,14 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
     outputs = torch.split(joint, [layer.out_features for layer in layers], -1)
     biased = zip(outputs, layers, strict=True)
     return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
+
+
+def _have_equal_columns(layers: Sequence[FastInt8Linear]) -> bool:
+    columns = [layer.stored().get("weight_columns") for layer in layers]
+    if any(c is None for c in columns):
+        return all(c is None for c in columns)
+    first = columns[0]
+    return all(torch.equal(first, c) for c in columns)  # type: ignore[arg-type]
 
 
 def release_codes(model: nn.Module) -> None:

@@ -8,9 +8,10 @@ Linear layers and embeddings are replaced, except those of fewer than `SMALLEST`
 biases, position tables and recurrent cells stay float32. `fast` then gives the layers the fastest
 product of this machine (`transforms/fast/quantized.py`).
 
-A saved model has, in place of `NAME.weight`, `NAME.weight_int8` (O I) and `NAME.weight_scale` (O);
-`NAME.weight_int4` (O I/2, two codes a byte), `NAME.weight_scale` and `NAME.weight_centre` (O I/g);
-or `NAME.weight_bfloat16`. docs/quantisation.md has the whole format.
+A saved model has, in place of `NAME.weight`, `NAME.weight_int8` (O I) and `NAME.weight_scale` (O),
+and if it was calibrated `NAME.weight_columns` (I); `NAME.weight_int4` (O I/2, two codes a byte),
+`NAME.weight_scale` and `NAME.weight_centre` (O I/g); or `NAME.weight_bfloat16`.
+docs/quantisation.md has the whole format.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ import torch
 from torch import nn
 
 from headway.shapes import Tensor
-from headway.transforms.quantize.gptq import calibrated_int4, input_products
+from headway.transforms.quantize.calibration import input_products, input_squares
+from headway.transforms.quantize.gptq import calibrated_int4
 from headway.transforms.quantize.layers import (
     EMBEDDINGS,
     LINEARS,
     QuantizedEmbedding,
     QuantizedLinear,
 )
-from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, NumberName
+from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int8, NumberName
+from headway.transforms.quantize.smoothing import column_scales
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -51,9 +54,9 @@ def quantize(
     to: int8, int4 or bfloat16. group: number of consecutive inputs that share a scale in int4: 32,
     64 or 128. calibrate: runs the float32 model on typical inputs; int4 then rounds so that the
     outputs of each layer for these inputs change least (`gptq.py`), instead of each weight to its
-    nearest code. Replaced parameters are not trained any more. To replace the model itself, use the
-    returned one. ValueError for unknown numbers, a model that is quantised already, and a model
-    without a matrix that is large enough.
+    nearest code, and int8 scales the inputs of each layer (`smoothing.py`). Replaced parameters are
+    not trained any more. To replace the model itself, use the returned one. ValueError for unknown
+    numbers, a model that is quantised already, and a model without a matrix that is large enough.
     """
     if to not in NUMBERS:
         raise ValueError(f"{to=} must be one of: {', '.join(NUMBERS)}")
@@ -67,8 +70,12 @@ def quantize(
             f"the model has no linear layer or embedding of at least {SMALLEST:,} weights"
         )
     products: Mapping[Tensor, Tensor] = {}
+    columns: Mapping[Tensor, Tensor] = {}
     if calibrate is not None and to == "int4":
         products = input_products(layers.values(), calibrate)
+    if calibrate is not None and to == "int8":
+        squares = input_squares(layers.values(), calibrate)
+        columns = column_scales(squares.keys() - _tables(layers), squares)
     stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
     with torch.no_grad():
         for layer in layers.values():
@@ -77,6 +84,8 @@ def quantize(
             weight = layer.weight.detach().float()
             if layer.weight in products:
                 codes = calibrated_int4(weight, products[layer.weight], group)
+            elif layer.weight in columns:
+                codes = Int8.encode_columns(weight, columns[layer.weight])
             else:
                 codes = NUMBERS[to].encode(weight, group)
             stored[layer.weight] = to, _as_parameters(codes)
@@ -132,12 +141,16 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
         if isinstance(layer, nn.Linear | nn.Embedding)
     }
     stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
+    tables = _tables(layers)
     for name, layer in layers.items():
         for numbers in NUMBERS.values():
             if f"{name}.{numbers.names[0]}" in tensors:
                 groups = _groups(tensors.get(f"{name}.weight_scale"))
                 rows, columns = layer.weight.shape
                 shapes = numbers.shapes(rows, columns, groups)
+                has_columns = f"{name}.{numbers.column_name}" in tensors
+                if numbers.column_name and has_columns and layer.weight not in tables:
+                    shapes[numbers.column_name] = torch.float32, (columns,)
                 parts = {n: torch.empty(s, dtype=d, device="meta") for n, (d, s) in shapes.items()}
                 stored[layer.weight] = numbers.name, _as_parameters(parts)
     return _with_stored(model, layers, stored)
@@ -146,6 +159,11 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
 def _groups(scale: Tensor | None) -> int:
     """Return the number of groups of a row: the columns of its scales."""
     return scale.shape[1] if scale is not None and scale.ndim == 2 and scale.shape[1] else 1
+
+
+def _tables(layers: Mapping[str, nn.Linear | nn.Embedding]) -> set[Tensor]:
+    """Return the matrices whose rows are looked up, so that their columns have no inputs."""
+    return {layer.weight for layer in layers.values() if isinstance(layer, nn.Embedding)}
 
 
 def _large_layers(model: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:

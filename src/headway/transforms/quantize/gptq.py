@@ -11,11 +11,7 @@ Frantar et al. 2023, section 3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 import torch
-from torch import nn
 
 from headway.shapes import Float, Tensor
 from headway.transforms.quantize.numbers import int4_codes, int4_grid, paired
@@ -24,28 +20,6 @@ DAMPING = 0.01
 """Added to the diagonal of H, as a fraction of its mean: inputs may be linearly dependent."""
 WIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7)
 """Widths of the grids that are tried, as fractions of the range of the weights."""
-
-
-def input_products(
-    layers: Iterable[nn.Module], calibrate: Callable[[], object]
-) -> dict[Tensor, Float[Tensor, "I I"]]:
-    """Return H, the sum of x x^T over all inputs of each linear layer while `calibrate` runs."""
-    products: dict[Tensor, Tensor] = {}
-
-    def add(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        rows = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
-        weight: Any = layer.weight
-        products[weight] = products.get(weight, torch.zeros(())) + rows.T @ rows
-
-    linears = {layer for layer in layers if isinstance(layer, nn.Linear)}
-    hooks = [layer.register_forward_pre_hook(add) for layer in linears]
-    try:
-        with torch.no_grad():
-            calibrate()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return products
 
 
 @torch.no_grad()

@@ -5,8 +5,9 @@
 
 int8 rounds the inputs too, so that the product is one of integers: each row to 255 steps around its
 centre c[r] = (max + min) / 2, of half-width h[r] = (max - min) / 2. Each row has its own, so that
-its output does not depend on the other rows of the batch. The gradient is that of the product
-without rounding (straight-through: Bengio et al. 2013, section 4).
+its output does not depend on the other rows of the batch. With scales t of the columns
+(`smoothing.py`) the inputs are x t, and W8 t is the matrix that the numbers stand for. The gradient
+is that of the product without rounding (straight-through: Bengio et al. 2013, section 4).
 
 >>> linear = nn.Linear(3, 2)
 >>> small = Int8Linear.of(linear, Int8.encode(linear.weight.detach()))
@@ -45,7 +46,10 @@ class _Stored:
 
     def stored(self: Any) -> dict[str, Tensor]:
         """Return the stored tensors by name."""
-        return {name: getattr(self, name) for name in self.numbers.names}
+        names = self.numbers.names
+        if self.numbers.column_name in self._parameters:
+            names = (*names, self.numbers.column_name)
+        return {name: getattr(self, name) for name in names}
 
 
 class QuantizedLinear(nn.Linear, _Stored):
@@ -84,7 +88,10 @@ class Int8Linear(QuantizedLinear):
     numbers = Int8
 
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return F.linear(rounded_rows(input), self.weight.to(input.dtype), self.bias)
+        stored = self.stored()
+        columns = stored.get("weight_columns")
+        x = rounded_rows(input if columns is None else input * columns.to(input.dtype))
+        return F.linear(x, Int8.rows(stored).to(input.dtype), self.bias)
 
 
 class Int4Linear(QuantizedLinear):

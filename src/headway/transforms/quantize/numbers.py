@@ -1,6 +1,7 @@
 """Small numbers: how a float32 matrix W (O I) is stored as int8, int4 or bfloat16, and read again.
 
     int8       W[o, i] = q[o, i] s[o],   q in -127 ... 127,   s[o] = max_i |W[o, i]| / 127
+               or q[o, i] s[o] t[i], with a scale of each column (`smoothing.py`)
     int4       W[o, i] = (q[o, i] - 8) s[o, g] + c[o, g],   q in 0 ... 15,   g: group of inputs
     bfloat16   W[o, i] = w[o, i],   8 of float32's 24 significant bits
 
@@ -36,10 +37,15 @@ Layouts = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 
 
 class Numbers(ABC):
-    """A way to store a matrix. names: of its tensors, each with one row for each row of W."""
+    """A way to store a matrix.
+
+    names: of its tensors, each with one row for each row of W. column_name: of a further tensor
+    that it may have, with one number for each column.
+    """
 
     name: ClassVar[NumberName]
     names: ClassVar[tuple[str, ...]]
+    column_name: ClassVar[str | None] = None
 
     @staticmethod
     @abstractmethod
@@ -58,10 +64,11 @@ class Numbers(ABC):
 
 
 class Int8(Numbers):
-    """One byte for each number and one scale for each row."""
+    """One byte for each number, one scale for each row, and maybe one for each column."""
 
     name = "int8"
     names = ("weight_int8", "weight_scale")
+    column_name = "weight_columns"
 
     @staticmethod
     def encode(weight: Float[Tensor, "O I"], group: int = GROUP) -> dict[str, Tensor]:
@@ -71,7 +78,21 @@ class Int8(Numbers):
         return {"weight_int8": codes, "weight_scale": scale}
 
     @staticmethod
+    def encode_columns(
+        weight: Float[Tensor, "O I"], columns: Float[Tensor, " I"]
+    ) -> dict[str, Tensor]:
+        """Round the matrix divided by a scale of each column."""
+        return {**Int8.encode(weight / columns), "weight_columns": columns.clone()}
+
+    @staticmethod
     def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
+        rows = Int8.rows(stored)
+        columns = stored.get("weight_columns")
+        return rows if columns is None else rows * columns
+
+    @staticmethod
+    def rows(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
+        """Return the float32 matrix without the scales of its columns."""
         return stored["weight_int8"] * stored["weight_scale"][..., None]
 
     @classmethod

@@ -1,0 +1,48 @@
+"""Statistics of the inputs of linear layers, collected while a model reads typical inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.shapes import Float, Tensor
+
+
+def input_products(
+    layers: Iterable[nn.Module], calibrate: Callable[[], object]
+) -> dict[Tensor, Float[Tensor, "I I"]]:
+    """Return the sum of x x^T over all inputs of each matrix while `calibrate` runs."""
+    return _sums(layers, calibrate, lambda rows: rows.T @ rows)
+
+
+def input_squares(
+    layers: Iterable[nn.Module], calibrate: Callable[[], object]
+) -> dict[Tensor, Float[Tensor, " I"]]:
+    """Return the sum of x^2 over all inputs of each matrix while `calibrate` runs."""
+    return _sums(layers, calibrate, lambda rows: rows.square().sum(0))
+
+
+def _sums(
+    layers: Iterable[nn.Module],
+    calibrate: Callable[[], object],
+    of_rows: Callable[[Float[Tensor, "R I"]], Tensor],
+) -> dict[Tensor, Tensor]:
+    sums: dict[Tensor, Tensor] = {}
+
+    def add(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        rows = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
+        weight: Any = layer.weight
+        sums[weight] = sums.get(weight, torch.zeros(())) + of_rows(rows)
+
+    linears = {layer for layer in layers if isinstance(layer, nn.Linear)}
+    hooks = [layer.register_forward_pre_hook(add) for layer in linears]
+    try:
+        with torch.no_grad():
+            calibrate()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return sums
