@@ -13,7 +13,6 @@ compressed by gzip.
 from __future__ import annotations
 
 import argparse
-import gzip
 import statistics
 import time
 from copy import deepcopy
@@ -24,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.data.formats.lines import read_raw_lines
 from headway.machine import MachineConfig, describe, prepare
 from headway.models import GPT, GPTConfig
 from headway.transforms import fast, lora, quantize
@@ -34,8 +34,8 @@ ROWS, LENGTH, RANK = 16, 128, 8
 
 def read(path: Path) -> tuple[Tensor, Tensor]:
     """Return the bytes of a text, and those of its last tenth apart."""
-    contents = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    text = torch.frombuffer(bytearray(contents), dtype=torch.uint8).long()
+    contents = bytearray(b"".join(read_raw_lines(path)))
+    text = torch.frombuffer(contents, dtype=torch.uint8).long()
     held_out = len(text) // 10
     if held_out <= LENGTH:
         raise SystemExit(f"{path}: {len(text):,} bytes, but at least {11 * LENGTH:,} are needed")
@@ -72,7 +72,8 @@ class Training:
     @torch.no_grad()
     def loss(self, text: Tensor) -> float:
         """Return the mean loss on a text, in nats per byte."""
-        losses = [loss_of(self.model.eval(), batch(text, seed)).item() for seed in range(20)]
+        self.model.eval()
+        losses = [loss_of(self.model, batch(text, seed)).item() for seed in range(20)]
         self.model.train()
         return statistics.mean(losses)
 

@@ -17,7 +17,6 @@ from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
 from headway.errors import DataError
 from headway.folders import MANIFEST
-from headway.models import GPT, GPTConfig
 from headway.transforms import (
     dequantize,
     fast,
@@ -37,6 +36,7 @@ from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of
 from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8
 from tests.fixtures import bundles, zoo
+from tests.fixtures.rounding import errors, gpt
 
 INPUTS, OUTPUTS = 90, 70  # no multiple of a group, of a register, or of each other
 KINDS = sorted(NUMBERS)
@@ -49,12 +49,6 @@ def weight(rows=OUTPUTS, columns=INPUTS):
 def linear(kind, columns=INPUTS, rows=OUTPUTS):
     plain = nn.Linear(columns, rows)
     return LINEARS[kind].of(plain, NUMBERS[kind].encode(plain.weight.detach()))
-
-
-def gpt(**changes):
-    torch.manual_seed(3)
-    shape = {"vocabulary": 300, "model_dim": 48, "num_layers": 2, "num_heads": 4, "ffn_dim": 80}
-    return GPT(GPTConfig(**{**shape, "max_length": 32, **changes})).eval()
 
 
 def test_int8_rounds_each_weight_to_the_nearest_step_of_its_row():
@@ -281,13 +275,8 @@ def test_gptq_changes_the_outputs_for_its_inputs_less_than_rounding_to_nearest()
     )  # inputs that are linearly dependent, as activations nearly are
     inputs = torch.randn(400, 12) @ directions + 0.1 * torch.randn(400, INPUTS)
     model = nn.Sequential(nn.Linear(INPUTS, OUTPUTS))
-    expected = model(inputs)
-    errors = []
-    for is_calibrated in (False, True):
-        small = deepcopy(model)
-        quantize(small, "int4", calibrate=partial(small, inputs) if is_calibrated else None)
-        errors.append((small(inputs) - expected).square().mean().item())
-    assert errors[1] < 0.5 * errors[0]
+    nearest, calibrated = errors(model, "int4", inputs, inputs)
+    assert calibrated < 0.5 * nearest
 
 
 def test_gptq_rounds_each_weight_to_the_nearest_code_if_the_inputs_are_independent():

@@ -14,12 +14,12 @@ from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
 from headway.errors import DataError
 from headway.folders import MANIFEST
-from headway.models import GPT, GPTConfig
 from headway.transforms import dequantize, fast, quantize
 from headway.transforms.fast import prepare_for_inference
 from headway.transforms.quantize.layers import Int8Linear
 from headway.transforms.quantize.smoothing import column_scales
 from tests.fixtures import bundles
+from tests.fixtures.rounding import errors, gpt
 
 INPUTS, OUTPUTS = 90, 70
 COLUMNS = "weight_columns"
@@ -32,10 +32,8 @@ def uneven(rows):
     return torch.randn(rows, INPUTS) * sizes
 
 
-def gpt(**changes):
-    torch.manual_seed(3)
-    shape = {"vocabulary": 300, "model_dim": 48, "num_layers": 2, "num_heads": 4, "ffn_dim": 80}
-    model = GPT(GPTConfig(**{**shape, "max_length": 32, **changes})).eval()
+def uneven_gpt(**changes):
+    model = gpt(**changes)
     with torch.no_grad():
         for block in model.decoder.blocks:  # as trained models have
             block.around_attention.norm.gain[5] = 20
@@ -54,13 +52,8 @@ def linears(model):
 def test_calibration_with_uneven_inputs_takes_most_of_the_error_away():
     torch.manual_seed(0)
     model, inputs = nn.Sequential(nn.Linear(INPUTS, OUTPUTS)), uneven(400)
-    fresh = uneven(200)
-    expected, errors = model(fresh), []
-    for is_calibrated in (False, True):
-        small = deepcopy(model)
-        quantize(small, "int8", calibrate=partial(small, inputs) if is_calibrated else None)
-        errors.append((small(fresh) - expected).square().mean().item())
-    assert errors[1] < 0.3 * errors[0]
+    nearest, calibrated = errors(model, "int8", inputs, uneven(200))
+    assert calibrated < 0.3 * nearest
 
 
 def test_scales_are_the_square_root_of_weights_relative_to_inputs():
@@ -81,7 +74,7 @@ def test_scales_are_the_square_root_of_weights_relative_to_inputs():
 
 
 def test_a_calibrated_model_is_nearer_to_float32_and_the_fast_one_equals_it():
-    model = gpt()
+    model = uneven_gpt()
     torch.manual_seed(4)
     tokens, fresh = torch.randint(300, (8, 30)), torch.randint(300, (3, 20))
     with torch.no_grad():
@@ -91,8 +84,8 @@ def test_a_calibrated_model_is_nearer_to_float32_and_the_fast_one_equals_it():
         assert all(hasattr(m, COLUMNS) for n, m in linears(small).items() if n != "output")
         # its matrix is that of the embedding, of which rows are looked up
         assert not hasattr(small.output, COLUMNS)
-        errors = [(m.hidden(fresh) - model.hidden(fresh)).norm() for m in (nearest, small)]
-        assert errors[1] < 0.8 * errors[0]  # the embedding is rounded in both
+        before, after = ((m.hidden(fresh) - model.hidden(fresh)).norm() for m in (nearest, small))
+        assert after < 0.8 * before  # the embedding is rounded in both
         plain = small(fresh)
         twin = prepare_for_inference(deepcopy(small))
         assert_close(twin(fresh), plain, rtol=1e-4, atol=1e-4)
@@ -103,7 +96,8 @@ def test_a_calibrated_model_is_nearer_to_float32_and_the_fast_one_equals_it():
 
 def test_layers_whose_columns_differ_are_computed_one_by_one():
     torch.manual_seed(3)
-    model, tokens = calibrated(gpt(), torch.randint(300, (8, 30))), torch.randint(300, (3, 20))
+    model = calibrated(uneven_gpt(), torch.randint(300, (8, 30)))
+    tokens = torch.randint(300, (3, 20))
     with torch.no_grad():
         attention = model.decoder.blocks[0].attention
         attention.key.weight_columns *= 2
@@ -127,7 +121,7 @@ def test_adapters_have_the_gradient_of_the_matrix_that_the_numbers_stand_for():
 
 @pytest.fixture
 def folder(tmp_path):
-    bundle = TextBundle(gpt(vocabulary=bundles.TOKENIZER.size), bundles.TOKENIZER)
+    bundle = TextBundle(uneven_gpt(vocabulary=bundles.TOKENIZER.size), bundles.TOKENIZER)
     calibrated(bundle.model, torch.randint(bundles.TOKENIZER.size, (8, 30)))
     bundle.save(tmp_path / "m")
     return tmp_path / "m"

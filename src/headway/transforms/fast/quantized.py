@@ -219,11 +219,11 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
 
 
 def _have_equal_columns(layers: Sequence[FastInt8Linear]) -> bool:
-    columns = [layer.stored().get("weight_columns") for layer in layers]
-    if any(c is None for c in columns):
-        return all(c is None for c in columns)
-    first = columns[0]
-    return all(torch.equal(first, c) for c in columns)  # type: ignore[arg-type]
+    # not by `stored()`, which reads codes back from the layout of the product
+    first, *others = (layer._parameters.get("weight_columns") for layer in layers)
+    if first is None:
+        return all(columns is None for columns in others)
+    return all(columns is not None and torch.equal(columns, first) for columns in others)
 
 
 def release_codes(model: nn.Module) -> None:

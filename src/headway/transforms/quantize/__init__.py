@@ -148,9 +148,9 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
                 groups = _groups(tensors.get(f"{name}.weight_scale"))
                 rows, columns = layer.weight.shape
                 shapes = numbers.shapes(rows, columns, groups)
-                has_columns = f"{name}.{numbers.column_name}" in tensors
-                if numbers.column_name and has_columns and layer.weight not in tables:
-                    shapes[numbers.column_name] = torch.float32, (columns,)
+                further = numbers.column_name
+                if further and f"{name}.{further}" in tensors and layer.weight not in tables:
+                    shapes[further] = torch.float32, (columns,)
                 parts = {n: torch.empty(s, dtype=d, device="meta") for n, (d, s) in shapes.items()}
                 stored[layer.weight] = numbers.name, _as_parameters(parts)
     return _with_stored(model, layers, stored)

@@ -82,6 +82,7 @@ class Int8(Numbers):
         weight: Float[Tensor, "O I"], columns: Float[Tensor, " I"]
     ) -> dict[str, Tensor]:
         """Round the matrix divided by a scale of each column."""
+        # a copy: matrices with the same scales are saved each with its own
         return {**Int8.encode(weight / columns), "weight_columns": columns.clone()}
 
     @staticmethod
