@@ -64,18 +64,32 @@ def test_only_large_float32_products_use_onednn(counted, monkeypatch, mkl_is_fas
         pytest.skip("this torch has no oneDNN")
     x, weight, bias = inputs(SHAPES["large"])
     linear(x, weight, bias).sum().backward()
-    used = 1 if mkl_is_fast else 3  # forward; two gradients, whose operands are transposed views
-    assert len(counted) == used
+    assert len(counted) == (0 if mkl_is_fast else 3)  # forward, and the gradients of x and weight
+    counted.clear()
     with torch.no_grad():
         linear(x, weight, bias)
-    assert len(counted) == used + 1
+        assert len(counted) == (0 if mkl_is_fast else 1)
+        linear(torch.randn(64, 160), torch.randn(240, 160))  # few rows, which MKL computes slower
+        assert len(counted) == (1 if mkl_is_fast else 2)
+    counted.clear()
     linear(*inputs(SHAPES["large"], torch.float64))
     linear(*inputs(SHAPES["small"]))
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(x, weight, bias).dtype == torch.bfloat16
     monkeypatch.setattr(module, "available", lambda: False)
     linear(x, weight, bias)
-    assert len(counted) == used + 1
+    assert not counted
+
+
+@pytest.mark.parametrize("rows", [2, 65, 300])
+def test_rows_that_must_not_depend_on_their_number_always_use_onednn(rows, counted, mkl_is_fast):
+    if not module.available():
+        pytest.skip("this torch has no oneDNN")
+    layer = FastLinear(96, 80)
+    layer.invariant = True
+    with torch.no_grad():
+        layer(torch.randn(rows, 96))
+    assert len(counted) == 1
 
 
 def test_frozen_parts_get_no_gradient():

@@ -19,7 +19,7 @@ from headway.transforms.fast import prepare_for_inference
 from headway.transforms.quantize.layers import Int8Linear
 from headway.transforms.quantize.smoothing import column_scales
 from tests.fixtures import bundles
-from tests.fixtures.rounding import errors, gpt
+from tests.fixtures.rounding import assert_close_but_for_ties, errors, gpt
 
 INPUTS, OUTPUTS = 90, 70
 COLUMNS = "weight_columns"
@@ -88,7 +88,7 @@ def test_a_calibrated_model_is_nearer_to_float32_and_the_fast_one_equals_it():
         assert after < 0.8 * before  # the embedding is rounded in both
         plain = small(fresh)
         twin = prepare_for_inference(deepcopy(small))
-        assert_close(twin(fresh), plain, rtol=1e-4, atol=1e-4)
+        assert_close_but_for_ties(twin(fresh), plain)
         attention = twin.decoder.blocks[1].attention
         assert attention.query.packed is attention.key.packed is attention.value.packed
         assert_close(dequantize(deepcopy(small))(fresh), expected, rtol=0.05, atol=0.05)
@@ -104,7 +104,7 @@ def test_layers_whose_columns_differ_are_computed_one_by_one():
         attention.key.weight_scale /= 2
         plain = model(tokens)
         twin = prepare_for_inference(deepcopy(model))
-        assert_close(twin(tokens), plain, rtol=1e-4, atol=1e-4)
+        assert_close_but_for_ties(twin(tokens), plain)
     attention = twin.decoder.blocks[0].attention
     assert attention.query.packed is not attention.key.packed
 
@@ -132,7 +132,7 @@ def test_a_saved_calibrated_model_loads_as_itself(folder):
     models = [headway.load(folder, fast=is_fast).model for is_fast in (False, True)]
     assert sum(name.endswith(COLUMNS) for name, _ in models[0].named_parameters()) == 2 * 6
     with torch.no_grad():
-        assert_close(models[1](tokens), models[0](tokens), rtol=1e-4, atol=1e-4)
+        assert_close_but_for_ties(models[1](tokens), models[0](tokens))
     for name, value in models[0].named_parameters():
         assert torch.equal(models[1].state_dict()[name], value), name
 

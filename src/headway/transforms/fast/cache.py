@@ -40,13 +40,13 @@ class PreallocatedTokens(TokenCache):
         self._stores = [_with_room(s, x, width) for s, x in zip(stores, new, strict=True)]
         if self.uniform:
             for store, x in zip(self._stores, new, strict=True):
-                store[: len(x), :, total - num_new : total] = x
+                _first(store, len(x))[:, :, total - num_new : total] = x
         else:
             at = _places(self.lengths, num_new, new[0].device)
             for store, x in zip(self._stores, new, strict=True):
                 store[at.rows, :, at.tokens] = x.transpose(1, 2)  # N H T K -> N T H K
         self.lengths = [length + num_new for length in self.lengths]
-        return [store[: len(self.lengths), :, :width] for store in self._stores]
+        return [_first(store, len(self.lengths))[:, :, :width] for store in self._stores]
 
     def _width(self, total: int) -> int:
         """Return the number of tokens that `extend` returns; the longest sequence has `total`."""
@@ -65,7 +65,11 @@ class PreallocatedTokens(TokenCache):
         if self._stores and not is_unchanged:
             index = upload(torch.tensor(rows, dtype=torch.long), self._stores[0].device)
             spare: Sequence[Tensor | None] = self._spare or [None] * len(self._stores)
-            chosen = [_select(s, index, into) for s, into in zip(self._stores, spare, strict=True)]
+            used = max(self.lengths, default=0)
+            chosen = [
+                _select(store, index, used, into)
+                for store, into in zip(self._stores, spare, strict=True)
+            ]
             self._stores, self._spare = chosen, self._stores
 
     def rewind(self, lengths: Sequence[int]) -> None:
@@ -186,9 +190,17 @@ def _with_capacity(store: Tensor | None, like: Tensor, rows: int, tokens: int) -
     return grown
 
 
-def _select(store: Tensor, index: Tensor, into: Tensor | None) -> Tensor:
-    """Return sequences `index`, in the memory of `into` if it has room for them."""
+def _select(store: Tensor, index: Tensor, used: int, into: Tensor | None) -> Tensor:
+    """Return sequences `index`, of which only the first `used` tokens matter, in the memory of
+    `into` if it has room for them."""
     has_room = into is not None and len(into) >= len(index) and into.shape[1:] == store.shape[1:]
     if into is None or not has_room or torch.is_grad_enabled():
         return store.index_select(0, index)
-    return torch.index_select(store, 0, index, out=into[: len(index)])
+    selected = into[: len(index)]
+    torch.index_select(store[:, :, :used], 0, index, out=selected[:, :, :used])
+    return selected
+
+
+def _first(store: Tensor, rows: int) -> Tensor:
+    """Return the first rows of a store: itself if it has no others, which saves an operation."""
+    return store if len(store) == rows else store[:rows]

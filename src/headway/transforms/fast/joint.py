@@ -27,7 +27,7 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
     if joined is None:
         return tuple(layer(x) for layer in layers)
     y = linear(x, *joined, packed_by=[layer for layer in layers if isinstance(layer, FastLinear)])
-    return torch.split(y, [layer.out_features for layer in layers], dim=-1)
+    return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)
 
 
 Joined = tuple[Tensor, Tensor | None]

@@ -1,10 +1,11 @@
 """Fast twin of linear layers: float32 products on a CPU by the faster of torch's libraries.
 
 torch sends float32 products to MKL, which on processors with AVX-512 that are not Intel's reaches
-half of their speed; oneDNN, which torch uses for 16 bits, reaches all of it. Without AVX-512 both
-are as fast, but oneDNN copies transposed views, which MKL reads in place: gradients are products of
-such views. Both round in float32. For few rows, much of oneDNN's time is rearranging W: a model for
-inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the tables.
+half of their speed; oneDNN, which torch uses for 16 bits, reaches all of it. Without AVX-512 MKL is
+faster for many rows, and reads transposed views in place, which oneDNN copies: gradients are
+products of such views. Both round in float32. For few rows, much of oneDNN's time is rearranging W:
+a model for inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the
+tables.
 """
 
 from __future__ import annotations
@@ -59,12 +60,12 @@ def linear(
     dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. packed_by: the layers whose matrices
     `weight` consists of, which may keep a packed copy.
     """
-    rows = x.numel() // max(x.shape[-1], 1)
     # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
     always = bool(packed_by) and packed_by[0].invariant
-    if not _prefers_onednn(x, weight, rows * weight.numel(), always):
+    if not _prefers_onednn(x, weight, always):
         return F.linear(x, weight, bias)
-    flat = x.reshape(rows, x.shape[-1])
+    flat = x.reshape(-1, x.shape[-1])
+    rows = flat.shape[0]
     wants_grad = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)
     )
@@ -80,7 +81,7 @@ def linear(
 def product(a: Float[Tensor, "M K"], b: Float[Tensor, "N K"]) -> Float[Tensor, "M N"]:
     """Return a b^T, outside autograd, by the library that is faster for these matrices."""
     transposed = not (a.is_contiguous() and b.is_contiguous())
-    if (transposed and mkl_is_fast()) or not _prefers_onednn(a, b, a.shape[0] * b.numel()):
+    if (transposed and mkl_is_fast()) or not _prefers_onednn(a, b):
         return by_mkl(a, b)
     return by_onednn(a, b)
 
@@ -97,8 +98,10 @@ def mkl_is_fast() -> bool:
     return bool(mkl.is_available()) and torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
-def _prefers_onednn(a: Tensor, b: Tensor, work: int, always: bool = False) -> bool:
-    """Whether the product is in float32 on a CPU, large enough (or `always`), and not under
+def _prefers_onednn(
+    a: Float[Tensor, "*M K"], b: Float[Tensor, "N K"], always: bool = False
+) -> bool:
+    """Whether a b^T is in float32 on a CPU, of a size for oneDNN (or `always`), and not under
     autocast.
 
     Never while `tracing`: Inductor expects weights packed by itself in oneDNN's call, an exported
@@ -106,9 +109,16 @@ def _prefers_onednn(a: Tensor, b: Tensor, work: int, always: bool = False) -> bo
     """
     if tracing(a, b):
         return False
+    is_small = a.numel() * b.shape[0] < WORK and b.numel() < MATRIX
+    if not always and (is_small or _is_for_mkl(a)):
+        return False
     plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
-    large = always or work >= WORK or b.numel() >= MATRIX
-    return plain and large and not torch.is_autocast_enabled("cpu") and available()
+    return plain and not torch.is_autocast_enabled("cpu") and available()
+
+
+def _is_for_mkl(a: Float[Tensor, "*M K"]) -> bool:
+    """Whether MKL is the faster one for these rows: for many, where it reaches full speed."""
+    return a.numel() >= FEW_ROWS.stop * a.shape[-1] and mkl_is_fast()
 
 
 def available() -> bool:

@@ -58,7 +58,9 @@ class FastMultiHeadAttention(MultiHeadAttention):
             k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
         if cache is not None:
             k, v, mask = cache.append(k, v)
-        q = self.split_queries(queries.view(k.shape[0], -1, queries.shape[-1]))
+        if queries.shape[0] != k.shape[0]:  # beams that share keys are more queries of one row
+            queries = queries.view(k.shape[0], -1, queries.shape[-1])
+        q = self.split_queries(queries)
         if self.positions is not None:
             at = positions_after(past, x.shape[1], x.device)
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
@@ -92,8 +94,8 @@ class FastMultiHeadAttention(MultiHeadAttention):
     def _merged(
         self, context: Float[Tensor, "M H U Kv"], x: Float[Tensor, "N T _"]
     ) -> Float[Tensor, "N T D"]:
-        merged = context.transpose(1, 2).flatten(2)  # M H U Kv -> M U HKv
-        out: Tensor = self.output(merged.view(*x.shape[:2], -1))
+        merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H U Kv -> N T HKv
+        out: Tensor = self.output(merged)
         return out
 
 
