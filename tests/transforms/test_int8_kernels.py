@@ -1,5 +1,7 @@
 """The products of integers: exact sums, or not used."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -76,6 +78,7 @@ def test_what_neighbours_have_above_the_largest_sum_is_added_by_a_sparse_product
     expected = (x * 127).round().long() @ codes.long().T
     y = product(x)
     assert torch.equal(y.long(), expected) and torch.equal(y, y.round())
+    assert torch.equal(deepcopy(product)(x), y)
     for i in range(len(x)):
         assert torch.equal(product(x[i : i + 1])[0], y[i])
 

@@ -38,6 +38,9 @@ class Int8Kernel(ABC):
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
         """Return the product for numbers between -1 and 1, which are rounded to 1/127."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Int8Kernel:
+        return self  # it never changes, and torch copies no sparse matrices
+
 
 class Fbgemm(Int8Kernel):
     """FBGEMM's product, with the rounding of x and the scale in the same pass."""
