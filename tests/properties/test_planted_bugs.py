@@ -88,7 +88,7 @@ def test_positions_that_run_on_through_packed_documents_fail_packing(monkeypatch
 
 
 def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):
-    def stays(store, index, used):
+    def stays(store, index, used, into):
         return store[torch.arange(len(index)) % len(store)]
 
     monkeypatch.setattr(cache, "_select", stays)
