@@ -24,8 +24,8 @@ LEAST = 0.01
 
 
 def column_scales(
-    weights: Iterable[Float[Tensor, "_ I"]], squares: Mapping[Tensor, Float[Tensor, " I"]]
-) -> dict[Tensor, Float[Tensor, " I"]]:
+    weights: Iterable[Float[Tensor, "_ _"]], squares: Mapping[Tensor, Float[Tensor, " _"]]
+) -> dict[Tensor, Float[Tensor, " _"]]:
     """Return t of each matrix, given the sum of the squares of its inputs.
 
     Matrices with the same inputs, such as those of queries, keys and values, get the same tensor,
