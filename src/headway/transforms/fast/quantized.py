@@ -213,7 +213,7 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
             layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
             start += layer.out_features
     joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
-    outputs = torch.split(joint, [layer.out_features for layer in layers], -1)
+    outputs = joint.split_with_sizes([layer.out_features for layer in layers], -1)
     biased = zip(outputs, layers, strict=True)
     return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
 
