@@ -60,6 +60,12 @@ def test_bfloat16_on_a_cpu_without_instructions_for_it_is_called_slow(
     assert multiplies_bfloat16("cuda") and multiplies_bfloat16("cpu") == bool(instructions)
 
 
+@pytest.mark.parametrize("limit", ["AVX2", "avx2_vnni", "AVX512_CORE"])
+def test_a_limit_of_the_products_library_leaves_no_instructions_for_bfloat16(limit, monkeypatch):
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert machine._bfloat16_instructions.__wrapped__() == ()
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_memory_is_given_back_between_blocks_in_use():
     prepare(MachineConfig(device="cpu"))

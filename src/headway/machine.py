@@ -214,9 +214,24 @@ def multiplies_bfloat16(device: str) -> bool:
     return not device.startswith("cpu") or bool(_bfloat16_instructions())
 
 
+_WITHOUT_BFLOAT16 = {
+    "SSE41",
+    "AVX",
+    "AVX2",
+    "AVX2_VNNI",
+    "AVX2_VNNI_2",
+    "AVX512_CORE",
+    "AVX512_CORE_VNNI",
+}
+"""Limits of `ONEDNN_MAX_CPU_ISA` under which oneDNN does not use instructions for bfloat16."""
+
+
 @cache
 def _bfloat16_instructions() -> tuple[str, ...] | None:
-    """Return the names of the CPU's instructions for bfloat16 products, or None if unknown."""
+    """Return the names of the instructions for bfloat16 products that oneDNN uses on this CPU, or
+    None if unknown."""
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT_BFLOAT16:
+        return ()
     try:
         flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").split())
     except OSError:
