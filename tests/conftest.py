@@ -40,6 +40,7 @@ def pytest_runtest_setup() -> None:
     of threads it used, in the whole process.
     """
     torch.set_num_threads(1)  # with tiny tensors a second thread only waits
+    shape_checks.start_test()
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,8 @@
 
 jaxtyping's own hook checks every call, which is four fifths of the time of a search in a tiny
 model. Here a call is checked when it is the first of its kind in a file of tests: the same
-function, and arguments of the same types and shapes.
+function, and arguments of the same types and shapes. After `_COMPARED` calls in one test a
+function is not checked any more.
 """
 
 import functools
@@ -19,6 +20,11 @@ from torch import Tensor
 _check_every_call = jaxtyping.jaxtyped
 _checked: set[tuple[Any, ...]] = set()
 """The calls of this file that need no check any more: the function's code, and `_kind`s."""
+_test = 0
+"""Counts the tests."""
+_COMPARED = 10
+"""Calls of a function in one test whose kinds are compared with earlier ones: those of a search or
+a training repeat themselves, and the comparison takes a fifth of their time."""
 _PLAIN = {int, float, str, bool, type(None), dict}
 
 
@@ -37,6 +43,12 @@ def install() -> None:
 def start_file() -> None:
     """Check every kind of call anew, so that no file of tests depends on those before it."""
     _checked.clear()
+
+
+def start_test() -> None:
+    """Compare the first calls of each function anew."""
+    global _test
+    _test += 1
 
 
 def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
@@ -58,18 +70,25 @@ def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
 def _of_function(function: FunctionType, typechecker: Any) -> Callable[..., Any]:
     code = id(function.__code__)  # functions inside functions are made anew by every call
     check: Callable[..., Any] | None = None
+    test = calls = 0
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
         __tracebackhide__ = True
-        nonlocal check
+        nonlocal check, test, calls
+        if test != _test:
+            test, calls = _test, 0
+        elif calls == _COMPARED:
+            return function(*arguments, **named)
+        calls += 1
         kinds = (code, *map(_kind, arguments), *named, *map(_kind, named.values()))
         if kinds in _checked:
             return function(*arguments, **named)
-        _checked.add(kinds)
         if check is None:  # making it takes a millisecond, and many functions are never called
             check = _check_every_call(function, typechecker=typechecker)
-        return check(*arguments, **named)
+        result = check(*arguments, **named)
+        _checked.add(kinds)
+        return result
 
     return call
 

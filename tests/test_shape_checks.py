@@ -7,6 +7,7 @@ from jaxtyping import TypeCheckError
 from headway.attention import Mask
 from headway.attention.kernel import masked_softmax
 from headway.models import GPT, GPTConfig
+from tests import shape_checks
 
 
 def test_a_wrong_shape_and_a_wrong_type_are_refused_after_correct_ones():
@@ -36,3 +37,14 @@ def test_a_method_is_checked_when_a_model_calls_it(monkeypatch):
     monkeypatch.setattr(model.embedding, "forward", lambda *_, **__: torch.zeros(4, 8))
     with pytest.raises(TypeCheckError):
         model(torch.zeros(1, 4, dtype=torch.long))
+
+
+def test_only_the_first_calls_of_a_test_are_compared():
+    allowed = Mask(causal=True).dense(3, 4)
+    for _ in range(shape_checks._COMPARED):
+        masked_softmax(torch.randn(2, 2, 3, 4), allowed)
+    masked_softmax(torch.randn(2, 2, 3, 4), allowed.float() > 0)
+    masked_softmax(torch.randn(2, 3, 4), allowed)
+    shape_checks.start_test()
+    with pytest.raises(TypeCheckError):
+        masked_softmax(torch.randn(2, 3, 4), allowed)
