@@ -1,8 +1,12 @@
 """`python -m bench`: speed compared with other libraries, as a table and a JSON file.
 
 Rounds of the two libraries alternate (ours, peer, ours, peer ...), each in its own process. The
-ratio is that of neighbouring rounds, so that a slower machine slows both down. The exit code is 0
-whenever the measurement succeeded; the table shows which ratios are below their goals.
+ratio is that of neighbouring rounds, so that a slower machine slows both down. The table shows
+which ratios are below their goals.
+
+What was measured is kept after each peer: `--resume` goes on with the rows of the same day and
+conditions. A peer that fails does not end the others; the exit code is then 1. A file in
+bench/results has all rows of one day.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
-from bench.report import Row, as_json, command_line, table, today
+from bench.report import Row, RowsOfDay, as_json, command_line, table, today
 from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
 from headway.files import write_file
@@ -82,10 +86,6 @@ def main(arguments: list[str]) -> int:
         folder = options.run or _cached(options)
         if not (folder / SENTENCES).is_file():
             write_sentences(folder)
-    rows: list[Row] = []
-    for claim in claims:
-        print(f"{claim} ...", file=sys.stderr, flush=True)
-        rows += _measure(claim, folder, rounds, options)
     conditions: dict[str, Any] = {
         "rounds": rounds,
         "threads": options.threads,
@@ -94,13 +94,22 @@ def main(arguments: list[str]) -> int:
         if not options.same_allocator
         else "Headway's settings for both",
     }
+    day = RowsOfDay(options.cache / f"rows-{today()}.json", {**conditions, "quick": options.quick})
+    if not options.resume:
+        day.forget()
+    missing: list[str] = []
+    for claim in claims:
+        missing += _measure(claim, folder, rounds, options, day)
+    rows = day.of(claims, options.peers)
     print(_heading(conditions))
     print(table(rows))
-    path = _results_path(options)
+    for reason in missing:
+        print(f"not measured: {reason}")
+    path = _results_path(options, is_complete=not missing)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, as_json(rows, command_line(arguments), conditions).encode())
     print(f"written to {os.path.relpath(path)}")
-    return 0
+    return 1 if any("failed" in reason for reason in missing) else 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -128,6 +137,11 @@ def _options(arguments: list[str]) -> argparse.Namespace:
         help="number of CPU threads of each side",
     )
     parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="keep what was measured today under the same conditions, and measure the rest",
+    )
+    parser.add_argument(
         "--same-allocator",
         action="store_true",
         help="use Headway's allocator and oneDNN settings for the peer too",
@@ -142,7 +156,11 @@ def _cached(options: argparse.Namespace) -> Path:
     return trained(options.cache, QUICK_STEPS if brief else FULL_STEPS)
 
 
-def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace) -> list[Row]:
+def _measure(
+    claim: str, folder: Path, rounds: int, options: argparse.Namespace, day: RowsOfDay
+) -> list[str]:
+    """Measure a claim beside each peer, into `day`; return what was not measured, and why."""
+
     def settings(side: str) -> Settings:
         return Settings(
             claim=claim,
@@ -156,25 +174,35 @@ def _measure(claim: str, folder: Path, rounds: int, options: argparse.Namespace)
     module = import_module(f"bench.{claim}")
     if reason := getattr(module, "missing", lambda: None)():
         print(f"{claim} is skipped: {reason}", file=sys.stderr, flush=True)
-        return []
+        return [f"{claim}: {reason}"]
     device = f"cpu, {options.threads} threads"
-    rows: list[Row] = []
+    not_measured: list[str] = []
     requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
         if options.peers and name not in options.peers:
             continue
+        if (claim, name) in day:
+            continue
         if absent := [p for p in requirements.get(name, ()) if util.find_spec(p) is None]:
             reason = f"not installed: {', '.join(absent)}"
             print(f"{claim} beside {name} is skipped: {reason}", file=sys.stderr, flush=True)
+            not_measured.append(f"{claim} beside {name}: {reason}")
             continue
         print(f"{claim} beside {name} ...", file=sys.stderr, flush=True)
-        with Side(settings("ours")) as ours, Side(settings(name)) as peer:
-            for row in module.measure(ours, peer, rounds, device):
-                rows.append(row)
-                low, high = row.spread
-                line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
-                print(line, file=sys.stderr, flush=True)
-    return rows
+        rows: list[Row] = []
+        try:
+            with Side(settings("ours")) as ours, Side(settings(name)) as peer:
+                for row in module.measure(ours, peer, rounds, device):
+                    rows.append(row)
+                    low, high = row.spread
+                    line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
+                    print(line, file=sys.stderr, flush=True)
+        except (RuntimeError, AssertionError) as error:
+            print(f"{claim} beside {name} failed: {error}", file=sys.stderr, flush=True)
+            not_measured.append(f"{claim} beside {name} failed: {error}")
+        else:
+            day.add(claim, name, rows)
+    return not_measured
 
 
 def _heading(conditions: dict[str, Any]) -> str:
@@ -186,9 +214,9 @@ def _heading(conditions: dict[str, Any]) -> str:
     )
 
 
-def _results_path(options: argparse.Namespace) -> Path:
+def _results_path(options: argparse.Namespace, *, is_complete: bool) -> Path:
     """Return the file of the results; quick and partial measurements are not put in results/."""
-    if options.quick or options.only or options.peers:
+    if not is_complete or options.quick or options.only or options.peers:
         cache: Path = options.cache
         return cache / "look.json"
     return ROOT / "bench" / "results" / f"{today()}.json"

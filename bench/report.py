@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from headway.files import write_file
+
 GOAL = 1.5
 PACKAGES = (
     *("headway", "torch", "transformers", "tokenizers", "numpy"),
@@ -109,6 +111,51 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*text, *(f"{r.name}: {r.note}" for r in rows if r.note)])
 
 
+class RowsOfDay:
+    """The rows measured so far, in a file: those of another day or other conditions are not kept.
+
+    Keys are a claim and a peer.
+    """
+
+    def __init__(self, path: Path, conditions: dict[str, Any]) -> None:
+        self._path, self._conditions = path, conditions
+        self._rows: dict[tuple[str, str], list[Row]] = {}
+        if path.is_file():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["conditions"] == conditions:
+                for claim, peer, rows in kept["rows"]:
+                    self._rows[claim, peer] = [_row_of(fields) for fields in rows]
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._rows
+
+    def forget(self) -> None:
+        self._rows.clear()
+
+    def add(self, claim: str, peer: str, rows: list[Row]) -> None:
+        """Keep the rows of a claim beside a peer, at once in the file too."""
+        self._rows[claim, peer] = rows
+        kept = [[*key, [asdict(r) for r in rows]] for key, rows in self._rows.items()]
+        text = json.dumps({"conditions": self._conditions, "rows": kept}, ensure_ascii=False)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(self._path, text.encode())
+
+    def of(self, claims: Sequence[str], peers: Sequence[str] | None) -> list[Row]:
+        """Return the rows of these claims beside these peers, or beside all, in that order."""
+        return [
+            r
+            for claim in claims
+            for (measured, peer), rows in self._rows.items()
+            if measured == claim and (peers is None or peer in peers)
+            for r in rows
+        ]
+
+
+def _row_of(fields: dict[str, Any]) -> Row:
+    points = tuple((x, y) for x, y in fields["points"])
+    return Row(**{**fields, "spread": tuple(fields["spread"]), "points": points})
+
+
 def as_json(rows: Sequence[Row], command: str, conditions: dict[str, Any]) -> str:
     """Return the content of the file of results. conditions: further settings to repeat them."""
     results = {
@@ -129,7 +176,19 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "processor": _processor(),
     }
+
+
+def _processor() -> str:
+    """Return the processor's name, family and model, and the size of its last cache, from Linux."""
+    path = Path("/proc/cpuinfo")
+    if not path.is_file():
+        return platform.processor()
+    pairs = (line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+    fields = {key.strip(): value.strip() for key, value in pairs}
+    names = ("model name", "cpu family", "model", "cache size")
+    return ", ".join(f"{name} {fields[name]}" for name in names if name in fields)
 
 
 def _is_installed(name: str) -> bool:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -110,7 +111,8 @@ class Side:
         assert self._process.stdin is not None
         if kind is not None:
             self._process.kill()
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # the process has ended, and did not read its last request
+            self._process.stdin.close()
         self._process.wait()
 
 

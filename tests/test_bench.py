@@ -2,13 +2,15 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
+from bench import __main__ as command
 from bench import length, scores
 from bench.marian import Specials, to_marian
-from bench.report import Row, as_json, command_line, row, table
+from bench.report import Row, RowsOfDay, as_json, command_line, row, table
 from bench.sentences import synthetic
 from bench.sides import Settings, faster_attention, interleave
 from bench.training import SMOOTHING, marian_loss
@@ -71,6 +73,62 @@ def test_the_file_has_rows_versions_and_the_command():
     assert {"headway", "torch", "transformers", "python"} <= report["versions"].keys()
     assert report["command"] == "python -m bench"
     assert report["conditions"] == {"threads": 2}
+
+
+def test_the_rows_of_a_day_are_kept_until_the_conditions_change(tmp_path):
+    path, conditions = tmp_path / "rows.json", {"threads": 2}
+    day = RowsOfDay(path, conditions)
+    first, second = a_row(), a_row(note="why")
+    day.add("b", "peer", [first])
+    day.add("a", "other", [second, first])
+    later = RowsOfDay(path, conditions)
+    assert ("a", "other") in later and ("a", "peer") not in later
+    assert later.of(("a", "b"), None) == [second, first, first]
+    assert later.of(("a", "b"), ["peer"]) == [first]
+    assert RowsOfDay(path, {"threads": 1}).of(("a", "b"), None) == []
+    later.forget()
+    assert later.of(("a", "b"), None) == []
+
+
+def test_a_peer_that_fails_does_not_end_the_others(monkeypatch, tmp_path, capsys):
+    """It is named, the exit code is 1, and --resume measures only what is missing."""
+    requests = []
+
+    class Peer:
+        def __init__(self, settings):
+            self.name = settings.side
+            requests.append(settings.side)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+    broken = {"bad"}
+
+    def measure(ours, peer, rounds, device):
+        if peer.name in broken:
+            raise RuntimeError("the process ended")
+        yield replace(a_row(), name=f"speed beside {peer.name}")
+
+    claim = SimpleNamespace(PEERS=("good", "bad", "last"), measure=measure)
+    monkeypatch.setattr(command, "import_module", lambda name: claim)
+    monkeypatch.setattr(command, "Side", Peer)
+    words = ["--only", "scores", "--cache", str(tmp_path)]
+    assert command.main(words) == 1
+    printed = capsys.readouterr().out
+    assert "speed beside good" in printed and "speed beside last" in printed
+    assert "not measured: scores beside bad failed: the process ended" in printed
+    broken.clear()
+    requests.clear()
+    assert command.main([*words, "--resume"]) == 0
+    assert requests == ["ours", "bad"]
+    assert "speed beside bad" in capsys.readouterr().out
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "CLAIMS", ("scores",))
+    assert command.main(["--cache", str(tmp_path), "--resume"]) == 0
+    assert list((tmp_path / "bench" / "results").glob("*.json"))
 
 
 def test_the_command_names_no_folder_of_the_machine():

@@ -10,6 +10,7 @@ import torch
 from bench import __main__ as command
 from bench import decoding, encoders
 from bench.decoding import CASES
+from bench.report import RowsOfDay
 from bench.sides import Settings
 
 
@@ -114,12 +115,14 @@ def test_encoders_whose_vectors_differ_are_not_timed(tiny_encoders):
         list(encoders.measure(ours, wrong, 1, "cpu"))
 
 
-def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, capsys):
+def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, capsys, tmp_path):
     module = SimpleNamespace(
         PEERS=("missing_peer",), REQUIRES={"missing_peer": ("no_such_package_here", "sys")}
     )
     monkeypatch.setitem(sys.modules, "bench.decoding", module)
     options = SimpleNamespace(threads=1, quick=True, same_allocator=False, peers=None)
-    assert command._measure("decoding", command.ROOT, 1, options) == []
+    day = RowsOfDay(tmp_path / "rows.json", {})
+    reason = "decoding beside missing_peer: not installed: no_such_package_here"
+    assert command._measure("decoding", command.ROOT, 1, options, day) == [reason]
     message = "decoding beside missing_peer is skipped: not installed: no_such_package_here\n"
     assert capsys.readouterr().err == message
