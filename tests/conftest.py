@@ -3,7 +3,9 @@
 import gc
 import os
 import shutil
+from collections import defaultdict
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import torch
@@ -21,6 +23,23 @@ MEMORY, NEEDED = Path("/dev/shm"), 4 * 2**30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED:
     # Runs are flushed to disk at every save; in memory that takes no time.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `grid` all but one in n cases of each test that is marked `turns(n)`.
+
+    Checksums of their names choose: which ones run has nothing to do with the order of parameters.
+    """
+    cases = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("turns"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for group in cases.values():
+        (turns,) = group[0].get_closest_marker("turns").args
+        group.sort(key=lambda item: crc32(item.nodeid.encode()))
+        for item in group[-(-len(group) // turns) :]:
+            item.add_marker("grid")
 
 
 def pytest_collection_finish() -> None:

@@ -77,6 +77,7 @@ OTHER_VERBS = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("program", ["import headway", running("--help"), running("train", "-h")])
 def test_help_imports_no_torch(program):
     heavy = {*SLOW_IMPORTS, "torch"} - ({"torch"} if "train" in program else set())

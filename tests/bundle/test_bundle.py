@@ -152,6 +152,7 @@ def damage_bundle(folder, damage: str) -> None:
         weights.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR.")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "changes",
     [

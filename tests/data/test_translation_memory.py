@@ -29,6 +29,7 @@ def test_the_edit_distance_is_that_of_the_recursion():
             assert edit_distance(a, b, most) == (distance if distance <= most else None)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("least", [0.5, 0.75, 1.0])
 def test_the_index_loses_no_match(least):
     generator = random.Random(1)

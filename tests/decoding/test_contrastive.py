@@ -50,6 +50,7 @@ def by_the_equation(model, prompt, alpha, count, most=7):
     return tokens[len(prompt) :]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("alpha", [0.3, 0.9])
 @pytest.mark.parametrize("name", GPTS)
 def test_a_batch_has_the_outputs_of_the_equation(name, alpha):

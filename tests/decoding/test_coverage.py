@@ -9,10 +9,8 @@ from headway.attention import record_attention
 from headway.decoding import beam_search, length_penalty, stream_beam
 from headway.errors import UsageError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
-from tests.fixtures.turns import one_in_turn
 from tests.fixtures.zoo import BOS, EOS, MODELS, limits, some_rows
 
-CASES = [*range(10), *(pytest.param(seed, marks=pytest.mark.grid) for seed in range(10, 500))]
 WITH_CROSS = [
     name for name in MODELS if not name.startswith("gpt") and not name.endswith("without attention")
 ]
@@ -26,7 +24,8 @@ def log_coverage(model, source, words):
     return weights.mean(1).sum(1).clamp(1e-6, 1).log().sum().item()
 
 
-@pytest.mark.parametrize("seed", CASES)
+@pytest.mark.turns(100)
+@pytest.mark.parametrize("seed", range(500))
 @torch.no_grad()
 def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_coverage(seed):
     generator = random.Random(seed)
@@ -55,6 +54,7 @@ def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_coverage(seed)
         assert hypothesis.score == pytest.approx(score, abs=1e-4)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", WITH_CROSS)
 def test_the_penalty_of_an_input_does_not_depend_on_the_batch(name):
     family = MODELS[name]
@@ -78,7 +78,9 @@ def test_a_model_without_cross_attention_is_refused():
         beam_search(family.build(), family.inputs(rows), limits(rows), width=2, coverage=0.2)
 
 
-@pytest.mark.parametrize(("name", "width"), one_in_turn(list(MODELS), [1, 3, 5]))
+@pytest.mark.turns(9)
+@pytest.mark.parametrize("width", [1, 3, 5])
+@pytest.mark.parametrize("name", MODELS)
 def test_what_is_certain_is_never_taken_back(name, width):
     family = MODELS[name]
     model = family.build()

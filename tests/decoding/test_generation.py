@@ -72,6 +72,7 @@ def test_a_long_output_is_decoded_in_short_windows():
     assert max(sizes) <= 26
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("draft", [None, PromptLookup(2, 4), ModelDraft(model(1), 3)])
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"stop": ("a", "\x10", "e")}])
 def test_outputs_are_equal_streamed_or_whole_and_alone_or_in_a_batch(changes, draft):
@@ -115,6 +116,7 @@ def test_forced_text_is_first_and_forbidden_text_does_not_occur():
     assert generate(model(), TOKENIZER, ["ab"], biased)[0][0].text == "Q" * 12
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("changes", [{}, {"dola": "low"}, {"length_penalty": 0.0}])
 @pytest.mark.parametrize("stop", [(), ("a",)])
 def test_the_output_of_a_beam_is_streamed_as_it_becomes_certain(changes, stop):

@@ -21,7 +21,6 @@ from headway.decoding import (
 from headway.decoding.phrases import Banks
 from headway.errors import UsageError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
-from tests.fixtures.turns import one_in_turn
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 
@@ -39,13 +38,8 @@ def some_phrases(generator):
     return [tuple(generator.choices(WORDS, k=generator.randint(1, 2))) for _ in range(count)]
 
 
-CASES = [
-    *range(40),
-    *(pytest.param(seed, marks=pytest.mark.grid) for seed in range(40, 500)),
-]
-
-
-@pytest.mark.parametrize("seed", CASES)
+@pytest.mark.turns(25)
+@pytest.mark.parametrize("seed", range(500))
 def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_phrases(seed):
     generator = random.Random(seed)
     model, source = small_model(seed % 8), torch.tensor([generator.choices(WORDS, k=4)])
@@ -69,7 +63,9 @@ def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_phrases(seed):
         assert hypothesis.score == pytest.approx(score, abs=1e-5)
 
 
-@pytest.mark.parametrize(("name", "width"), one_in_turn(list(MODELS), [1, 2, 5]))
+@pytest.mark.turns(9)
+@pytest.mark.parametrize("width", [1, 2, 5])
+@pytest.mark.parametrize("name", MODELS)
 def test_outputs_of_every_model_contain_their_phrases_alone_and_in_a_batch(name, width):
     family = MODELS[name]
     model, rows = family.build(), some_rows(4, seed=3)

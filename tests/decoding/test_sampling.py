@@ -66,6 +66,7 @@ def outcome(row):
     return tuple(row.tokens), row.reason, row.seed
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("name", RULES)
 def test_the_output_of_a_row_does_not_depend_on_the_batch(name, kind):
@@ -111,6 +112,7 @@ def test_samples_do_not_depend_on_the_cache(name):
         assert (twin.reason == "end") == (len(row.tokens) < config.max_tokens)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("rules", [[], [Temperature(0.6), TopK(3)], [NoRepeat(1)]])
 def test_outputs_have_the_frequency_of_their_probability(rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0]

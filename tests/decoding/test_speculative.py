@@ -55,15 +55,9 @@ def counts_of(rows):
     return Counter((*row.tokens, *[EOS] * (row.reason == "end")) for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rules"),
-    # In every run each draft with one list of rules, in turn; the others in the grid.
-    [
-        pytest.param(kind, rules, marks=[] if number % 3 == turn else pytest.mark.grid)
-        for number, kind in enumerate(drafts())
-        for turn, rules in enumerate([[], [Temperature(0.7), TopK(4)], [FrequencyPenalty(1.0)]])
-    ],
-)
+@pytest.mark.turns(6)
+@pytest.mark.parametrize("rules", [[], [Temperature(0.7), TopK(4)], [FrequencyPenalty(1.0)]])
+@pytest.mark.parametrize("kind", drafts())
 def test_outputs_have_the_frequency_of_their_probability(kind, rules):
     model, prompt = gpt(3, vocabulary=5), [3, 4, 0, 3]
     rows = speculated(
@@ -90,6 +84,7 @@ def test_the_test_detects_sampling_without_the_residual_distribution(monkeypatch
     assert chi_square_deviation(counts_of(rows), output_probabilities(model, prompt, 3)) > 8
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", drafts())
 @pytest.mark.parametrize("rules", [[], [NoRepeat(2), Forbidden([[4], [5, 6]])]])
 def test_greedy_output_is_identical(kind, rules):
@@ -112,6 +107,7 @@ def test_copied_proposals_change_no_token_of_any_sample():
     assert [(r.tokens, r.reason) for r in rows] == [(r.tokens, r.reason) for r in plain]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", drafts())
 @pytest.mark.parametrize("rules", [[], [Temperature(0.8), NoRepeat(3)]])
 def test_the_output_of_a_row_does_not_depend_on_the_batch(kind, rules):

@@ -88,7 +88,7 @@ WITH_BLOCKS = [
 ]
 
 
-OFTEN = ("README.md", "docs/start/", "docs/tour/", "docs/tasks/translation", "docs/howto/export")
+OFTEN = ("README.md", "docs/start/", "docs/tour/attention", "docs/tour/seeing")
 """Beginnings of the names of the pages whose blocks run in every test run."""
 
 

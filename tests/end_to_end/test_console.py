@@ -48,6 +48,7 @@ def on_terminal(words, cwd, environment) -> str:
     return shown.decode("latin-1")
 
 
+@pytest.mark.turns(4)
 @pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
     ("words", "unbuffered"),
@@ -57,9 +58,9 @@ def on_terminal(words, cwd, environment) -> str:
         (["--help"], "1"),
         (["config", "explain"], ""),
         (["doctor"], "1"),
-        pytest.param(["runs", "ls"], "1", marks=pytest.mark.grid),
-        pytest.param(["config", "explain"], "1", marks=pytest.mark.grid),
-        pytest.param(["doctor"], "", marks=pytest.mark.grid),
+        (["runs", "ls"], "1"),
+        (["config", "explain"], "1"),
+        (["doctor"], ""),
     ],
 )
 def test_a_full_device_is_an_error_of_every_verb(working_folder, words, unbuffered):

@@ -86,6 +86,7 @@ def students(working_folder, run_headway):
     return make
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("student", "parts"),
     [
@@ -158,6 +159,7 @@ def test_general_distillation_is_continued_for_a_task(students, run_headway):
     assert "1 layers, d=24" in run_headway(*tag, "--steps", "2")[1]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("student", ["small-qa", "small-encoder", "small-gpt"])
 def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway, student):
     stages = () if student == "small-encoder" else ("--distillation.first-stage", "0.5")

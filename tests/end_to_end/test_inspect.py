@@ -65,6 +65,7 @@ CASES = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_page_of_every_kind_of_model_is_written_once(name, run_headway, working_folder):
     page = f"{name.replace(' ', '-')}.html"

@@ -110,9 +110,8 @@ def test_kill_9_at_25_random_moments(whole):
     kill_and_resume(whole, 25)
 
 
-@pytest.mark.parametrize(
-    "stop_signal", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.grid)]
-)
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whole, stop_signal):
     name = f"stopped-{stop_signal.name}"
     words = train_words(whole.data, name, *MORE)
@@ -125,6 +124,7 @@ def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whol
     assert final(whole.folder / "runs" / name) == final(whole.run)
 
 
+@pytest.mark.grid
 def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
     """Dropout is on, a step has three micro-batches, and the first half ends in mid-epoch."""
     folder, halves = whole.folder, whole.folder / "runs" / "halves"

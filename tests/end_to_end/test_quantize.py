@@ -83,6 +83,7 @@ def test_training_starts_from_float32_weights_and_export_writes_them(folder):
     assert json.loads(printed)["difference"] < 1e-4
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("base", ["int8", "int4", "bfloat16"])
 def test_adapters_are_trained_over_small_numbers_from_the_command_line(folder, base):
     words = ("train", "gpt", "texts.txt", "--from", "gpt", "--run", "tuned", "--steps", "3")

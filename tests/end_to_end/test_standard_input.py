@@ -31,7 +31,6 @@ from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnswer
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
-from tests.fixtures.turns import one_in_turn
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]
 SHAPE = {"model_dim": 16, "num_heads": 2, "ffn_dim": 24}
@@ -123,6 +122,7 @@ def error_of(raw, folder):
     return error.value.what
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("case", TEXTS)
 @pytest.mark.parametrize("verb", VERBS)
 def test_lines_of_standard_input_are_those_of_a_file(verb, case, working_folder, outcome):
@@ -179,7 +179,9 @@ def test_turns_of_a_conversation_are_the_lines_of_a_file(case, working_folder, o
     assert outcome(words, b"fine\ncaf\xe9\n")[0] == 3
 
 
-@pytest.mark.parametrize(("verb", "letters"), one_in_turn(list(VERBS), ["x ", "x"]))
+@pytest.mark.turns(6)
+@pytest.mark.parametrize("letters", ["x ", "x"])
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_line_of_a_megabyte_is_read_or_refused_with_its_number_of_tokens(verb, letters, outcome):
     size = 10**5 if verb == "tag" else 10**6  # which reads the whole line, in many windows
     line = (letters * size)[:size]

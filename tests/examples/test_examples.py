@@ -1,11 +1,13 @@
 """The examples, run as scripts."""
 
-import os
+import contextlib
+import io
 import re
-import subprocess
+import runpy
 import sys
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -15,18 +17,13 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 @cache
 def run(name: str, *words: str) -> str:
-    """Run an example in a new process, and return its output."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout
+    """Run an example as a script in this process, and return its output."""
+    path, output, errors = ROOT / "examples" / name, io.StringIO(), io.StringIO()
+    redirected = contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors)
+    with redirected[0], redirected[1], patch.object(sys, "argv", [str(path), *words]):
+        runpy.run_path(str(path), run_name="__main__")
+    assert errors.getvalue() == ""
+    return output.getvalue()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

@@ -77,21 +77,17 @@ def test_a_mistake_is_named(tmp_path):
     assert outcome["failed"] == "causal mask" and outcome["rungs"] == ["shape", "worked example"]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ("import os; os._exit(7)", "exit code 7"),
         ("return None", "a `return` is missing"),
-        *(
-            pytest.param(body, message, marks=pytest.mark.grid)
-            for body, message in [
-                ("import os; os.kill(os.getpid(), 11)", "signal 11"),
-                ("raise SystemExit", "SystemExit"),
-                ("return (", "SyntaxError"),
-                ("return masked_softmax(scores, allowed)", "RecursionError"),
-                ("print('to standard output'); return scores.int()", "found     a tensor"),
-            ]
-        ),
+        ("import os; os.kill(os.getpid(), 11)", "signal 11"),
+        ("raise SystemExit", "SystemExit"),
+        ("return (", "SyntaxError"),
+        ("return masked_softmax(scores, allowed)", "RecursionError"),
+        ("print('to standard output'); return scores.int()", "found     a tensor"),
     ],
 )
 def test_code_that_breaks_gives_a_sentence(tmp_path, body, message):
@@ -101,6 +97,7 @@ def test_code_that_breaks_gives_a_sentence(tmp_path, body, message):
     assert "headway/exercises" not in done.stdout
 
 
+@pytest.mark.grid
 def test_the_learners_line_is_shown(tmp_path):
     path = write(tmp_path, "return scores.nothing")
     number = path.read_text().split("\n").index("    return scores.nothing") + 1
@@ -109,7 +106,8 @@ def test_the_learners_line_is_shown(tmp_path):
     assert "AttributeError" in done.stdout and "headway/exercises" not in done.stdout
 
 
-@pytest.mark.parametrize("at_import", [False, pytest.param(True, marks=pytest.mark.grid)])
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("at_import", [False, True])
 def test_an_infinite_loop_is_stopped(tmp_path, monkeypatch, at_import):
     monkeypatch.setattr(child, "CHECK_LIMIT", 6.0)
     path = write(tmp_path, "while True: pass")
@@ -119,6 +117,7 @@ def test_an_infinite_loop_is_stopped(tmp_path, monkeypatch, at_import):
     assert "probably an infinite loop" in done.stdout
 
 
+@pytest.mark.grid
 def test_a_file_without_the_function_is_named(tmp_path):
     write(tmp_path).write_text("x = 1\n")
     done = headway("exercise", "check", NAME, cwd=tmp_path, check=1)

@@ -125,6 +125,7 @@ def test_the_transcript_of_the_documentation_is_what_the_checks_print():
         assert "\n".join(printed) in text
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", PLUGGED)
 def test_the_translator_uses_the_learners_function(name):
     calls = []
@@ -140,14 +141,8 @@ def test_the_translator_uses_the_learners_function(name):
     assert len(trained.samples) == 3 and trained.attention
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "kv-cache",
-        pytest.param("scaled-dot-product", marks=pytest.mark.grid),
-        pytest.param("rotary-positions", marks=pytest.mark.grid),
-    ],
-)
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("name", ["kv-cache", "scaled-dot-product", "rotary-positions"])
 def test_the_translator_learns_the_grammar(name):
     solution = function_of(name, EXERCISES[name].solution)
     assert train(EXERCISES[name], solution, lambda line: None, steps=200).correct >= 0.9

@@ -35,6 +35,7 @@ from tests.fixtures.image_classifiers import LABELS, classifier
 ALL = pytest.mark.parametrize("name", BUNDLES)
 
 
+@pytest.mark.turns(3)
 @ALL
 def test_a_frame_is_complete_and_its_parts_are_consistent(name):
     make, inputs = BUNDLES[name]

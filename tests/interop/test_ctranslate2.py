@@ -89,6 +89,7 @@ def translator(**changes):
     return bundle
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("changes", TRANSLATORS, ids=str)
 def test_a_translator_translates_alike_there(tmp_path, changes):
     bundle = translator(**changes)

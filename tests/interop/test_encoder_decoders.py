@@ -124,6 +124,7 @@ def test_a_model_of_several_targets_needs_one(tmp_path):
         headway.load(folder)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("changes", "architecture"),
     [

@@ -52,6 +52,7 @@ def test_every_tensor_that_is_missing_is_named(folder, kind):
         refused(path, f"lacks {key.removeprefix(FAMILIES[BUILDERS[kind][0]].prefix)}")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", BUILDERS)
 def test_every_tensor_of_a_wrong_shape_is_named_with_both_shapes(folder, kind):
     path = folder(kind)

@@ -33,6 +33,7 @@ def folders(tmp_path_factory):
     return {family: multilingual(family, root / family) for family in LANGUAGES}
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("family", LANGUAGES)
 def test_greedy_tokens_are_those_of_transformers(folders, family):
     folder, tokenizer, theirs = folders[family]
@@ -66,6 +67,7 @@ def test_greedy_tokens_are_those_of_transformers(folders, family):
             assert start == [number if starts else 2, *expected]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("family", LANGUAGES)
 def test_languages_are_those_of_the_files_and_kept_by_a_saved_model(folders, family, tmp_path):
     folder, tokenizer, _ = folders[family]
@@ -85,6 +87,7 @@ def test_languages_are_those_of_the_files_and_kept_by_a_saved_model(folders, fam
     assert back.tokenizer.fingerprint == bundle.tokenizer.fingerprint
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("family", LANGUAGES)
 def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
     folder, _, _ = folders[family]

@@ -59,6 +59,7 @@ def attends(model):
     return any(isinstance(module, Kernel) for module in model.modules())
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize(
     ("encoder", "decoder"),
@@ -90,6 +91,7 @@ def tokenizers():
     return TokenizerPair.train(lambda: iter([("two dogs play", "zwei hunde spielen")]), 270, True)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "changes",
     [

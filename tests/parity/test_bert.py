@@ -129,6 +129,7 @@ def agree(ours, reference):
         )
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "end"), EVERY)
 def test_a_model_saved_by_transformers_has_the_same_outputs(name, end, tmp_path):
     model = theirs(name, end)
@@ -140,6 +141,7 @@ def test_a_model_saved_by_transformers_has_the_same_outputs(name, end, tmp_path)
     agree(ours, model)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("name", "end"), EVERY)
 def test_a_round_trip_changes_no_bit_of_their_file(name, end, tmp_path):
     theirs(name, end).save_pretrained(tmp_path / "theirs")

@@ -60,6 +60,7 @@ def both(folder):
     return ours, reference.eval()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", PHOTOGRAPHS)
 @torch.no_grad()
 def test_vectors_and_attention_of_photographs_equal_transformers(name, both):

@@ -91,6 +91,7 @@ def agree(ours, reference):
         )
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", THEIRS)
 def test_a_model_saved_by_transformers_has_the_same_logits_and_outputs(name, tmp_path):
     model = theirs(name)

@@ -44,6 +44,7 @@ def test_positions_break_permutation_equivariance():
     assert difference.abs().max() > 1e-2
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_can_overfit_one_batch(name):
     family = MODELS[name]

@@ -251,6 +251,7 @@ def test_only_the_engine_computes_with_several_threads(saved, monkeypatch, flag,
     assert numbers[:2] == [1, expected]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "arguments, words",
     [

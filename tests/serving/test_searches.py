@@ -94,6 +94,7 @@ def same(found, expected):
             assert (a.finished, a.score) == (b.finished, pytest.approx(b.score, abs=1e-4))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_searches_that_begin_at_different_steps_find_what_they_find_alone(kind):
     bundle, draw = translator(kind), random.Random(3)

@@ -56,6 +56,7 @@ def test_every_task_is_covered():
     assert set(OWN) | set(OUTSIDE) == set(EVERY)
 
 
+@pytest.mark.turns(3)
 def test_a_run_leaves_its_settings_its_log_and_a_bundle_of_the_tasks_kind(name, run):
     bundle = library.load(run)
     assert isinstance(bundle, Bundle) and TASKS[name].kind in ("", bundle.kind)
@@ -77,6 +78,7 @@ def test_a_saved_bundle_is_the_same_again(run, tmp_path):
         assert torch.equal(first, second), key
 
 
+@pytest.mark.turns(3)
 def test_it_is_quantised_and_predicts_is_evaluated_and_inspected_in_int8(name, folder, run):
     if name == "word_vectors":  # its tiny table is smaller than what is worth quantising
         refusal = headway("quantize", str(run), cwd=folder, check=2)
@@ -94,6 +96,7 @@ def test_it_is_quantised_and_predicts_is_evaluated_and_inspected_in_int8(name, f
     shutil.rmtree(small)
 
 
+@pytest.mark.turns(3)
 def test_its_command_predicts_in_json_and_is_deterministic(name, folder, run):
     arguments = [word.replace("{run}", str(run)) for word in RUNS[EVERY[name].case].prediction]
     first, second = (headway(*arguments, cwd=folder).stdout for _ in range(2))
@@ -102,6 +105,7 @@ def test_its_command_predicts_in_json_and_is_deterministic(name, folder, run):
         assert isinstance(json.loads(line), dict)
 
 
+@pytest.mark.turns(3)
 def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, folder, run):
     """It is killed after step 3 of 4, and resumes from the checkpoint of step 2."""
 
@@ -132,6 +136,7 @@ def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, folder,
     assert [row["loss"] for row in logs[0]] == [row["loss"] for row in logs[1]]
 
 
+@pytest.mark.turns(3)
 def test_training_the_command_line_and_python_give_equal_scores(name, folder, run, monkeypatch):
     monkeypatch.chdir(folder)
     valid = read_metrics(run / "metrics.jsonl", "valid")
@@ -148,6 +153,7 @@ def test_training_the_command_line_and_python_give_equal_scores(name, folder, ru
         assert scores[key] == best[key], key
 
 
+@pytest.mark.turns(3)
 def test_it_is_inspected(name, folder, run):
     if not EVERY[name].inspected:
         pytest.skip("word vectors attend to nothing")
@@ -276,6 +282,7 @@ def test_recipes_of_a_task_are_looked_up_by_its_name(name, folder):
     assert type(recipe(name)) is task(name).config
 
 
+@pytest.mark.turns(3)
 def test_its_variants_are_compared(name, folder):
     arguments = ["compare", *command(EVERY[name].case)[1:], "--steps", "2", "--run", "compared"]
     varied = ["--vary", "training.seed=1,2", "--evaluation.every", "2", "--json", "--quiet"]

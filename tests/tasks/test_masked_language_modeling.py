@@ -96,18 +96,14 @@ def numbers(folder):
 # --- training and resuming ---------------------------------------------------------------------
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "settings",
     [
         {},
-        pytest.param({"name": "roberta", "training__accumulate": 2}, marks=pytest.mark.grid),
-        pytest.param(
-            {"masking__dynamic": False, "masking__whole_words": True, "training__average": 0.9},
-            marks=pytest.mark.grid,
-        ),
-        pytest.param(
-            {"training__recompute": True, "optimizer__kind": "muon"}, marks=pytest.mark.grid
-        ),
+        {"name": "roberta", "training__accumulate": 2},
+        {"masking__dynamic": False, "masking__whole_words": True, "training__average": 0.9},
+        {"training__recompute": True, "optimizer__kind": "muon"},
         {"from": True, "data__new_tokens": 3},
         {"two": True},
     ],

@@ -187,6 +187,7 @@ def test_a_pair_is_held_out_by_its_first_text_wherever_it_occurs(pairs, tmp_path
 # --- resuming ----------------------------------------------------------------------------------
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "settings",
     [

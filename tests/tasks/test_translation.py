@@ -66,6 +66,7 @@ def test_validation_sentences_that_are_all_too_long_are_refused(tmp_path):
         train(configured(tmp_path, pairs), tmp_path / "run")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("held_out", [True, False], ids=["held out of train", "a file"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_training_python_and_the_command_line_give_the_same_scores(

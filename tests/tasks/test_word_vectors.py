@@ -42,6 +42,7 @@ def lecture_run(folder, kind: str, seed: int, steps: int = 300):
     return recipe("words", ("test", changes))
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("kind", KINDS)
 def test_great_and_awesome_become_neighbours(tmp_path, kind, seed):

@@ -128,6 +128,7 @@ def test_a_folder_without_tokenizers_or_with_too_many_is_refused(tmp_path: Path)
         TokenizerPair.load(tmp_path)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     "train", [Tokenizer.train, UnigramTokenizer.train, TextBPE.train, EncoderTokenizer.train]
 )

@@ -51,6 +51,7 @@ def test_dropout_applies_to_the_input_of_the_adapter_only():
     assert not torch.allclose(layer.eval()(x) - plain, update, atol=1e-3)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ADAPTABLE)
 def test_the_first_output_equals_the_plain_models_and_only_adapters_are_trained(name):
     plain = zoo.MODELS[name].plain()
@@ -69,6 +70,7 @@ def test_the_first_output_equals_the_plain_models_and_only_adapters_are_trained(
         assert not torch.allclose(logits(name, model), logits(name, plain), atol=1e-3)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", ADAPTABLE)
 def test_a_merged_model_is_plain_again_and_computes_the_same(name):
     plain = zoo.MODELS[name].plain()

@@ -204,6 +204,7 @@ def test_fast_models_keep_their_codes_once_and_are_saved_with_them(kind):
         assert torch.equal(dict(moved.named_parameters())[name], parameter), name
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_every_model_decodes_in_int8_as_it_reads_at_once(name, monkeypatch):
     monkeypatch.setattr(import_module("headway.transforms.quantize"), "SMALLEST", 1)
@@ -292,6 +293,7 @@ def test_gptq_rounds_each_weight_to_the_nearest_code_if_the_inputs_are_independe
     assert error.square().mean() < nearest  # grids are narrowed where that is better
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_adapters_are_trained_over_a_frozen_base_of_small_numbers(kind):
     model = fast(lora(quantize(gpt(), kind), rank=4))

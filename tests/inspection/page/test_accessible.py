@@ -6,15 +6,9 @@ from tests.fixtures.accessibility import findings
 from tests.fixtures.page_views import VIEWS
 
 
-@pytest.mark.parametrize(
-    ("view", "scheme"),
-    # In every run each view in one scheme, in turn; the other one in the grid.
-    [
-        pytest.param(view, scheme, marks=[] if number % 2 == turn else pytest.mark.grid)
-        for number, view in enumerate(VIEWS)
-        for turn, scheme in enumerate(["light", "dark"])
-    ],
-)
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_axe_reports_nothing_serious(opened, view, scheme):
     page = opened("all", f"view={view}&{VIEWS[view]}", scheme=scheme)
     page.wait_for_timeout(250)
