@@ -27,6 +27,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.blocks.heads import mean_pool
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
+from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.interop import write
 from headway.models import Bert, BertConfig, ViT, ViTConfig
 from headway.transforms import quantize
@@ -105,8 +106,8 @@ def ours(settings: Settings) -> Worker:
             quantize(model, dtype)
         prepare_for_inference(model)  # as `headway.load` does
         if kind == "image":
-            pixels = images()
-            return lambda: model.class_vector(model.encode(pixels))
+            parts = images().split(IMAGES_AT_ONCE)
+            return lambda: torch.cat([model.class_vector(model.encode(part)) for part in parts])
         return _in_batches(
             lambda tokens, keys, types: model.encode(tokens, keys, types), model.config.model_dim
         )
@@ -144,8 +145,8 @@ def _onnxruntime(settings: Settings, dtype: str) -> Worker:
                 path = _quantised(path)
             session = _session(path, settings.threads)
         if kind == "image":
-            feed = {"pixels": images().numpy()}
-            return lambda: torch.from_numpy(session.run(None, feed)[0])
+            feeds = [{"pixels": part.numpy()} for part in images().split(IMAGES_AT_ONCE)]
+            return lambda: torch.cat([torch.from_numpy(session.run(None, f)[0]) for f in feeds])
 
         def encode(tokens: Tensor, keys: Tensor, types: Any) -> Tensor:
             feed = {"tokens": tokens.numpy(), "mask": keys.long().numpy()}
@@ -196,7 +197,7 @@ def _exported(kind: str, folder: Path) -> Path:
     else:
         write(image_encoder(), source, "vit")
         model = _ImageVectors(ViTModel.from_pretrained(source, add_pooling_layer=False).eval())
-        example, options = (images(),), {"input_names": ["pixels"]}
+        example, options = (images()[:IMAGES_AT_ONCE],), {"input_names": ["pixels"]}
     with torch.inference_mode():
         torch.onnx.export(
             model, example, path, dynamo=True, verbose=False, external_data=False, **options

@@ -14,6 +14,7 @@ from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
 from headway.bundle.probe import Probe, image_patches
 from headway.bundle.with_reader import StoredBundle
+from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_reader import ImageReader
 from headway.data.images import to_pixels
 from headway.errors import DataError, UsageError
@@ -21,7 +22,6 @@ from headway.models import ViT, ViTConfig
 from headway.models.vit_classifier import pooled
 from headway.shapes import Float, Tensor
 
-BATCH = 32  # images per forward pass
 AnyImage = Any
 """A path, the bytes of a file, an array of uint8 (height x width, or x 1 or 3 channels), or an
 image of Pillow."""
@@ -155,8 +155,8 @@ def batches_of(
     """Yield batches of preprocessed images. Raises UsageError if `images` is a single image."""
     if isinstance(images, str | bytes | Path):
         raise UsageError("expected a list of images, got a single one", hint="[image]")
-    for start in range(0, len(images), BATCH):
-        chunk = images[start : start + BATCH]
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        chunk = images[start : start + IMAGES_AT_ONCE]
         pixels = [to_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
         yield reader.batch(pixels).to(device)
 

@@ -15,6 +15,9 @@ from headway.data.image_corpus import ImageCorpus
 from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
+IMAGES_AT_ONCE = 16
+"""Images in a forward pass without gradients. On a CPU 32 of 224 x 224 pixels take 1.15 to 1.2
+times as long in one pass as in two: what a layer writes does not fit into the cache."""
 _ORDER, _VIEW = range(2)  # purposes of random numbers
 B = TypeVar("B")
 Normalise = Callable[[Tensor], Tensor]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product, takewhile
-from typing import Any
+from itertools import islice, product, takewhile
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,7 +14,7 @@ from headway.decoding.continuations import best_continuations, united
 from headway.decoding.coverage import Coverage, covered
 from headway.decoding.input_search import Candidate, InputSearch, Observer, best_of_groups
 from headway.decoding.phrases import Banks, Phrases
-from headway.decoding.rule import PartialOutput, not_finite
+from headway.decoding.rule import PartialOutput, depend_on_outputs, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
 from headway.machine import read, upload
@@ -35,8 +35,7 @@ class _Beam:
     coverage: Coverage | None = None
 
 
-@dataclass(frozen=True)
-class _LivePrefix:
+class _LivePrefix(NamedTuple):
     """A prefix that is continued: its log-probability, the row that it extends, its last token."""
 
     total: float
@@ -203,8 +202,8 @@ def _phrases(limits: Limits) -> Phrases | None:
 def _written(
     live: list[InputSearch], prefixes: Sequence[list[int]], limits: Limits
 ) -> list[PartialOutput]:
-    """Return each prefix for the rules; an empty list if there are no rules."""
-    if not limits.rules:
+    """Return each prefix for the rules; an empty list if no rule depends on it."""
+    if not depend_on_outputs(limits.rules):
         return []
     per_sentence = len(prefixes) // len(live)
     items = [search.item for search in live for _ in range(per_sentence)]
@@ -263,9 +262,10 @@ def _choose(
             continued[i] = _finish_and_keep(
                 live[i], i * scores.shape[1], best, prefixes, limits, beam
             )
-            taken[live[i].item].update(
-                prefix.token for prefix in continued[i] if prefix.total > -torch.inf
-            )
+            if beam.diversity:
+                taken[live[i].item].update(
+                    prefix.token for prefix in continued[i] if prefix.total > -torch.inf
+                )
     return continued
 
 
@@ -323,7 +323,7 @@ def _finish_and_keep(
         if total > -torch.inf
     }
     continued = _continued(search, first, distinct, prefixes, limits, beam)
-    kept = {(prefix.row, prefix.token) for prefix in continued}
+    kept = {prefix[1:] for prefix in continued} if beam.observe is not None else set()
     for (parent, token), total in distinct.items():
         ends = token == limits.eos
         if beam.observe is not None:
@@ -357,13 +357,13 @@ def _continued(
 
     candidates: parent and token -> log-probability, best first.
     """
-    live = [
+    live = (
         _LivePrefix(total, first + parent, token)
         for (parent, token), total in candidates.items()
         if token != limits.eos
-    ]
+    )
     if beam.phrases is None:
-        return live[: beam.width]
+        return list(islice(live, beam.width))
     item, phrases = search.item, beam.phrases
     ranked = [
         (phrases.progress(item, [*prefixes[prefix.row], prefix.token]), prefix) for prefix in live

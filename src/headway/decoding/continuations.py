@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from headway.decoding.largest import largest
 from headway.shapes import Float, Int, Tensor
 
 
@@ -20,10 +21,10 @@ def best_continuations(
     faster than one top-k over all. `penalty` affects the choice, not the log-probability.
     """
     ranked = log_p if penalty is None else log_p - penalty[:, None]
-    per_row = ranked.topk(min(count, log_p.shape[-1]), dim=-1)
-    sums = per_row.values + scores[:, :, None]  # B W C'
+    values, tokens_of_row = largest(ranked, min(count, log_p.shape[-1]))
+    sums = values + scores[:, :, None]  # B W C'
     best = sums.flatten(1).topk(min(count, sums[0].numel()), dim=-1)
-    tokens = per_row.indices.flatten(1).gather(1, best.indices)
+    tokens = tokens_of_row.flatten(1).gather(1, best.indices)
     parents = torch.div(best.indices, sums.shape[2], rounding_mode="floor")
     totals = best.values if penalty is None else best.values + penalty.gather(1, tokens)
     return totals, parents, tokens

@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import torch
 
+from headway.decoding.largest import largest
 from headway.decoding.rule import PartialOutput
 from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
@@ -65,7 +66,7 @@ class TopK:
     ) -> Float[Tensor, "N V"]:
         if self.count >= logits.shape[-1]:
             return logits
-        least = logits.topk(self.count, dim=-1).values[:, -1:]
+        least = largest(logits, self.count)[0][:, -1:]
         return logits.masked_fill(logits < least, -torch.inf)
 
 
@@ -343,14 +344,14 @@ def _fewest(
     if key.device.type != "cpu":
         count = vocabulary  # to sort is faster on a GPU than to wait for it
     while True:
-        best = key.topk(min(count, vocabulary), dim=-1)
-        cumulative = probabilities.gather(1, best.indices).double().cumsum(-1)  # N count
+        values, tokens = largest(key, min(count, vocabulary))
+        cumulative = probabilities.gather(1, tokens).double().cumsum(-1)  # N count
         if count >= vocabulary or bool((cumulative[:, -1] >= mass).all()):
             break
         count *= 8
     # A token is kept if those before it have a total probability below the mass.
     num_kept = 1 + (cumulative[:, :-1] < mass).sum(-1, keepdim=True)
-    return key >= best.values.gather(1, num_kept - 1)
+    return key >= values.gather(1, num_kept - 1)
 
 
 def _counts(logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]) -> Float[Tensor, "N V"]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
+from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
 from headway.errors import DataError
 from headway.evaluation import accuracy_sums, class_scores, confusion
@@ -14,9 +15,6 @@ from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
 from headway.tasks.splits import check_known
-
-BATCH = 32
-"""Batch size, in images."""
 
 TOP = 5
 """k of the top-k accuracy."""
@@ -38,9 +36,9 @@ def evaluate(
     if not len(images):
         raise DataError("no images to evaluate")
     parts = []
-    for start in range(0, len(images), BATCH):
+    for start in range(0, len(images), IMAGES_AT_ONCE):
         progress(start)
-        batch = images.batch(range(start, min(start + BATCH, len(images))), bundle.reader)
+        batch = images.batch(range(start, min(start + IMAGES_AT_ONCE, len(images))), bundle.reader)
         parts.append(bundle.logits(batch.to(bundle.device)).cpu())
     logits = torch.cat(parts)
     true = [numbers[label] for label in images.labels]

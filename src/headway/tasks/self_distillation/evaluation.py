@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from headway.bundle import ImageEncoderBundle
+from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
 from headway.errors import DataError
 from headway.evaluation import knn_accuracy, linear_accuracy, spread
@@ -17,9 +18,6 @@ from headway.settings import LENGTH, setting
 from headway.shapes import Float, Int, Tensor
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.splits import evenly_spaced
-
-BATCH = 32
-"""Number of images that are encoded at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,9 +90,9 @@ def _vectors(
 ) -> Float[Tensor, "N D"]:
     """Compute the vectors of the chosen images, on the CPU."""
     vectors = []
-    for start in range(0, len(chosen), BATCH):
+    for start in range(0, len(chosen), IMAGES_AT_ONCE):
         progress(start)
-        batch = images.batch(chosen[start : start + BATCH], bundle.reader)
+        batch = images.batch(chosen[start : start + IMAGES_AT_ONCE], bundle.reader)
         vectors.append(bundle.encode(batch.to(bundle.device)).cpu())
     return torch.cat(vectors)
 
