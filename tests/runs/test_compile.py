@@ -100,9 +100,15 @@ def test_dropout_is_torchs_own_while_compiling(compiling):
     assert torch.equal(dropped, F.dropout(x, 0.3))
 
 
-def test_a_machine_without_a_compiler_is_refused_before_training(monkeypatch):
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "no-such-compiler"))
-    with pytest.raises(UsageError, match=r"needs a C\+\+ compiler") as caught:
+def test_a_machine_without_a_compiler_is_refused_before_training():
+    from torch._inductor import config  # not in every test of this file: it takes a second
+
+    # monkeypatch would delete the value at its end, and no later test could compile
+    without_compiler = config.patch({"cpp.cxx": (None, "no-such-compiler")})
+    with (
+        without_compiler,
+        pytest.raises(UsageError, match=r"needs a C\+\+ compiler") as caught,
+    ):
         prepare(MachineConfig(device="cpu", compile=True, threads=1))
     assert "without --compile" in caught.value.hint
     prepare(MachineConfig(device="cpu", threads=1))
