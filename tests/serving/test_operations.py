@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import logging
 import os
 import re
 import signal
@@ -21,7 +22,7 @@ from headway.cli.serve import serve
 from headway.serving import model_server
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.engine import engine as engine_module
-from headway.serving.http import connection
+from headway.serving.http import connection, request_log
 from tests.fixtures.model_server import JSON, Client, language_model, running, serve_process
 
 BUNDLE = language_model()
@@ -197,6 +198,25 @@ def test_the_log_has_no_texts_and_no_keys(saved, tmp_path):
     ]
     assert all(line["ms"] >= 0 and line["method"] == "POST" for line in logged)
     assert "swordfish" not in str(lines) and KEY not in str(lines)
+
+
+@pytest.fixture
+def loggers():
+    """The loggers that a server changes, which are restored."""
+    changed = (request_log.REQUESTS, request_log.ERRORS, logging.getLogger("asyncio"))
+    before = [(logger.handlers, logger.level, logger.propagate) for logger in changed]
+    yield changed
+    for logger, (handlers, level, propagate) in zip(changed, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def test_clients_that_leave_early_are_no_lines_of_the_log(loggers):
+    """asyncio warns of each, in plain text, where the log has lines of JSON."""
+    assert loggers[-1].isEnabledFor(logging.WARNING)
+    request_log.write_log(requests=True)
+    assert not loggers[-1].isEnabledFor(logging.WARNING)
+    assert loggers[-1].isEnabledFor(logging.ERROR)
 
 
 def test_a_signal_ends_the_server_when_it_has_answered(saved):

@@ -28,13 +28,15 @@ class JsonLines(logging.Formatter):
 
 
 def write_log(*, requests: bool) -> None:
-    """Write errors, and if `requests` every request, to standard error."""
+    """Write errors, and if `requests` every request, to standard error, as lines of JSON only."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for logger, level in ((ERRORS, logging.ERROR), (REQUESTS, logging.INFO)):
         logger.handlers = [handler] if requests or logger is ERRORS else [logging.NullHandler()]
         logger.setLevel(level)
         logger.propagate = False
+    # asyncio warns in plain text of clients that leave early: "socket.send() raised exception."
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
 def log_request(request: Request, status: int, begun: float) -> None:
