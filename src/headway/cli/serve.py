@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -118,8 +117,6 @@ def serve(
 
     write_log(requests=log)
     templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
-    gc.collect()
-    gc.freeze()  # modules and models stay: to look through them would stop all answers for 0.1 s
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,6 +55,8 @@ def serve_bundles(
     and with the server. UsageError if the address cannot be used.
     """
     models, metrics = _served(bundles, settings, templates)
+    gc.collect()
+    gc.freeze()  # modules and models stay: to look through them would stop all answers for 0.1 s
     return serve_models(
         lambda port: _guarded(models, metrics, settings, port),
         models,
