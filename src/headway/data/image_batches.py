@@ -16,8 +16,8 @@ from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
 IMAGES_AT_ONCE = 16
-"""Images in a forward pass without gradients. On a CPU 32 of 224 x 224 pixels take 1.15 to 1.2
-times as long in one pass as in two: what a layer writes does not fit into the cache."""
+"""Images in a forward pass without gradients. What a layer writes for 32 of 224 x 224 pixels is
+above 32 MB, which glibc returns to the kernel at every release (docs/speed.md)."""
 _ORDER, _VIEW = range(2)  # purposes of random numbers
 B = TypeVar("B")
 Normalise = Callable[[Tensor], Tensor]
