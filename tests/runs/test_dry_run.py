@@ -56,7 +56,6 @@ class Evaluated:
             self.calls[module] += 1
 
 
-@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RECIPES]
 )
