@@ -191,6 +191,16 @@ def test_the_last_token_of_few_texts_gets_the_reference_context():
         )
 
 
+@pytest.mark.parametrize("num_keys", [3, fused.FEW_KEYS, fused.FEW_KEYS + 1])
+def test_the_last_token_of_many_texts_gets_the_reference_context(num_keys):
+    many = fused.FEW_HEADS // 2 + 1
+    q, k, v = (torch.randn(many, 2, length, K) for length in (1, num_keys, num_keys))
+    mask = Mask(keys=torch.arange(num_keys) < torch.randint(1, num_keys + 1, (many, 1)))
+    with torch.inference_mode():
+        assert fused.path(q, k, is_masked=True) == "short"
+        assert_close(FusedDot()(q, k, v, mask), ScaledDot()(q, k, v, mask))
+
+
 def test_long_sentences_call_only_torchs_fused_kernel(monkeypatch):
     calls = []
     original = F.scaled_dot_product_attention
@@ -290,7 +300,7 @@ def test_a_mask_allows_the_pairs_of_its_definition(num_queries, earlier, causal,
                 allowed = allowed and not (window is not None and abs(s - position) >= window)
                 assert bool(dense[b, 0, t, s]) == allowed
     added = fast_masks.additive(mask, num_queries, num_keys, torch.zeros(1))
-    assert added is not None and torch.equal(added == 0, dense)
+    assert added is not None and torch.equal((added == 0).expand_as(dense), dense)
 
 
 def test_a_mask_that_hides_nothing_adds_no_tensor():

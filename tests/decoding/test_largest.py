@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.decoding.largest import BLOCK, largest
+from headway.decoding.largest import BLOCK, largest, largest_sums
 
 
 @pytest.mark.parametrize("columns", [7, 4 * 3 * BLOCK, 13 * BLOCK + 1, 20 * BLOCK - 1])
@@ -41,3 +41,16 @@ def test_only_a_few_blocks_are_searched(columns, monkeypatch):
     )
     largest(torch.randn(2, columns), 3)
     assert seen == [16, 3 * BLOCK + columns - 16 * BLOCK]
+
+
+@pytest.mark.parametrize("columns", [3, 4 * BLOCK, 9 * BLOCK + 5])
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_largest_sums_are_those_of_topk(columns, width):
+    x, offsets = torch.randn(5, width, columns), torch.randn(5, width)
+    x[..., -2:] += 2  # beyond the last whole block, too
+    offsets[0, 0] = -torch.inf
+    values, positions = largest_sums(x, offsets, 3)
+    expected = (x + offsets[..., None]).flatten(1).topk(3, dim=-1)
+    assert torch.equal(values, expected.values)
+    if width > 1:  # otherwise all sums of the first search are equal
+        assert torch.equal(positions, expected.indices)

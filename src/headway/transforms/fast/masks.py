@@ -25,9 +25,9 @@ def is_plain_causal(mask: Mask, num_queries: int, num_keys: int) -> bool:
 
 def additive(
     mask: Mask, num_queries: int, num_keys: int, like: Tensor
-) -> Float[Tensor, "#B 1 T S"] | None:
+) -> Float[Tensor, "#B 1 #T S"] | None:
     """Return 0 where a query may attend and -inf where not, in `like`'s dtype; None if it may
-    attend to all keys.
+    attend to all keys. T is 1 if all queries may attend to the same keys.
 
     The result for `past` is kept for the next layers of a decoding step, whose masks have the same
     tensor: it must not be changed.
@@ -41,8 +41,11 @@ def additive(
 
 def _matrix(
     mask: Mask, num_queries: int, num_keys: int, dtype: torch.dtype, device: torch.device
-) -> Float[Tensor, "#B 1 T S"]:
-    allowed = mask.dense(num_queries, num_keys, device)
+) -> Float[Tensor, "#B 1 #T S"]:
+    if mask.keys is not None and not mask.causal and mask.window is None:
+        allowed = mask.keys[:, None, None]  # the same keys for all queries
+    else:
+        allowed = mask.dense(num_queries, num_keys, device)
     zeros = torch.zeros(allowed.shape, dtype=dtype, device=device)
     return zeros.masked_fill_(~allowed, -torch.inf)
 
