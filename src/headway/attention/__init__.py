@@ -22,6 +22,7 @@ from headway.attention.record import (
 from headway.attention.relative import (
     Alibi,
     AttentionPositions,
+    Past,
     RelativeBuckets,
     Rotary,
     positions_after,
@@ -45,6 +46,7 @@ __all__ = [
     "LinearElu",
     "Mask",
     "MultiHeadAttention",
+    "Past",
     "RelativeBuckets",
     "Rotary",
     "ScaledDot",

@@ -27,6 +27,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from headway.attention.masks import Mask
+from headway.attention.relative import Past
 from headway.machine import upload
 from headway.shapes import Float, Tensor
 
@@ -66,6 +67,11 @@ class TokenCache:
         ]
         self.lengths = [length + new[0].shape[2] for length in self.lengths]
         return [_padded(rows) for rows in self._tokens]
+
+    @property
+    def past(self) -> Past:
+        """What `positions_after` takes: the lengths now, before further tokens are appended."""
+        return list(self.lengths)
 
     @property
     def uniform(self) -> bool:

@@ -18,14 +18,12 @@ tensor([[0.8000, 0.6000, 0.0000, 0.0000],
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch import nn
 
 from headway.attention.cache import KeyValueCache, KeyValues
 from headway.attention.kernel import Kernel, ScaledDot
 from headway.attention.masks import Mask
-from headway.attention.relative import AttentionPositions, added, positions_after
+from headway.attention.relative import AttentionPositions, Past, added, positions_after
 from headway.shapes import Float, Tensor
 
 
@@ -85,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         decoder does once for each sentence. cache: keys and values of the tokens before x in
         causal self-attention; those of x are appended, and the mask follows from it.
         """
-        past = [0] if cache is None else list(cache.lengths)
+        past: Past = (0,) if cache is None else cache.past
         k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
         if cache is not None:
             k, v, mask = cache.append(k, v)
@@ -101,10 +99,10 @@ class MultiHeadAttention(nn.Module):
         attended: Tensor = self.output(merged)
         return attended
 
-    def keys_values(self, source: Float[Tensor, "M S E"], past: Sequence[int] = (0,)) -> KeyValues:
+    def keys_values(self, source: Float[Tensor, "M S E"], past: Past = (0,)) -> KeyValues:
         """Project the source, split it into heads, and apply the positions of its keys.
 
-        past: number of tokens of each sequence before the source; one number if all agree.
+        past: number of tokens of each sequence before the source.
         """
         return self.split_keys_values(self.key(source), self.value(source), past)
 
@@ -112,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         self,
         keys: Float[Tensor, "M S GK"],
         values: Float[Tensor, "M S GKv"],
-        past: Sequence[int] = (0,),
+        past: Past = (0,),
     ) -> KeyValues:
         """Split projected keys and values into heads, and apply the positions of the keys."""
         k = self.split_keys(keys)

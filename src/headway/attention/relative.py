@@ -29,14 +29,18 @@ from torch import nn
 from headway.machine import most_exact, upload
 from headway.shapes import Float, Int, Tensor
 
+Past = Sequence[int] | Int[Tensor, " B"]
+"""The number of earlier tokens of each sequence: numbers, one if all agree, or a tensor of the
+device, which a recorded step can read again with other numbers."""
 
-def positions_after(
-    past: Sequence[int], num_tokens: int, device: torch.device
-) -> Int[Tensor, "#B T"]:
+
+def positions_after(past: Past, num_tokens: int, device: torch.device) -> Int[Tensor, "#B T"]:
     """Return the positions of T new tokens in sequences that already hold `past` tokens.
 
-    One row if all sequences agree; `past` may be one number for all.
+    One row if all sequences agree.
     """
+    if isinstance(past, Tensor):
+        return past[:, None] + torch.arange(num_tokens, device=device)
     if len(set(past)) == 1:
         return torch.arange(past[0], past[0] + num_tokens, device=device)[None]
     start = upload(torch.tensor(past, dtype=torch.long), device)[:, None]
@@ -108,17 +112,17 @@ class Alibi(AttentionPositions):
         self.num_heads = num_heads
 
     def bias(self, queries: Int[Tensor, "#B T"], num_keys: int) -> Float[Tensor, "#B H T S"]:
-        slopes = upload(torch.tensor(alibi_slopes(self.num_heads)), queries.device)
+        slopes = alibi_slopes(self.num_heads, queries.device)
         distance = queries[..., None] - torch.arange(num_keys, device=queries.device)  # #B T S
         return -slopes[:, None, None] * distance.abs()[:, None].float()
 
 
-def alibi_slopes(num_heads: int) -> list[float]:
+def alibi_slopes(num_heads: int, device: torch.device) -> Float[Tensor, " H"]:
     """Return the slope of each head."""
     below = 2 ** int(math.log2(num_heads))
-    slopes = [2 ** (-8 * (h + 1) / below) for h in range(below)]
-    between = [2 ** (-4 * (h + 1) / below) for h in range(0, 2 * below, 2)]
-    return slopes + between[: num_heads - below]
+    steps = torch.arange(1, 2 * below + 1, dtype=most_exact(device), device=device)
+    exponents = torch.cat((-8 / below * steps[:below], -4 / below * steps[::2]))
+    return torch.exp2(exponents[:num_heads]).float()
 
 
 class RelativeBuckets(AttentionPositions):

@@ -26,7 +26,7 @@ from typing import cast
 
 from torch import nn
 
-from headway.attention import Documents, KeyValueCache, Mask
+from headway.attention import Documents, KeyValueCache, Mask, Past
 from headway.blocks.encoder import EncoderBlock
 from headway.shapes import Float, Tensor
 
@@ -56,6 +56,11 @@ class DecoderOnlyState:
     def lengths(self) -> list[int]:
         """The number of tokens of each sequence, including its prompt."""
         return self.caches[0].lengths
+
+    @property
+    def past(self) -> Past:
+        """The number of tokens of each sequence before the next step, as the caches have it."""
+        return self.caches[0].past
 
     def reorder(self, rows: Sequence[int]) -> DecoderOnlyState:
         """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""

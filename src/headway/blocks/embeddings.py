@@ -17,11 +17,10 @@ tensor([[1.0000, 2.0000, 1.0000, 2.0000],
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from torch import nn
 
-from headway.attention import Documents, positions_after
+from headway.attention import Documents, Past, positions_after
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
 from headway.shapes import Float, Int, Tensor
@@ -54,16 +53,17 @@ class Embeddings(nn.Module):
     def forward(
         self,
         tokens: Int[Tensor, "B T"],
-        past: Sequence[int] = (0,),
+        past: Past = (0,),
         documents: Documents | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Embed the tokens.
 
-        past: the number of earlier tokens of each sequence; one number if all agree. documents: the
-        documents of packed sequences, which have no past; positions count from 0 in each. Raises
-        ValueError if a learned position table has fewer positions than a sequence has tokens.
+        past: the number of earlier tokens of each sequence. documents: the documents of packed
+        sequences, which have no past; positions count from 0 in each. Raises ValueError if a
+        learned position table has fewer positions than a sequence has tokens; not if `past` is a
+        tensor, which would have to be read.
         """
-        longest = (max(past) if past else 0) + tokens.shape[1]
+        longest = 0 if isinstance(past, Tensor) else max(past, default=0) + tokens.shape[1]
         positions = positions_after(past, tokens.shape[1], tokens.device)
         if documents is not None:
             longest, positions = documents.longest, documents.positions

@@ -286,7 +286,7 @@ class GPT(nn.Module):
 
     def extend(self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState) -> None:
         """Process T further tokens of a prompt, whose logits are not needed; updates `state`."""
-        self.decoder.step(self.embedding(tokens, state.lengths), state)
+        self.decoder.step(self.embedding(tokens, state.past), state)
 
     def step(
         self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState
@@ -295,7 +295,7 @@ class GPT(nn.Module):
 
         state: the state returned by `start` or by the last `step`; it is updated in place.
         """
-        hidden = self.decoder.step(self.embedding(tokens, state.lengths), state)
+        hidden = self.decoder.step(self.embedding(tokens, state.past), state)
         return self.output(hidden), state
 
 

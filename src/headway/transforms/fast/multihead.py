@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -12,7 +11,7 @@ from headway.attention.documents import Documents
 from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention, split_heads
-from headway.attention.relative import added, positions_after
+from headway.attention.relative import Past, added, positions_after
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
@@ -31,7 +30,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
 
     cache_type = PreallocatedKeyValues
 
-    def keys_values(self, source: Float[Tensor, "M S E"], past: Sequence[int] = (0,)) -> KeyValues:
+    def keys_values(self, source: Float[Tensor, "M S E"], past: Past = (0,)) -> KeyValues:
         k, v = super().keys_values(source, past)
         if torch.is_grad_enabled():
             return KeyValues(k, v)
@@ -46,7 +45,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         bias: Float[Tensor, "#N #H T S"] | None = None,
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "N T D"]:
-        past = [0] if cache is None else list(cache.lengths)
+        past: Past = (0,) if cache is None else cache.past
         if source is x:
             queries, keys, values = linears(x, (self.query, self.key, self.value))
             documents = None if tracing(x, *self.query._parameters.values()) else mask.documents
