@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from copy import deepcopy
 
 import pytest
 import torch
@@ -30,6 +31,41 @@ def test_searches_find_what_they_find_on_a_cpu(name):
     plain, moved = twins(MODELS[name].build)
     for search, run in searches_of(name, rows).items():
         assert run(moved) == run(plain), search
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
+@pytest.mark.parametrize("kind", ["fast", "plain"])
+def test_searches_by_cuda_graphs_find_what_they_find_without(name, kind):
+    from headway.transforms import replay_steps
+
+    family = MODELS[name]
+    torch.manual_seed(0)
+    ordinary = (family.build() if kind == "fast" else family.plain()).cuda()
+    model = replay_steps(deepcopy(ordinary), smallest=16)
+    for search, run in searches_of(name, some_rows(4, seed=5)).items():
+        with torch.inference_mode():
+            assert run(model) == run(ordinary), search
+    assert model.step.graphs
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_by_cuda_graphs_are_those_of_ordinary_steps(dtype):
+    from headway.transforms import replay_steps
+
+    ordinary = MODELS["gpt modern"].build().to("cuda", dtype)
+    models = (ordinary, replay_steps(deepcopy(ordinary), smallest=64))
+    tokens = torch.randint(VOCABULARY, (4, 150), device="cuda")
+    with torch.inference_mode():
+        states = [model.start(tokens[:3, :5]) for model in models]
+        for at in range(5, 150):  # past the capacity of the first two graphs
+            steps = [
+                model.step(tokens[: len(state.lengths), at : at + 1], state)[0]
+                for model, state in zip(models, states, strict=True)
+            ]
+            assert_close(steps[1], steps[0], rtol=0, atol=1e-4 if dtype == torch.float32 else 0.05)
+            if at % 20 == 0:
+                states = [state.reorder([2, 0, 1, 1][: 3 + at // 40]) for state in states]
+    assert [graph.shape.capacity for graph in models[1].step.graphs][-1] == 256
 
 
 @pytest.mark.parametrize("name", VITS)

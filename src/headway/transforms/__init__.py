@@ -10,6 +10,7 @@
 | `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
 | `compile`   | torch.compile of each block                                        |
+| `replay_steps` | decoding of a language model by CUDA graphs                     |
 
 Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them, and a quantised matrix
 `weight` becomes `weight_int8` and `weight_scale` (`quantize/`). A model's own file
@@ -19,6 +20,7 @@ mentions none of these.
 from headway.transforms.compile import compile
 from headway.transforms.fast import fast, is_fast
 from headway.transforms.freeze import freeze
+from headway.transforms.graphs import replay_steps
 from headway.transforms.lora import LoRALinear, lora, lora_state, merge_lora
 from headway.transforms.quantize import dequantize, is_quantized, quantize
 from headway.transforms.recompute import Recomputed, recompute
@@ -37,4 +39,5 @@ __all__ = [
     "merge_lora",
     "quantize",
     "recompute",
+    "replay_steps",
 ]

@@ -97,8 +97,25 @@ class PreallocatedTokens(TokenCache):
         length = self.lengths[last]
         for store in self._stores:
             store[row, :, :length] = store[last, :, :length]
-        self.lengths[row] = length
-        self.lengths = self.lengths[:last]
+        self.lengths = [length if n == row else self.lengths[n] for n in range(last)]
+
+    @property
+    def stores(self) -> Sequence[Float[Tensor, "R H S _"]]:
+        """The tensors that the tokens are written in, with rows and positions to spare."""
+        return self._stores
+
+    def move_into(self, stores: Sequence[Tensor]) -> None:
+        """Keep all tokens in these tensors from now on, which have room for them."""
+        if all(old is new for old, new in zip(self._stores, stores, strict=True)):
+            return
+        rows, used = len(self.lengths), max(self.lengths, default=0)
+        for old, new in zip(self._stores, stores, strict=True):
+            new[:rows, :, :used] = old[:rows, :, :used]
+        # After a reordering they are the spare ones. Otherwise the spare ones belong to the tensors
+        # that are left, which another cache may use.
+        was_reordered = bool(self._spare) and self._spare[0] is stores[0]
+        self._spare = self._stores if was_reordered else []
+        self._stores = list(stores)
 
     def reserve(self, rows: int, tokens: int) -> None:
         self._stores = [_with_capacity(s, s, rows, tokens) for s in self._stores]

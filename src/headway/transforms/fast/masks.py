@@ -56,3 +56,8 @@ _last_matrix = lru_cache(maxsize=1)(_matrix)
 
 def _differs_by_sequence(mask: Mask) -> bool:
     return any(rule is not None for rule in (mask.keys, mask.past, mask.documents))
+
+
+def forget_last_mask() -> None:
+    """Compute the next mask again, even if its `past` is the same tensor, with other numbers."""
+    _last_matrix.cache_clear()

@@ -1,0 +1,193 @@
+"""CUDA graphs for decoding: a step of a language model is launched as a whole.
+
+`replay_steps(model)` replaces `model.step`. For one new token of each sequence it replays a
+recorded step (`step_graph.py`); everything else runs as before. Searches need not know of it: the
+decode state stays as it is, but its keys and values move into the tensors of a graph, and back out
+when it grows or is reordered. A graph whose state is gone serves the next search.
+"""
+
+from __future__ import annotations
+
+import threading
+from copy import deepcopy
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from headway.attention import KeyValueCache
+from headway.blocks import DecoderOnly, DecoderOnlyState
+from headway.errors import UsageError
+from headway.shapes import Float, Int, Tensor
+from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
+from headway.transforms.step_graph import CudaRecorder, Recorder, Shape, StepGraph
+from headway.transforms.tracing import tracing
+
+M = TypeVar("M", bound=nn.Module)
+
+SMALLEST = 2 * ALIGNED
+"""Capacity of the smallest graphs, in tokens of a sequence; others have a power of two times it."""
+MOST_GRAPHS = 8
+MOST_TOKENS = 2**16
+"""Room of all graphs of a model together, as their keys and values stay in memory. States that are
+larger are bound by reading them, not by launching kernels."""
+
+
+def replay_steps(
+    model: M, *, recorder: type[Recorder] = CudaRecorder, smallest: int = SMALLEST
+) -> M:
+    """Let a language model decode by CUDA graphs, in place; return the model.
+
+    Decode states that are started afterwards use them, on a CUDA device, without gradients, and
+    while no hook is registered; on other devices nothing changes. The first steps record graphs,
+    as do longer texts and larger batches later on. Parameters may change their values but not their
+    memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
+    the smallest graph. UsageError if the model is not a language model.
+
+    This was tested with an emulation of recording on the CPU (tests/fixtures/emulated_graph.py),
+    not yet on a GPU.
+    """
+    decoder = getattr(model, "decoder", None)
+    if not isinstance(decoder, DecoderOnly):
+        raise UsageError(
+            f"a {type(model).__name__} cannot decode by CUDA graphs",
+            hint="replay_steps is for language models (GPT)",
+        )
+    for block in decoder.blocks:
+        attention: Any = block.attention
+        if attention.cache_type is KeyValueCache:
+            attention.cache_type = PreallocatedKeyValues
+    vars(model)["step"] = ReplayedSteps(model, recorder, smallest)  # no module of its own
+    return model
+
+
+class ReplayedSteps:
+    """`model.step` by graphs. A copy of the model records its own."""
+
+    def __init__(self, model: nn.Module, recorder: type[Recorder], smallest: int) -> None:
+        self.model, self.recorder, self.smallest = model, recorder, smallest
+        self.graphs: list[StepGraph] = []  # the one that was used last is the last
+        self._built_of: list[tuple[int, int]] = []
+        self._hooks: list[Any] = []
+        self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ReplayedSteps:
+        return ReplayedSteps(deepcopy(self.model, memo), self.recorder, self.smallest)
+
+    def __call__(
+        self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState
+    ) -> tuple[Float[Tensor, "N T V"], DecoderOnlyState]:
+        """Return the logits after each of T new tokens, and the next state."""
+        if self._is_replayable(tokens, state):
+            with self._lock:
+                graph = self._graph_of(state)
+                if graph is not None:
+                    return graph.step(tokens, state), state
+        return self._plain_step(tokens, state)
+
+    def _plain_step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        model_class: Any = type(self.model)
+        logits, state = model_class.step(self.model, tokens, state)
+        return logits, state
+
+    def _is_replayable(self, tokens: Tensor, state: DecoderOnlyState) -> bool:
+        """Whether the step is one that graphs compute. The plain step has the error of a text that
+        is too long."""
+        model: Any = self.model
+        lengths, device = state.lengths, tokens.device
+        return (
+            bool(lengths)
+            and tokens.shape == (len(lengths), 1)
+            and device.type == self.recorder.device_type
+            and not (torch.is_grad_enabled() or model.training)
+            and not tracing(tokens)
+            and (model.max_length is None or max(lengths) < model.max_length)
+            and all(isinstance(c, PreallocatedKeyValues) and c.stores for c in state.caches)
+        )
+
+    def _graph_of(self, state: DecoderOnlyState) -> StepGraph | None:
+        """Return the graph that the state owns, which is another one if it has grown.
+
+        None if a hook is registered, which no graph would call, or if there is no room.
+        """
+        own = next((graph for graph in self.graphs if graph.belongs_to(state)), None)
+        autocast = _autocast(self.recorder.device_type)
+        graph = own if own is not None and own.fits(state, autocast) else None
+        if graph is None:
+            self._look_at_model()
+        if any(self._hooks):
+            return None
+        if graph is None:
+            shape = self._shape_for(state, autocast)
+            graph = self._free_graph(shape) or self._recorded(shape, state, own)
+            if graph is None:
+                return None
+            graph.adopt(state)
+            if own is not None:
+                own.release()
+        if graph in self.graphs:
+            self.graphs.remove(graph)
+        self.graphs.append(graph)
+        return graph
+
+    def _look_at_model(self) -> None:
+        """Drop all graphs if the model has other modules or memory than they were recorded with."""
+        modules = list(self.model.modules())
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        built_of = [(id(module), id(type(module))) for module in modules]
+        built_of += [(id(tensor), tensor.data_ptr()) for tensor in tensors]
+        if built_of != self._built_of:
+            self.graphs.clear()
+            self._built_of = built_of
+            self._hooks = [m._forward_hooks for m in modules]
+            self._hooks += [m._forward_pre_hooks for m in modules]
+
+    def _shape_for(self, state: DecoderOnlyState, autocast: torch.dtype | None) -> Shape:
+        """Return the shape of a graph with room for one more token of each sequence."""
+        rows, capacity = 1, self.smallest
+        while rows < len(state.lengths):
+            rows *= 2
+        while capacity <= max(state.lengths):
+            capacity *= 2
+        return Shape(rows, capacity, autocast)
+
+    def _free_graph(self, shape: Shape) -> StepGraph | None:
+        free = (graph for graph in self.graphs if graph.is_free and graph.shape == shape)
+        return next(free, None)
+
+    def _recorded(
+        self, shape: Shape, state: DecoderOnlyState, own: StepGraph | None
+    ) -> StepGraph | None:
+        """Return a new graph, for which free ones are dropped if need be; None if there is no room.
+
+        own: the graph that the state leaves. It may be dropped, too: the state keeps its tensors.
+        """
+        spare = [graph for graph in self.graphs if graph.is_free]
+        spare += [] if own is None else [own]
+        while spare and not self._has_room(shape):
+            self.graphs.remove(spare.pop(0))
+        if not self._has_room(shape):
+            return None
+        caches = [cache for cache in state.caches if isinstance(cache, PreallocatedKeyValues)]
+        recorder = self.recorder(caches[0].stores[0].device)
+        try:
+            return StepGraph(self._plain_step, caches, shape, recorder)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise UsageError(
+                "the step of this model could not be recorded as a CUDA graph: "
+                + str(error).split("\n")[0],
+                hint="load it with fast=False (--fast no), which decodes without CUDA graphs",
+            ) from error
+
+    def _has_room(self, shape: Shape) -> bool:
+        used = sum(graph.shape.tokens for graph in self.graphs)
+        return len(self.graphs) < MOST_GRAPHS and used + shape.tokens <= MOST_TOKENS
+
+
+def _autocast(device_type: str) -> torch.dtype | None:
+    """Return the dtype of autocast, or None if it is not enabled."""
+    if not torch.is_autocast_enabled(device_type):
+        return None
+    return torch.get_autocast_dtype(device_type)

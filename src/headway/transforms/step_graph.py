@@ -1,0 +1,197 @@
+"""One step of decoding as a graph: recorded once, then replayed with other tokens and lengths.
+
+On a GPU, one step of a text is bound by launching its kernels, about 15 for each layer. A CUDA
+graph launches all of them at once. It repeats the recorded operations on the same memory, so a step
+can be recorded only if all that changes from step to step is in tensors of the device: the new
+tokens, the number of earlier ones, keys and values. Whatever Python computes is frozen.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+from weakref import ReferenceType, ref
+
+import torch
+
+from headway.attention import KeyValueCache, Mask, Past
+from headway.blocks import DecoderOnlyState
+from headway.machine import upload
+from headway.shapes import Float, Int, Tensor
+from headway.transforms.fast.cache import PreallocatedKeyValues
+from headway.transforms.fast.masks import forget_last_mask
+
+WARM_UP = 2
+"""Runs before a recording, in which libraries choose kernels and allocate what they keep."""
+
+Step = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
+
+
+class Shape(NamedTuple):
+    """Room for this number of sequences (rows), and of tokens in each (capacity).
+
+    autocast: the dtype of autocast in the step; None without autocast.
+    """
+
+    rows: int
+    capacity: int
+    autocast: torch.dtype | None
+
+    @property
+    def tokens(self) -> int:
+        return self.rows * self.capacity
+
+
+class Recorder(abc.ABC):
+    """Records what a function does on a device, and repeats it. device_type: of these devices."""
+
+    device_type: ClassVar[str]
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @abc.abstractmethod
+    def record(self, function: Callable[[], Tensor]) -> Tensor:
+        """Call the function, and return its result, which `replay` overwrites."""
+
+    @abc.abstractmethod
+    def replay(self) -> None:
+        """Repeat the operations of the recorded call, on the same tensors."""
+
+
+class CudaRecorder(Recorder):
+    """A CUDA graph."""
+
+    device_type = "cuda"
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(device)
+        self._graph = torch.cuda.CUDAGraph()
+
+    def record(self, function: Callable[[], Tensor]) -> Tensor:
+        with torch.cuda.device(self.device):
+            stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            current = torch.cuda.current_stream()
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UP):
+                    function()
+            current.wait_stream(stream)
+            # other threads may use the device meanwhile
+            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
+                return function()
+
+    def replay(self) -> None:
+        self._graph.replay()
+
+
+class StaticKeyValues(KeyValueCache):
+    """Keys and values in tensors of fixed size: the new token of row n is at position past[n].
+
+    All S positions are returned, of which the mask hides those after the new token. `past` is a
+    tensor, so that a recorded step works for any lengths; `lengths` is not used.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Float[Tensor, "R G S _"]],
+        rows: Int[Tensor, " R"],
+        past: Int[Tensor, " R"],
+    ) -> None:
+        super().__init__(len(past))
+        self._keys, self._values = stores
+        self._rows, self._past = rows, past
+
+    @property
+    def past(self) -> Past:
+        return self._past
+
+    def append(
+        self, k: Float[Tensor, "R G 1 K"], v: Float[Tensor, "R G 1 Kv"]
+    ) -> tuple[Float[Tensor, "R G S K"], Float[Tensor, "R G S Kv"], Mask]:
+        for store, new in ((self._keys, k), (self._values, v)):
+            store[self._rows, :, self._past] = new[:, :, 0].to(store.dtype)  # R G 1 K -> R G K
+        return self._keys, self._values, Mask(causal=True, past=self._past)
+
+
+class StepGraph:
+    """One step of a model for up to `rows` sequences of up to `capacity` tokens, recorded.
+
+    The caches of one decode state at a time, its owner, have their keys and values in the graph's
+    tensors. Rows without a sequence compute numbers that are not used.
+    """
+
+    def __init__(
+        self, step: Step, caches: Sequence[PreallocatedKeyValues], shape: Shape, recorder: Recorder
+    ) -> None:
+        self.shape = shape
+        self._recorder = recorder
+        self._owner: ReferenceType[KeyValueCache] | None = None
+        rows, capacity, dtype = shape
+        # without autocast's cache: weights in it would be recorded as constants
+        autocast = torch.autocast(
+            recorder.device.type, dtype, enabled=dtype is not None, cache_enabled=False
+        )
+        # not in inference mode: its tensors could be changed only there
+        with torch.inference_mode(False), torch.no_grad(), autocast:
+            of_rows = torch.arange(rows, device=recorder.device)
+            self._past = torch.zeros_like(of_rows)
+            self._tokens = torch.zeros_like(of_rows)[:, None]
+            self._stores = [
+                [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in cache.stores]
+                for cache in caches
+            ]
+            state = DecoderOnlyState(
+                [StaticKeyValues(stores, of_rows, self._past) for stores in self._stores]
+            )
+            self._logits = recorder.record(lambda: self._run(step, state))
+            forget_last_mask()  # which is in the memory of the graph
+
+    def _run(self, step: Step, state: DecoderOnlyState) -> Float[Tensor, "R 1 V"]:
+        forget_last_mask()  # or that of the run before would be recorded as a constant
+        return step(self._tokens, state)[0]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the owner is gone."""
+        return self._owner is None or self._owner() is None
+
+    def belongs_to(self, state: DecoderOnlyState) -> bool:
+        """Whether the state is the owner."""
+        return self._owner is not None and self._owner() is state.caches[0]
+
+    def fits(self, state: DecoderOnlyState, autocast: torch.dtype | None) -> bool:
+        """Whether the state has room for one more token of each sequence."""
+        rows, capacity, dtype = self.shape
+        return len(state.lengths) <= rows and max(state.lengths) < capacity and dtype == autocast
+
+    def adopt(self, state: DecoderOnlyState) -> None:
+        """Make the state the owner."""
+        self._owner = ref(state.caches[0])
+
+    def release(self) -> None:
+        """Be free: the owner has moved its keys and values into other tensors."""
+        self._owner = None
+
+    def step(self, tokens: Int[Tensor, "N 1"], state: DecoderOnlyState) -> Float[Tensor, "N 1 V"]:
+        """Return the logits after the new tokens of the owner, which are appended to it."""
+        self.hold(state)
+        lengths, count = state.lengths, len(state.lengths)
+        self._tokens[:count] = tokens
+        unused = [0] * (self.shape[0] - count)
+        self._past.copy_(upload(torch.tensor([*lengths, *unused]), self._past.device))
+        self._recorder.replay()
+        following = [length + 1 for length in lengths]
+        for cache in state.caches:
+            cache.lengths = following
+        return self._logits[:count].clone()  # the next replay overwrites them
+
+    def hold(self, state: DecoderOnlyState) -> None:
+        """Have the keys and values of the owner in the graph's tensors.
+
+        It may have left them: a reordering writes other tensors, and so does growing.
+        """
+        for cache, stores in zip(state.caches, self._stores, strict=True):
+            assert isinstance(cache, PreallocatedKeyValues)
+            cache.move_into(stores)
