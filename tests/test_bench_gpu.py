@@ -13,6 +13,7 @@ from headway.models import GPTConfig
 SMALL = replace(gpu.DRY, written=2, batches=(2,))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")  # by the compiler
 def test_every_implementation_of_every_claim_runs_on_tiny_sizes():
     measurement, rates = gpu.measure(SMALL, gpu.CLAIMS, seconds=60)
     assert not measurement.failures
@@ -23,6 +24,8 @@ def test_every_implementation_of_every_claim_runs_on_tiny_sizes():
         assert any(name.startswith(kind) for name in compared_with_the_device), kind
     peers = {r.peer_name for r in measurement.rows}
     assert {"plain loop compiled", "transformers compiled"} <= peers
+    sides = {r.name.rpartition(", ")[2] for r in measurement.rows}
+    assert {"Headway compiled", "Headway without graphs"} <= sides
 
 
 def test_a_failing_implementation_is_listed_and_the_rest_are_measured():
