@@ -32,8 +32,10 @@ class MachineConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = setting(
         "auto", "device that computes; auto selects a GPU if available"
     )
-    dtype: Literal["float32", "bfloat16"] = setting(
-        "float32", "dtype of matrix products; bfloat16 is mixed precision (autocast)"
+    dtype: Literal["float32", "bfloat16", "float8"] = setting(
+        "float32",
+        "dtype of matrix products; bfloat16 is mixed precision (autocast), float8 is bfloat16 with "
+        "the linear layers of the blocks in 8 bits, on GPUs that have it",
     )
     threads: int | None = setting(
         None,
@@ -61,12 +63,15 @@ class Machine:
     threads: int
 
     def precision(self) -> AbstractContextManager[Any]:
-        """The context of a forward pass: autocast for bfloat16, else no change."""
+        """The context of a forward pass: autocast for bfloat16 and float8, else no change.
+
+        The products in float8 are a transform of the model (`headway.transforms.float8`).
+        """
         if self.dtype == "float32":
             return nullcontext()
         import torch
 
-        return torch.autocast(self.device, dtype=getattr(torch, self.dtype))
+        return torch.autocast(self.device, dtype=torch.bfloat16)
 
     @property
     def prefetches(self) -> bool:
@@ -84,7 +89,7 @@ class Machine:
 def prepare(config: MachineConfig) -> Machine:
     """Select the device and set up the process for speed, before the first tensor operation.
 
-    UsageError if the device or a compiler that is needed is not available.
+    UsageError if the device, float8 on it, or a compiler that is needed is not available.
     """
     _bound_kernel_caches()
     import torch
@@ -108,6 +113,10 @@ def prepare(config: MachineConfig) -> Machine:
         raise UsageError(
             f"machine.device={device}: not available on this machine", hint=f"one of: {names}"
         )
+    if config.dtype == "float8":
+        from headway.float8_gpus import require_float8
+
+        require_float8(device)
     if config.compile and device == "cpu":
         _check_compiler()
     return Machine(device, config.dtype, torch.get_num_threads())

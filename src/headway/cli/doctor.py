@@ -35,15 +35,20 @@ def doctor(*, json: bool = False) -> None:
 
 
 def _small_numbers() -> dict[str, str]:
-    """Return the implementations of products in int8 and int4 that this machine uses."""
+    """Return the implementations of products in int8, int4 and float8 that this machine uses."""
+    import torch
+
+    from headway.float8_gpus import float8_obstacle
     from headway.transforms.fast.int4 import int4_product_exists
     from headway.transforms.fast.int8 import int8_kernel
 
     kernel = int8_kernel()
+    obstacle = float8_obstacle("cuda" if torch.cuda.is_available() else "cpu")
     plain = "plain (dequantise and multiply)"
     return {
         "int8 products": plain if kernel is None else kernel.name,
         "int4 products": "int4pack_mm" if int4_product_exists() else plain,
+        "float8 products": "scaled_mm, in training" if obstacle is None else f"none: {obstacle}",
     }
 
 

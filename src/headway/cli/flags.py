@@ -130,6 +130,12 @@ class MachineFlags:
         from headway.machine import MachineConfig, prepare
         from headway.settings import override
 
+        if self.dtype == "float8":
+            raise UsageError(
+                "--dtype float8 is for training: the layers of a trained model multiply in "
+                "bfloat16 or float32",
+                hint="--dtype bfloat16",
+            )
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
         return Loader(
             **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"

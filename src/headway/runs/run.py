@@ -50,7 +50,7 @@ from headway.training import (
     optimizer,
     prefetched,
 )
-from headway.transforms import fast
+from headway.transforms import fast, float8, not_in_float8
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -180,6 +180,8 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
     model = job.build().to(machine.device)
     if job.config.machine.fast:
         fast(model)
+    if machine.dtype == "float8":
+        float8(model)
     average = WeightAverage(model, training.average) if training.average else None
     run = TrainingState(model, optimizer(model, job.config.optimizer), average)
     return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
@@ -187,6 +189,8 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
 
 def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
     training = job.config.training
+    if machine.dtype == "float8" and (left := not_in_float8(run.model)):
+        run.emit("note", text=f"float8: {left}; these stay in bfloat16")
     run.emit(
         "plan",
         parameters=parameter_count(run.model),

@@ -7,6 +7,7 @@
 | `freeze`    | excludes the first layers from training                            |
 | `lora`      | adds low-rank adapters, which alone are trained; `merge_lora`      |
 | `fast`      | replaces plain classes by their fast twins (`fast/`)               |
+| `float8`    | trains the linear layers of blocks in float8; `not_in_float8`      |
 | `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
 | `compile`   | torch.compile of each block                                        |
@@ -19,6 +20,7 @@ mentions none of these.
 
 from headway.transforms.compile import compile
 from headway.transforms.fast import fast, is_fast
+from headway.transforms.float8 import float8, not_in_float8
 from headway.transforms.freeze import freeze
 from headway.transforms.graphs import replay_steps
 from headway.transforms.lora import LoRALinear, lora, lora_state, merge_lora
@@ -31,12 +33,14 @@ __all__ = [
     "compile",
     "dequantize",
     "fast",
+    "float8",
     "freeze",
     "is_fast",
     "is_quantized",
     "lora",
     "lora_state",
     "merge_lora",
+    "not_in_float8",
     "quantize",
     "recompute",
     "replay_steps",

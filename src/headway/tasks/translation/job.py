@@ -48,7 +48,7 @@ from headway.training import (
     optimizer,
     peak_memory,
 )
-from headway.transforms import compile, fast, recompute
+from headway.transforms import compile, fast, float8, recompute
 
 
 class TranslationJob:
@@ -266,6 +266,8 @@ def _largest_batch(
         model = job.build().to(machine.device)
         if config.machine.fast:
             fast(model)
+        if machine.dtype == "float8":
+            float8(model)
         decay = config.training.average
         average = WeightAverage(model, decay) if decay else None
         updates = optimizer(model, config.optimizer)

@@ -168,13 +168,15 @@ def _tables(layers: Mapping[str, nn.Linear | nn.Embedding]) -> set[Tensor]:
 
 def _large_layers(model: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
     """Return the layers to replace, by name. A class of the user's own keeps its code."""
-    from headway.transforms.fast import plain_class  # which imports the layers of this package
+    # both import the layers of this package
+    from headway.transforms.fast import plain_class
+    from headway.transforms.float8 import Float8Linear
 
     return {
         name: layer
         for name, layer in model.named_modules(remove_duplicate=False)
         if isinstance(layer, nn.Linear | nn.Embedding)
-        and plain_class(layer) in (nn.Linear, nn.Embedding)
+        and plain_class(layer) in (nn.Linear, nn.Embedding, Float8Linear)
         and layer.weight.numel() >= SMALLEST
     }
 
