@@ -39,6 +39,7 @@ from headway.data.batches import TranslationBatch
 from headway.data.packing import TextBatch
 from headway.decoding import Limits, MostProbable, Sampling, greedy_search, sample
 from headway.files import write_file
+from headway.float8_gpus import float8_obstacle
 from headway.machine import Machine
 from headway.models import GPT, GPTConfig, Translator, parameter_count
 from headway.models.cost import training_flops
@@ -50,13 +51,13 @@ from headway.training import (
     fit,
     optimizer,
 )
-from headway.transforms import compile, fast, replay_steps
+from headway.transforms import compile, fast, float8, replay_steps
 
 CLAIMS = ("training-124m", "training-350m", "training-translator", "decoding-124m", "decoding-xl")
 
 
 def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> None:
-    """Training of a GPT-2: Headway, Headway compiled, transformers compiled, a plain loop."""
+    """Training of a GPT-2: Headway, also compiled and in float8; transformers; a plain loop."""
     scale = measurement.scale
     config = scale.gpt(size)
     rows = scale.rows if size == "gpt2-small" else max(1, scale.rows // 2)
@@ -65,8 +66,10 @@ def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> 
     read, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     batch = TextBatch(read, targets, None, (), targets.numel())
 
-    def ours(compiled: bool) -> Run:
+    def ours(compiled: bool, in_float8: bool = False) -> Run:
         model = fast(_built(lambda: GPT(config), scale))
+        if in_float8:
+            float8(model)
         if compiled:
             compile(model)
         return _fitted(model, batch, TextObjective(), scale)
@@ -88,6 +91,9 @@ def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> 
         "plain loop compiled": plain,
         "transformers compiled": transformers,
     }
+    if float8_obstacle(scale.device) is None:
+        sides["Headway float8"] = lambda: ours(False, in_float8=True)
+        sides["Headway float8 compiled"] = lambda: ours(True, in_float8=True)
     work = scale.steps * targets.numel()
     most = rates.matrix_rate / training_flops(config, scale.length)
     name = f"training {size}, T {scale.length}, batch {rows}"

@@ -28,6 +28,13 @@ def test_every_implementation_of_every_claim_runs_on_tiny_sizes():
     assert {"Headway compiled", "Headway without graphs"} <= sides
 
 
+def test_a_training_in_float8_is_measured_where_the_device_has_it(monkeypatch):
+    monkeypatch.setattr(gpu, "float8_obstacle", lambda device: None)
+    measurement, _ = gpu.measure(SMALL, ["training-124m"], seconds=60)
+    assert not measurement.failures
+    assert any(r.name.endswith("Headway float8") for r in measurement.rows)
+
+
 def test_a_failing_implementation_is_listed_and_the_rest_are_measured():
     def broken():
         raise RuntimeError("no such kernel")

@@ -110,6 +110,67 @@ def test_a_training_step_gives_the_gradient_of_a_cpu_and_awaits_the_device_once(
         assert_close(b.cpu(), a, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
 
 
+def test_a_training_in_float8_has_the_losses_of_a_cpu_and_of_bfloat16():
+    """Rows that are no multiple of 16. A CPU computes float8 products, too, with other sums."""
+    from headway.data.packing import TextBatch
+    from headway.float8_gpus import float8_obstacle
+    from headway.machine import Machine
+    from headway.models import GPT, GPTConfig
+    from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
+    from headway.transforms import fast, float8
+
+    if obstacle := float8_obstacle("cuda"):
+        pytest.skip(f"no float8: {obstacle}")
+    sizes = {"model_dim": 64, "num_heads": 2, "ffn_dim": 176, "num_layers": 2, "dropout": 0.0}
+    tokens = (torch.randint(23, (5, 1)) + 3 * torch.arange(12)) % 23
+    targets = tokens[:, 1:].contiguous()
+    batch = TextBatch(tokens[:, :-1].contiguous(), targets, None, (), targets.numel())
+
+    def losses(device, dtype):
+        torch.manual_seed(0)
+        model = fast(GPT(GPTConfig(**sizes, vocabulary=23, max_length=12)).to(device))
+        if dtype == "float8":
+            float8(model)
+        values = []
+
+        class Log:
+            def after_step(self, run, report):
+                values.append(report.loss)
+
+        run = TrainingState(model, optimizer(model, OptimizerConfig(lr=0.003)))
+        stream = ((0, 0, batch.to(device)) for _ in range(100))
+        precision = Machine(device, dtype, 1).precision
+        fit(run, stream, TextObjective(), [Log()], steps=20, precision=precision)
+        return torch.tensor(values)
+
+    expected = losses("cuda", "bfloat16")
+    assert expected[-1] < expected[0] / 2
+    for device in ("cpu", "cuda"):
+        assert_close(losses(device, "float8"), expected, rtol=0.1, atol=0.02)
+
+
+def test_products_in_float8_equal_the_equations():
+    from headway.float8_gpus import float8_obstacle
+    from headway.transforms.float8 import Float8Linear, plain_products
+
+    if obstacle := float8_obstacle("cuda"):
+        pytest.skip(f"no float8: {obstacle}")
+    layer = torch.nn.Linear(48, 80, bias=False).cuda()
+    layer.__class__ = Float8Linear
+    for rows in (1, 5, 16, 37, 1000):
+        x = torch.randn(rows, 48, device="cuda", requires_grad=True)
+        dy = torch.randn(rows, 80, device="cuda").bfloat16().float()
+        layer.zero_grad()
+        y = layer(x)
+        y.backward(dy)
+        expected = plain_products(x.detach(), layer.weight.detach(), dy.bfloat16())
+        for result, value in zip((y.detach(), x.grad, layer.weight.grad), expected, strict=True):
+            assert (result - value).norm() < 0.01 * value.norm(), rows
+    x.data[3, 5] = torch.inf
+    layer(x).sum().backward()
+    assert not layer(x).isfinite().all() and not layer.weight.grad.isfinite().all()
+
+
 @contextlib.contextmanager
 def _synchronisations_warn():
     torch.cuda.set_sync_debug_mode("warn")
