@@ -30,6 +30,7 @@ from headway.blocks import (
     RMSNorm,
 )
 from headway.inspection import walk
+from headway.models import GPT, GPTConfig
 from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
 from headway.transforms import LoRALinear, fast, is_fast
@@ -121,6 +122,11 @@ CASES = {
         lambda: GroupedQueryAttention(D, H, G, head_norm=RMSNorm),
         lambda: (real(B, T, D), real(B, S, D)),
         attention,
+    ),
+    Rotary: (
+        lambda: Rotary(K),
+        lambda: (real(B, H, T, K), real(B, H, S, K)),
+        lambda m, i: torch.cat([m.rotate(x, 3 + torch.arange(x.shape[2])[None]) for x in i], 2),
     ),
     ScaledDot: (ScaledDot, kernel_inputs, kernel),
     Dot: (Dot, kernel_inputs, kernel),
@@ -331,3 +337,25 @@ def test_the_mask_of_a_decoding_step_is_made_once_for_all_layers(monkeypatch):
                 together = layer(x, x, Mask(), cache=cache)[1:]
                 assert_close(together, layer(x[1:], x[1:], Mask(), cache=alone))
             assert len(made) == step
+
+
+def test_angles_of_rotary_positions_are_computed_once_for_all_layers_of_a_step(monkeypatch):
+    config = {"model_dim": 8, "num_heads": 2, "ffn_dim": 12, "num_layers": 3, "vocabulary": 11}
+    model = fast(GPT(GPTConfig(**config, positions="rotary")))
+    plain = deepcopy(model)
+    plain.decoder.apply(lambda module: setattr(module, "__class__", plain_class(module)))
+    calls = []
+    of_class = Rotary.cos_sin
+    monkeypatch.setattr(
+        Rotary, "cos_sin", lambda self, *key: calls.append(key[0].tolist()) or of_class(self, *key)
+    )
+    tokens = torch.randint(11, (2, 5))
+    for keys in (None, torch.tensor([[True] * 4, [True] * 2 + [False] * 2])):
+        with torch.inference_mode():
+            state = model.start(tokens[:, :4], keys)
+            calls.clear()
+            logits = model.step(tokens[:, 4:], state)[0]
+            assert calls == ([[[4]]] if keys is None else [[[4], [2]]])
+            expected = plain.step(tokens[:, 4:], plain.start(tokens[:, :4], keys))[0]
+        assert_close(logits, expected)
+    model(tokens).sum().backward()  # whose gradients need angles of their own

@@ -89,15 +89,20 @@ class Rotary(AttentionPositions):
     def rotate(
         self, x: Float[Tensor, "B H T K"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B H T K"]:
+        cos, sin = self.cos_sin(positions, torch.promote_types(x.dtype, torch.float32))
+        first, second = x.to(cos.dtype).chunk(2, dim=-1)
+        rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+        return rotated.to(x.dtype)
+
+    def cos_sin(
+        self, positions: Int[Tensor, "#B T"], dtype: torch.dtype
+    ) -> tuple[Float[Tensor, "#B 1 T P"], Float[Tensor, "#B 1 T P"]]:
+        """Return the cosines and sines of the angles of all P = K/2 pairs, in this dtype."""
         exact = most_exact(positions.device)
         even = torch.arange(0, self.head_dim, 2, dtype=exact, device=positions.device)
         angle = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.head_dim))
         angle = angle[:, None]  # #B T K/2 -> #B 1 T K/2
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        cos, sin = angle.cos().to(dtype), angle.sin().to(dtype)
-        first, second = x.to(dtype).chunk(2, dim=-1)
-        rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-        return rotated.to(x.dtype)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 class Alibi(AttentionPositions):

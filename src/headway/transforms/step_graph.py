@@ -21,6 +21,7 @@ from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.masks import forget_last_mask
+from headway.transforms.fast.positions import forget_last_positions
 
 WARM_UP = 2
 """Runs before a recording, in which libraries choose kernels and allocate what they keep."""
@@ -146,10 +147,10 @@ class StepGraph:
                 [StaticKeyValues(stores, of_rows, self._past) for stores in self._stores]
             )
             self._logits = recorder.record(lambda: self._run(step, state))
-            forget_last_mask()  # which is in the memory of the graph
+            _forget_last_step()  # whose mask and positions are in the memory of the graph
 
     def _run(self, step: Step, state: DecoderOnlyState) -> Float[Tensor, "R 1 V"]:
-        forget_last_mask()  # or that of the run before would be recorded as a constant
+        _forget_last_step()  # or what it computed would be recorded as constants
         return step(self._tokens, state)[0]
 
     @property
@@ -195,3 +196,9 @@ class StepGraph:
         for cache, stores in zip(state.caches, self._stores, strict=True):
             assert isinstance(cache, PreallocatedKeyValues)
             cache.move_into(stores)
+
+
+def _forget_last_step() -> None:
+    """Let the next step compute its mask and positions, which all of its layers share."""
+    forget_last_mask()
+    forget_last_positions()

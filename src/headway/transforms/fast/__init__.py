@@ -18,6 +18,7 @@ from headway.attention import (
     Dot,
     GroupedQueryAttention,
     MultiHeadAttention,
+    Rotary,
     ScaledDot,
     SlidingWindow,
 )
@@ -31,6 +32,7 @@ from headway.transforms.fast.flex import FlexDot
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear, pack_weights
 from headway.transforms.fast.memory import contiguous_parameters
 from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
+from headway.transforms.fast.positions import FastRotary
 from headway.transforms.fast.quantized import (
     FastBFloat16Linear,
     FastInt4Linear,
@@ -66,6 +68,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GatedFeedForward: FastGatedFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
     GroupedQueryAttention: FastGroupedQueryAttention,
+    Rotary: FastRotary,
     ScaledDot: FusedDot,
     Dot: FastDot,
     Bilinear: FastBilinear,

@@ -16,16 +16,17 @@ from headway.shapes import Float, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.joint import linears
+from headway.transforms.fast.positions import step_positions
 from headway.transforms.tracing import tracing
 
 
 class FastMultiHeadAttention(MultiHeadAttention):
-    """`MultiHeadAttention` with three savings.
+    """`MultiHeadAttention` with four savings.
 
     Queries, keys and values of self-attention are one matrix product where their weights are
     adjacent in memory; packed documents attend as sequences of their own, so that n documents of
     length L cost n L^2 instead of (n L)^2 (not while `tracing`: another batch has other lengths);
-    and caches are preallocated.
+    positions are computed once for all layers; and caches are preallocated.
     """
 
     cache_type = PreallocatedKeyValues
@@ -36,6 +37,17 @@ class FastMultiHeadAttention(MultiHeadAttention):
             return KeyValues(k, v)
         # each decoding step reads them head by head
         return KeyValues(k.contiguous(), v.contiguous())
+
+    def split_keys_values(
+        self,
+        keys: Float[Tensor, "M S GK"],
+        values: Float[Tensor, "M S GKv"],
+        past: Past = (0,),
+    ) -> KeyValues:
+        k = self.split_keys(keys)
+        if self.positions is not None:
+            k = self.positions.rotate(k, step_positions(past, k.shape[2], k.device))
+        return KeyValues(k, split_heads(values, self.value_dim))
 
     def forward(
         self,
@@ -61,7 +73,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
             queries = queries.view(k.shape[0], -1, queries.shape[-1])
         q = self.split_queries(queries)
         if self.positions is not None:
-            at = positions_after(past, x.shape[1], x.device)
+            at = step_positions(past, x.shape[1], x.device)
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         return self._merged(self.kernel(q, k, v, mask, bias), x)
 
