@@ -112,7 +112,7 @@ def _prefers_onednn(
     is_small = a.numel() * b.shape[0] < WORK and b.numel() < MATRIX
     if not always and (is_small or _is_for_mkl(a)):
         return False
-    plain = a.dtype == b.dtype == torch.float32 and a.device.type == b.device.type == "cpu"
+    plain = a.dtype == b.dtype == torch.float32 and a.is_cpu and b.is_cpu
     return plain and not torch.is_autocast_enabled("cpu") and available()
 
 
