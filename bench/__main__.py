@@ -14,13 +14,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from dataclasses import dataclass
 from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
 from bench.report import Row, RowsOfDay, as_json, command_line, table, today
-from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
+from bench.sentences import source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
+from bench.translation import SENTENCES
 from headway.files import write_file
 
 CLAIMS = (
@@ -77,6 +79,14 @@ QUICK = {
 }
 
 
+@dataclass(frozen=True)
+class NotMeasured:
+    """What was not measured, and why: a peer is not installed, or a side failed."""
+
+    what: str
+    is_failure: bool = False
+
+
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     rounds = options.rounds or (2 if options.quick else 5)
@@ -97,19 +107,19 @@ def main(arguments: list[str]) -> int:
     day = RowsOfDay(options.cache / f"rows-{today()}.json", {**conditions, "quick": options.quick})
     if not options.resume:
         day.forget()
-    missing: list[str] = []
+    missing: list[NotMeasured] = []
     for claim in claims:
         missing += _measure(claim, folder, rounds, options, day)
     rows = day.of(claims, options.peers)
     print(_heading(conditions))
     print(table(rows))
-    for reason in missing:
-        print(f"not measured: {reason}")
+    for one in missing:
+        print(f"not measured: {one.what}")
     path = _results_path(options, is_complete=not missing)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, as_json(rows, command_line(arguments), conditions).encode())
     print(f"written to {os.path.relpath(path)}")
-    return 1 if any("failed" in reason for reason in missing) else 0
+    return 1 if any(one.is_failure for one in missing) else 0
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -158,7 +168,7 @@ def _cached(options: argparse.Namespace) -> Path:
 
 def _measure(
     claim: str, folder: Path, rounds: int, options: argparse.Namespace, day: RowsOfDay
-) -> list[str]:
+) -> list[NotMeasured]:
     """Measure a claim beside each peer, into `day`; return what was not measured, and why."""
 
     def settings(side: str) -> Settings:
@@ -174,9 +184,9 @@ def _measure(
     module = import_module(f"bench.{claim}")
     if reason := getattr(module, "missing", lambda: None)():
         print(f"{claim} is skipped: {reason}", file=sys.stderr, flush=True)
-        return [f"{claim}: {reason}"]
+        return [NotMeasured(f"{claim}: {reason}")]
     device = f"cpu, {options.threads} threads"
-    not_measured: list[str] = []
+    not_measured: list[NotMeasured] = []
     requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
         if options.peers and name not in options.peers:
@@ -186,7 +196,7 @@ def _measure(
         if absent := [p for p in requirements.get(name, ()) if util.find_spec(p) is None]:
             reason = f"not installed: {', '.join(absent)}"
             print(f"{claim} beside {name} is skipped: {reason}", file=sys.stderr, flush=True)
-            not_measured.append(f"{claim} beside {name}: {reason}")
+            not_measured.append(NotMeasured(f"{claim} beside {name}: {reason}"))
             continue
         print(f"{claim} beside {name} ...", file=sys.stderr, flush=True)
         rows: list[Row] = []
@@ -198,8 +208,9 @@ def _measure(
                     line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
                     print(line, file=sys.stderr, flush=True)
         except (RuntimeError, AssertionError) as error:
-            print(f"{claim} beside {name} failed: {error}", file=sys.stderr, flush=True)
-            not_measured.append(f"{claim} beside {name} failed: {error}")
+            failure = f"{claim} beside {name} failed: {error}"
+            print(failure, file=sys.stderr, flush=True)
+            not_measured.append(NotMeasured(failure, is_failure=True))
         else:
             day.add(claim, name, rows)
     return not_measured

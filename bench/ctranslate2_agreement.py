@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 
 import headway
 from headway.interop import export_translator
-from headway.interop.ctranslate2 import JOINT_FILE, SOURCE_FILE, TARGET_FILE
 from headway.tasks.opening import load_as
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.text.tokenizer_pair import JOINT_FILE, SOURCE_FILE, TARGET_FILE
 
 TEXTS = 200
 

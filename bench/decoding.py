@@ -156,7 +156,7 @@ def _enlarge(blocks: torch.nn.Module) -> None:
     """Multiply the matrices: as initialised, a model would repeat its last token."""
     for parameter in blocks.parameters():
         if parameter.ndim > 1:
-            parameter *= ENLARGED
+            parameter.mul_(ENLARGED)
 
 
 def inputs(case: Case) -> Tensor:

@@ -190,7 +190,10 @@ def _exported(kind: str, folder: Path) -> Path:
     if kind == "text":
         write(text_encoder(), source, "bert")
         model: Any = _TextVectors(BertModel.from_pretrained(source).eval())
-        example = torch.ones(2, 7, dtype=torch.long), torch.ones(2, 7, dtype=torch.long)
+        example: tuple[Tensor, ...] = (
+            torch.ones(2, 7, dtype=torch.long),
+            torch.ones(2, 7, dtype=torch.long),
+        )
         example[1][1, 4:] = 0
         sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("length", max=LONGEST)}
         options = {"input_names": ["tokens", "mask"], "dynamic_shapes": (sizes, sizes)}

@@ -217,8 +217,9 @@ def _answerer(folder: str, task: dict[str, Any]) -> Learner:
             for i, first, last in zip(chosen, output.start_logits, output.end_logits, strict=True):
                 a, b, value = _best_span(first.float(), last.float(), spans[i])
                 if value > best[owners[i]][1]:
-                    text = valid[owners[i]].context[spans[i][a][0] : spans[i][b][1]]
-                    best[owners[i]] = text, value
+                    begin, end = spans[i][a], spans[i][b]
+                    assert begin is not None and end is not None  # `_best_span` allows no others
+                    best[owners[i]] = valid[owners[i]].context[begin[0] : end[1]], value
         true = [[answer.text for answer in question.answers] for question in valid]
         scores = score_answers([text for text, _ in best], true)
         return {"f1": scores.f1, "exact": scores.exact}

@@ -34,6 +34,7 @@ def main(settings: dict[str, Any]) -> None:
     budget = settings["budget"]
     torch.manual_seed(budget["seed"])
     (train, labels, names), (valid, true, _) = (_read(Path(file)) for file in settings["files"])
+    outputs: dict[str, Any] = {"num_labels": len(names)}  # of the class above ViTConfig
     model = ViTForImageClassification(
         ViTConfig(
             hidden_size=budget["width"],
@@ -44,7 +45,7 @@ def main(settings: dict[str, Any]) -> None:
             attention_probs_dropout_prob=0.0,
             image_size=train.shape[-1],
             patch_size=budget["patch"],
-            num_labels=len(names),
+            **outputs,
         )
     )
     narrow = settings["dtype"] == "bfloat16"

@@ -34,7 +34,8 @@ from headway.evaluation import score_translations
 from headway.metrics_file import read_metrics
 from headway.runs.recipes import saved
 from headway.tasks import registry
-from headway.tasks.opening import load
+from headway.tasks.opening import expect, load
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.text import TokenizerPair
 from headway.training.schedules import learning_rate
@@ -63,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 def compare(run: Path, seconds: float) -> tuple[Trained, Trained]:
     """Train MarianMT for that time; return the run's model and MarianMT."""
-    config, bundle = saved(run), load(run)
+    config, bundle = saved(run), expect(TranslatorBundle, load(run), run)
     tokenizers: TokenizerPair = bundle.tokenizer
     torch.manual_seed(config.training.seed)
     model, steps = train(marian(config, tokenizers), run, config, tokenizers, seconds)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def corpus_curve(plan: Plan, folder: Path) -> Curve:
         }
         config = recipe("gpt-tiny", ("bench", settings))
         with PeakMemory() as peak:
-            seconds = _seconds(lambda n=number, c=config: train(c, folder / f"run-{n}"))
+            seconds = _seconds(partial(train, config, folder / f"run-{number}"))
         points.append(Point(size, seconds, peak.most))
         text.unlink()
     measured = all(point.memory for point in points)

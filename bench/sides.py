@@ -63,8 +63,14 @@ def measured(command: list[str], folder: Path, log: Path) -> dict[str, float]:
     """
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with open(log, "w", encoding="utf-8") as output:
-        streams = {"stdout": output, "stderr": subprocess.STDOUT}
-        subprocess.run(command, cwd=folder, env=environment(), check=True, **streams)
+        subprocess.run(
+            command,
+            cwd=folder,
+            env=environment(),
+            check=True,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
     return {"cpu_seconds": spent, "wall_seconds": time.perf_counter() - began}

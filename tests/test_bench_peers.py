@@ -123,6 +123,7 @@ def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, caps
     options = SimpleNamespace(threads=1, quick=True, same_allocator=False, peers=None)
     day = RowsOfDay(tmp_path / "rows.json", {})
     reason = "decoding beside missing_peer: not installed: no_such_package_here"
-    assert command._measure("decoding", command.ROOT, 1, options, day) == [reason]
+    found = command._measure("decoding", command.ROOT, 1, options, day)
+    assert found == [command.NotMeasured(reason)]
     message = "decoding beside missing_peer is skipped: not installed: no_such_package_here\n"
     assert capsys.readouterr().err == message
