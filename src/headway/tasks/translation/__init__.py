@@ -13,15 +13,7 @@ from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled
 from headway.tasks.translation import libretranslate
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.config import (
-    TranslationRunConfig,
-    TranslationScoring,
-    emoji_names,
-    span_corruption,
-    text_to_text,
-    translate,
-    translate_multi30k,
-)
+from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.documents import (
     DocumentOptions,
     DocumentReport,
@@ -42,6 +34,13 @@ from headway.tasks.translation.foreign import (
 from headway.tasks.translation.job import check, prepare
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated
+from headway.tasks.translation.recipes import (
+    emoji_names,
+    span_corruption,
+    text_to_text,
+    translate,
+    translate_multi30k,
+)
 from headway.tasks.translation.show import prediction_lines, score_lines
 from headway.tasks.translation.target_languages import check_chosen
 
