@@ -1,18 +1,22 @@
 """A whole translator compared with transformers' MarianMT, with the same weights."""
 
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 import torch
 from bench.marian import Specials, to_marian
 from torch.testing import assert_close
 
-from headway.decoding import Forbidden, Limits, greedy_search
+from headway.decoding import Bias, Forbidden, Limits, beam_search, greedy_search
 from headway.errors import UsageError
 from headway.models import Translator, TranslatorConfig
 
 B, S, T, V = 3, 7, 5, 19
+W, LENGTH = 3, 30
+ENDS = 6.0  # added to the logit of </s>
 SPECIALS = Specials(pad=0, bos=1, eos=2)
+LONG = Limits(1, 2, [LENGTH], [Forbidden([[0], [1]]), Bias({2: ENDS})], normalisation="average")
 CONFIG = TranslatorConfig(
     model_dim=24,
     num_heads=3,
@@ -59,6 +63,49 @@ def test_greedy_outputs_equal_marians_generate(pair):
     for hypothesis, row in zip(ours, generated.tolist(), strict=True):
         words = row[1:]
         assert list(hypothesis.tokens) == (words[: words.index(2)] if 2 in words else words)
+
+
+@torch.no_grad()
+def test_beams_that_stop_early_equal_marians_generate_with_its_default():
+    """All W outputs and their scores are equal, unless one of two other differences explains it: an
+    ending that is not among the W best candidates finishes here but not there, and an output of
+    maximum length ends at no cost there."""
+    equal = exact_differs = 0
+    for seed in range(24):
+        torch.manual_seed(seed)
+        model, source = Translator(CONFIG).eval(), torch.randint(3, V, (1, S))
+        model.output.weight.mul_(3)
+        candidates = []
+        (outputs,) = beam_search(
+            *(model, (source, None), LONG),
+            width=W,
+            num_best=W,
+            early_stopping=True,
+            observe=candidates.append,
+        )
+        theirs = to_marian(model, SPECIALS)
+        theirs.final_logits_bias[:, [0, 1, 2]] = torch.tensor([-1e9, -1e9, ENDS])
+        generated = theirs.generate(
+            input_ids=source,
+            attention_mask=torch.ones_like(source),
+            num_beams=W,
+            num_return_sequences=W,
+            do_sample=False,
+            max_new_tokens=LENGTH + 1,
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        words = [row[1 : row.index(2)] for row in generated.sequences.tolist()]
+        scores = pytest.approx(generated.sequences_scores.tolist(), abs=1e-4)
+        if [list(h.tokens) for h in outputs] != words or [h.score for h in outputs] != scores:
+            steps = [list(step) for _, step in groupby(candidates, lambda c: len(c.before))]
+            late_endings = any(c.ends for step in steps for c in step[W:])
+            assert late_endings or len(steps) > LENGTH, seed
+            continue
+        equal += 1
+        (exact,) = beam_search(model, (source, None), LONG, width=W, num_best=W)
+        exact_differs += exact != outputs
+    assert equal > 8 and exact_differs > 4
 
 
 def test_a_pre_norm_model_is_refused():

@@ -12,6 +12,7 @@ from headway import load
 from headway.bundle import ImageEncoderBundle, TextBundle
 from headway.cli.main import main
 from headway.data.image_reader import ImageReader
+from headway.decoding.input_search import InputSearch
 from headway.errors import DataError, UsageError
 from headway.machine import MachineConfig, prepare
 from headway.metrics_file import read_metrics
@@ -134,6 +135,17 @@ def test_training_python_and_the_command_line_give_the_same_scores(trained, caps
         assert row["worst"][0]["cider"] == min(ciders)
     means = [sum(row["cider"] for row in scores.details["languages"]) / 2]
     assert scores["cider"] == pytest.approx(means[0])
+
+
+def test_an_evaluation_stops_early_if_it_is_requested(trained, monkeypatch):
+    run, asked = trained[0], []
+    monkeypatch.setattr(InputSearch, "stops_early", lambda *search: bool(asked.append(search)))
+    for stops in (False, True):
+        options = CaptionEvaluation(beam=2, early_stopping=stops)
+        scores = TASK.evaluate(
+            load(run), TASK.held_out(load(run), run, saved(run), options), options
+        )
+        assert bool(asked) is stops is scores.details.get("early_stopping", False)
 
 
 def test_images_called_test_are_evaluated_unless_those_of_validation_are_requested(trained):

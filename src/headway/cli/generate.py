@@ -41,8 +41,9 @@ def generate(
     Settings: --max-tokens 200 --min-tokens --temperature 0.8 (0: greedy) --top-k --top-p --min-p
     --typical --repetition-penalty --frequency-penalty --presence-penalty --no-repeat N --stop TEXT
     --forbid WORDS --force TEXT --bias WORD=NUMBER --beam --beam-groups --diversity
-    --length-penalty --contrastive 0.6 --dola low|high --samples --seed --alternatives N --lookup N
-    (prompt lookup decoding) --draft-tokens 4. Lists are separated by commas; \\n is a line feed.
+    --length-penalty --early-stopping true --contrastive 0.6 --dola low|high --samples --seed
+    --alternatives N --lookup N (prompt lookup decoding) --draft-tokens 4. Lists are separated by
+    commas; \\n is a line feed.
     headway config explain NAME explains a setting.
 
     Parameters

@@ -28,6 +28,7 @@ class _Beam:
     width: int
     num_best: int = 1
     alpha: float
+    early_stopping: bool = False
     groups: int = 1
     diversity: float = 0.0
     observe: Observer | None = None
@@ -50,6 +51,7 @@ def beam_search(
     *,
     width: int,
     alpha: float = 1.0,
+    early_stopping: bool = False,
     num_best: int = 1,
     groups: int = 1,
     diversity: float = 0.0,
@@ -64,6 +66,10 @@ def beam_search(
     number of prefixes, beam search is exhaustive search. Wu et al. 2016, section 7; for the score
     see `length_penalty`.
 
+    early_stopping: end the search for an input also when W outputs are finished and no live prefix,
+    at its present length, has a better score than the worst of them: transformers' default
+    (`InputSearch.stops_early`). This takes fewer steps; a longer output with a better score may be
+    missed, unless alpha is 0.
     groups: number of groups of diverse beam search (Vijayakumar et al. 2018, section 4, with
     Hamming diversity). Each group keeps W / groups prefixes, one group after the other. If n
     prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
@@ -79,6 +85,7 @@ def beam_search(
             width=size,
             num_best=min(num_best, size),
             alpha=alpha,
+            early_stopping=early_stopping,
             groups=groups,
             diversity=diversity,
             observe=observe,
@@ -98,18 +105,26 @@ def stream_beam(
     *,
     width: int,
     alpha: float = 1.0,
+    early_stopping: bool = False,
     coverage: float = 0.0,
 ) -> Iterator[list[int]]:
     """Yield the tokens of the best hypothesis of one input, as soon as they are certain.
 
     A token is certain if all prefixes that can still become the best hypothesis begin with it. The
-    lists, joined, are the tokens of `beam_search`.
+    lists, joined, are the tokens of `beam_search`. With early stopping, too: whatever can win then
+    can also win in the exact search, which goes on.
     """
     _check_widths(width, 1, 1)
     (search,) = _searches(limits, 1)
     shown = 0
     with covered(model, coverage) as penalty:
-        beam = _Beam(width=width, alpha=alpha, phrases=_phrases(limits), coverage=penalty)
+        beam = _Beam(
+            width=width,
+            alpha=alpha,
+            early_stopping=early_stopping,
+            phrases=_phrases(limits),
+            coverage=penalty,
+        )
         for prefixes, totals in _steps(model, inputs, limits, beam, [search]):
             certain = _certain(search, prefixes, totals, limits, alpha)
             if len(certain) > shown:
@@ -338,11 +353,20 @@ def _finish_and_keep(
                 score += beam.coverage.penalty(first + parent)
             search.add(Hypothesis(written, total, score, not cut), beam.width)
     best_live = max((prefix.total for prefix in continued), default=-torch.inf)
-    if search.is_settled(best_live, beam.num_best, beam.alpha, limits):
+    if _ends(search, best_live, len(prefixes[first]) + 1, limits, beam):
         return []
     # Fewer than W prefixes may exist (a tiny vocabulary): the remaining rows are dead.
     dead = _LivePrefix(-torch.inf, first, limits.eos)
     return continued + [dead] * (beam.width - len(continued))
+
+
+def _ends(search: InputSearch, best_live: float, length: int, limits: Limits, beam: _Beam) -> bool:
+    """Return whether a search ends. length: the present number of tokens of its live prefixes."""
+    longest = limits.penalty(search.max_length + 1, beam.alpha)
+    if search.is_settled(best_live, beam.num_best, longest):
+        return True
+    present = limits.penalty(length, beam.alpha)
+    return beam.early_stopping and search.stops_early(best_live, beam.width, present)
 
 
 def _continued(

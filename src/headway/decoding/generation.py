@@ -269,6 +269,7 @@ def _beams(
             limits,
             width=config.beam,
             alpha=config.length_penalty,
+            early_stopping=config.early_stopping,
             num_best=config.samples,
             groups=config.beam_groups,
             diversity=config.diversity,
@@ -289,7 +290,14 @@ def _stream_beam(
     (row,), inputs, limits = _beam_inputs(model, tokenizer, ids, config)
     writer = TextStreamer(tokenizer, row.prompt, config.stop)
     with _stepper(model, config) as stepper:
-        parts = stream_beam(stepper, inputs, limits, width=config.beam, alpha=config.length_penalty)
+        parts = stream_beam(
+            stepper,
+            inputs,
+            limits,
+            width=config.beam,
+            alpha=config.length_penalty,
+            early_stopping=config.early_stopping,
+        )
         for tokens in parts:
             for token in tokens:
                 if text := writer.feed(token):

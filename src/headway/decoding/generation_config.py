@@ -125,6 +125,12 @@ class GenerationConfig:
         ge=0,
         le=PENALTY,
     )
+    early_stopping: bool = setting(
+        False,
+        "End a beam search when as many outputs as beams are finished, and no unfinished one has a "
+        "better score at its present length: fewer steps, and rarely another output. If unset, it "
+        "ends when none can have a better score at any length.",
+    )
     contrastive: float = setting(
         0.0,
         "Contrastive search: weight, 0 to 1, of the similarity between the vector of a candidate "

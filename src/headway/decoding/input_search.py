@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from headway.decoding.search import Hypothesis, Limits
+from headway.decoding.search import Hypothesis
 from headway.errors import UsageError
 
 
@@ -45,17 +45,34 @@ class InputSearch:
         self.pool.sort(key=lambda h: -h.score)
         del self.pool[width:]
 
-    def is_settled(self, best_live: float, num_best: int, alpha: float, limits: Limits) -> bool:
+    def is_settled(self, best_live: float, num_best: int, penalty: float) -> bool:
         """Return whether no live prefix can still enter the best `num_best`.
 
-        The log-probability of a prefix only falls, and the largest length penalty that it can be
-        divided by is that of the longest output, so best_live / penalty(longest) is an upper bound
-        of all further scores. The coverage penalty is never positive.
+            best_live / penalty <= score of the worst of the best num_best
+
+        best_live: log-probability of the most probable live prefix. penalty: the length penalty of
+        the longest output, max_length + 1 tokens with its </s>. The log-probability of a prefix
+        only falls, and this is the largest number that it can be divided by, so the left side is an
+        upper bound of all further scores. The coverage penalty is never positive.
         """
         if len(self.pool) < num_best:
             return best_live == -torch.inf
-        bound = best_live / limits.penalty(self.max_length + 1, alpha)
-        return bound <= self.pool[num_best - 1].score
+        return best_live / penalty <= self.pool[num_best - 1].score
+
+    def stops_early(self, best_live: float, width: int, penalty: float) -> bool:
+        """Return whether W outputs are finished, and no live prefix is better than the worst.
+
+            best_live / penalty <= score of the worst of the W finished outputs
+
+        penalty: the length penalty of t tokens, the present length of the live prefixes, without
+        the </s> that they do not have yet. A longer output may still have a better score.
+
+        This is how `generate` of transformers ends by default (early_stopping=False;
+        `_check_early_stop_heuristic`): its penalty is t^alpha (`average`), and its worst score is
+        that of all W = num_beams outputs, however few it returns. Its "never" has the length of the
+        longest output for t; its early_stopping=True ends at W outputs, whatever their scores.
+        """
+        return len(self.pool) >= width and best_live / penalty <= self.pool[width - 1].score
 
 
 def best_of_groups(

@@ -64,6 +64,7 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     use_beam_search: bool | None = None
     best_of: Annotated[int, msgspec.Meta(ge=1, le=64)] | None = None
     length_penalty: Annotated[float, msgspec.Meta(ge=0, le=10)] | None = None
+    early_stopping: bool | None = None
     cache_prompt: bool | None = None
     cache_salt: str | None = None
     response_format: ResponseFormat | None = None
@@ -117,6 +118,7 @@ def generation_config(
         "stop": fields.stops,
         "beam": fields.beam,
         "length_penalty": fields.length_penalty,
+        "early_stopping": fields.early_stopping,
         "alternatives": alternatives,
     }
     given = {name: value for name, value in changes.items() if value is not None}

@@ -104,12 +104,19 @@ class CaptionerBundle(StoredBundle):
         language: str | None = None,
         beam: int = 4,
         length_penalty: float = 1.0,
+        early_stopping: bool = False,
     ) -> list[str]:
         """Generate the best caption of every image, in order.
 
         language: one of `languages`; None: the first. beam: the beam width; 1 is greedy.
         """
-        captions = self.search(images, language=language, beam=beam, length_penalty=length_penalty)
+        captions = self.search(
+            images,
+            language=language,
+            beam=beam,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+        )
         return [best[0].text for best in captions]
 
     def predict(
@@ -152,6 +159,7 @@ class CaptionerBundle(StoredBundle):
                 beam=options.beam,
                 num_best=options.top,
                 length_penalty=options.length_penalty,
+                early_stopping=options.early_stopping,
             )
         name = language or next(iter(self.languages), None)
         return [
@@ -176,14 +184,18 @@ class CaptionerBundle(StoredBundle):
         beam: int = 4,
         num_best: int = 1,
         length_penalty: float = 1.0,
+        early_stopping: bool = False,
     ) -> list[list[Caption]]:
         """Generate the `num_best` best captions of every image by beam search, best first.
 
-        The captions of an image do not depend on the other images.
+        The captions of an image do not depend on the other images. length_penalty, early_stopping:
+        see `decoding.length_penalty` and `decoding.beam_search`.
         """
         captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
-            captions += self.search_tensors(batch, language, (beam, num_best, length_penalty))
+            captions += self.search_tensors(
+                batch, language, (beam, num_best, length_penalty), early_stopping=early_stopping
+            )
         return captions
 
     def search_tensors(
@@ -192,6 +204,8 @@ class CaptionerBundle(StoredBundle):
         language: str | None = None,
         how: tuple[int, int, float] = (4, 1, 1.0),
         observe: Observer | None = None,
+        *,
+        early_stopping: bool = False,
     ) -> list[list[Caption]]:
         """Search as `search`, for images that the reader has converted to tensors.
 
@@ -212,6 +226,7 @@ class CaptionerBundle(StoredBundle):
                 *(self.model, inputs, limits),
                 width=beam,
                 alpha=alpha,
+                early_stopping=early_stopping,
                 num_best=num_best,
                 observe=observe,
             )

@@ -27,6 +27,11 @@ class CaptionEvaluation:
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    early_stopping: bool = setting(
+        False,
+        "end a search when no unfinished output has a better score at its present length than as "
+        "many finished ones as beams",
+    )
     images: int | None = setting(
         None,
         "maximum number of images captioned in each language, evenly spaced; if unset, all",
@@ -175,7 +180,8 @@ def _captions(
         count.begin(len(batch))
         pixels = examples.images.batch(batch, bundle.reader.images)
         search = (options.beam, 1, options.length_penalty)
-        captions += [best[0].text for best in bundle.search_tensors(pixels, name, search)]
+        lists = bundle.search_tensors(pixels, name, search, early_stopping=options.early_stopping)
+        captions += [best[0].text for best in lists]
     return captions
 
 
@@ -198,6 +204,7 @@ def _scores(
     }
     details: dict[str, Any] = {"split": examples.split}
     details |= {"beam": options.beam, "length_penalty": options.length_penalty}
+    details |= {"early_stopping": True} if options.early_stopping else {}
     rows = [_details(language, examples, options.worst) for language in languages]
     if len(examples.columns) == 1:
         details |= {name: value for name, value in rows[0].items() if name not in means}

@@ -34,6 +34,12 @@ class CaptionOptions:
         ge=0,
         le=PENALTY,
     )
+    early_stopping: bool = setting(
+        False,
+        "End a search when as many captions as beams are finished, and no unfinished one has a "
+        "better score at its present length: fewer steps, and rarely another caption. If unset, "
+        "the search ends when none can have a better score at any length.",
+    )
     layer: int | None = setting(
         None, "Decoder block of the plot, from 0; if unset, the last.", ge=0
     )

@@ -137,10 +137,17 @@ class TranslatorBundle(StoredBundle):
         return max_source_tokens(self.model) - self._num_tags
 
     def translate(
-        self, texts: Sequence[str], *, beam: int = 4, length_penalty: float = 1.0
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = 4,
+        length_penalty: float = 1.0,
+        early_stopping: bool = False,
     ) -> list[str]:
         """Return the best translation of each text, in order. beam: the width; 1 is greedy."""
-        translations = self.search(texts, beam=beam, length_penalty=length_penalty)
+        translations = self.search(
+            texts, beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
+        )
         return [best[0].text for best in translations]
 
     def predict(
@@ -168,6 +175,7 @@ class TranslatorBundle(StoredBundle):
         num_best: int = 1,
         length_penalty: float = 1.0,
         normalisation: Normalisation = "gnmt",
+        early_stopping: bool = False,
         coverage: float = 0.0,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
@@ -180,13 +188,13 @@ class TranslatorBundle(StoredBundle):
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        length_penalty, normalisation: see `decoding.length_penalty`. coverage: weight of the
-        penalty for source tokens without attention (`decoding.coverage`). contain: for each text,
-        the phrases that its translations must contain; empty for no phrases. avoid: phrases that
-        none may contain. first: the number of the first text, in errors. progress: called with the
-        number of texts translated so far. observe: receives the candidates of every step of the
-        search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
-        and if no translation fits the phrases.
+        length_penalty, normalisation: see `decoding.length_penalty`. early_stopping: see
+        `decoding.beam_search`. coverage: weight of the penalty for source tokens without attention
+        (`decoding.coverage`). contain: for each text, the phrases that its translations must
+        contain; empty for no phrases. avoid: phrases that none may contain. first: the number of
+        the first text, in errors. progress: called with the number of texts translated so far.
+        observe: receives the candidates of every step of the search; only for a single text. Raises
+        UsageError for a text of more than `longest` tokens, and if no translation fits the phrases.
         """
         check_search(beam, num_best, length_penalty)
         if coverage and beam == 1:
@@ -203,6 +211,7 @@ class TranslatorBundle(StoredBundle):
             num_best=num_best,
             alpha=length_penalty,
             normalisation=normalisation,
+            early_stopping=early_stopping,
             coverage=coverage,
             phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
@@ -216,7 +225,13 @@ class TranslatorBundle(StoredBundle):
         return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
 
     def stream(
-        self, text: str, *, beam: int = 4, length_penalty: float = 1.0, coverage: float = 0.0
+        self,
+        text: str,
+        *,
+        beam: int = 4,
+        length_penalty: float = 1.0,
+        early_stopping: bool = False,
+        coverage: float = 0.0,
     ) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.
 
@@ -227,7 +242,13 @@ class TranslatorBundle(StoredBundle):
         check_search(beam, 1, length_penalty)
         (row,) = self._encoded([text], 1)
         if row:
-            yield from self._search.streamed(row, beam, length_penalty, coverage)
+            yield from self._search.streamed(
+                row,
+                beam=beam,
+                alpha=length_penalty,
+                early_stopping=early_stopping,
+                coverage=coverage,
+            )
 
     def sample(
         self,

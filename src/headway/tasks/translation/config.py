@@ -212,6 +212,11 @@ class TranslationScoring:
 
     beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
     length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    early_stopping: bool = setting(
+        False,
+        "end a search when no unfinished output has a better score at its present length than as "
+        "many finished ones as beams",
+    )
     coverage: float = setting(0.0, "weight of the coverage penalty of a beam", ge=0, le=PENALTY)
     mbr: int = setting(
         0, "instead of a beam, minimum Bayes risk: number of samples; 0: a beam", ge=0, le=SAMPLES

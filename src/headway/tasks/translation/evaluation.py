@@ -112,6 +112,7 @@ def _translated(
             sources,
             beam=options.beam,
             length_penalty=options.length_penalty,
+            early_stopping=options.early_stopping,
             coverage=options.coverage,
             progress=progress,
         )
@@ -125,6 +126,7 @@ def _details(
     beams = {
         "beam": options.beam,
         "length_penalty": options.length_penalty,
+        **({"early_stopping": True} if options.early_stopping else {}),
         **({"coverage": options.coverage} if options.coverage else {}),
     }
     members = {"ensemble": [str(path) for path in options.ensemble]}

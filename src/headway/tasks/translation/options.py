@@ -48,6 +48,12 @@ class TranslateOptions:
         "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
         "length ** length_penalty.",
     )
+    early_stopping: bool = setting(
+        False,
+        "End a search when as many translations as beams are finished, and no unfinished one has a "
+        "better score at its present length: fewer steps, and rarely another translation. If "
+        "unset, the search ends when none can have a better score at any length.",
+    )
     coverage: float = setting(
         0.0,
         "Coverage penalty: weight of the sum of log(min(attention, 1)) over the source tokens, "

@@ -64,6 +64,7 @@ def _are_repaired(
         searching = TranslateOptions(
             beam=options.beam,
             length_penalty=options.length_penalty,
+            early_stopping=options.early_stopping,
             coverage=options.coverage,
             to=tag.strip().removeprefix("<2").removesuffix(">") or None,
         )

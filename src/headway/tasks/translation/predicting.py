@@ -125,6 +125,7 @@ def _lists(
         num_best=options.nbest,
         length_penalty=options.length_penalty,
         normalisation=options.normalisation,
+        early_stopping=options.early_stopping,
         coverage=options.coverage,
         contain=required_phrases(texts, options.contain, glossary),
         avoid=options.avoid,

@@ -58,6 +58,7 @@ class BeamSettings:
     num_best: int
     alpha: float
     normalisation: Normalisation
+    early_stopping: bool
     coverage: float
     phrases: Sequence[Sequence[Sequence[int]]]
     avoided: Sequence[Sequence[int]]
@@ -105,6 +106,7 @@ class TranslationSearch:
             limits,
             width=search.beam,
             alpha=search.alpha,
+            early_stopping=search.early_stopping,
             num_best=search.num_best,
             coverage=search.coverage,
             observe=observe,
@@ -112,7 +114,13 @@ class TranslationSearch:
         return [[self._translation(hypothesis) for hypothesis in best] for best in lists]
 
     def streamed(
-        self, row: Sequence[int], beam: int, alpha: float, coverage: float
+        self,
+        row: Sequence[int],
+        *,
+        beam: int,
+        alpha: float,
+        early_stopping: bool,
+        coverage: float,
     ) -> Iterator[str]:
         """Yield the text of the best translation of the ids of one text, as it becomes certain."""
         target = self.tokenizer.target
@@ -124,6 +132,7 @@ class TranslationSearch:
             limits,
             width=beam,
             alpha=alpha,
+            early_stopping=early_stopping,
             coverage=coverage,
         )
         for token in itertools.chain.from_iterable(parts):

@@ -49,6 +49,8 @@ def _search(details: Mapping[str, Any]) -> str:
         parts = [f"minimum Bayes risk of {details['mbr']} samples"]
     else:
         parts = [f"beam {details['beam']}", f"length penalty {details['length_penalty']:g}"]
+    if "early_stopping" in details:
+        parts.append("early stopping")
     if "coverage" in details:
         parts.append(f"coverage penalty {details['coverage']:g}")
     if "ensemble" in details:
