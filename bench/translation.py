@@ -4,11 +4,18 @@ Both sides have the same trained weights (`bench.marian` copies them, and the lo
 first). Measured from source ids to target ids and text, with the same sentences, sorted by length,
 in batches of 64. The two libraries have different length penalties (Headway ((5 + n) / 6)^a, Wu et
 al. 2016; transformers n^a), so the fraction of equal translations is also computed without one.
+
+Three rows, by when a search ends. The first is what both do by default: Headway when no other
+output can be better at any length, transformers earlier. In the two others both sides have the same
+rule and the length penalty n^a, and search for `BEAM` outputs of each sentence, as transformers
+always does: exact (its early_stopping="never"), and early (its default, Headway's
+early_stopping=True).
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +30,34 @@ from headway.decoding import Forbidden, Limits, beam_search
 from headway.tasks.translation.bundle import TranslatorBundle
 
 BEAM, BATCH = 4, 64
+RULES = {
+    "default": "translation, beam 4",
+    "exact": "translation, beam 4, both exact",
+    "early": "translation, beam 4, both stop early",
+}
+"""When a search ends (see above), and the names of the rows."""
 SENTENCES = "sentences.txt"  # in the run folder, one per line
 
 
-def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
     """Measure beam search. AssertionError if the logits of the two models differ."""
     a, b = (torch.tensor(side.ask(logits=True)["logits"]) for side in (ours, peer))
     difference = float((a - b).abs().max())
     assert difference < 1e-4, f"not the same model: logits differ by {difference}"
-    attention = faster_attention(peer, max(1, rounds // 2), alpha=1.0)
-    pairs = interleave(ours, peer, rounds, alpha=1.0, attention=attention)
-    plain = [side.ask(alpha=0.0, attention=attention) for side in (ours, peer)]
-    words = sum(len(text.split()) for text in pairs[0][0]["texts"]) / len(pairs[0][0]["texts"])
-    note = (
-        f"equal translations: {_equal(*pairs[0]):.1%} (without length penalty "
-        f"{_equal(plain[0], plain[1]):.1%}); {words:.1f} words each; steps for all batches: "
-        f"ours {pairs[0][0]['steps']}, peer {pairs[0][1]['steps']}; logits within {difference:.0e}"
-    )
+    attention = faster_attention(peer, max(1, rounds // 2), alpha=1.0, rule="default")
     name = f"transformers generate ({attention})"
-    return [row("translation, beam 4", pairs, "sentences/s", name, device, note=note)]
+    plain = [side.ask(alpha=0.0, rule="default", attention=attention) for side in (ours, peer)]
+    for rule, title in RULES.items():
+        pairs = interleave(ours, peer, rounds, alpha=1.0, rule=rule, attention=attention)
+        first, second = pairs[0]
+        without = f" (without length penalty {_equal(*plain):.1%})" if rule == "default" else ""
+        words = sum(len(text.split()) for text in first["texts"]) / len(first["texts"])
+        note = (
+            f"equal translations: {_equal(first, second):.1%}{without}; {words:.1f} words each; "
+            f"steps for all batches: ours {first['steps']}, peer {second['steps']}; logits within "
+            f"{difference:.0e}"
+        )
+        yield row(title, pairs, "sentences/s", name, device, note=note)
 
 
 def _equal(a: Answer, b: Answer) -> float:
@@ -55,11 +71,23 @@ def ours(settings: Settings) -> Worker:
     side = bundle.tokenizer.target
     counter = _Counter(bundle.model)
 
-    def translate(rows: list[list[int]], alpha: float) -> list[str]:
-        longest = [2 * len(ids) + 10 for ids in rows]
-        limits = Limits(side.bos, side.eos, longest, [Forbidden([[side.pad], [side.bos]])])
-        inputs = collate_sources(rows, bundle.tokenizer.source)
-        beams = beam_search(counter, inputs, limits, width=BEAM, alpha=alpha)
+    def translate(rows: list[list[int]], alpha: float, rule: str) -> list[str]:
+        limits = Limits(
+            side.bos,
+            side.eos,
+            [2 * len(ids) + 10 for ids in rows],
+            [Forbidden([[side.pad], [side.bos]])],
+            normalisation="gnmt" if rule == "default" else "average",
+        )
+        beams = beam_search(
+            counter,
+            collate_sources(rows, bundle.tokenizer.source),
+            limits,
+            width=BEAM,
+            alpha=alpha,
+            num_best=1 if rule == "default" else BEAM,
+            early_stopping=rule == "early",
+        )
         return [side.decode(hypotheses[0].tokens) for hypotheses in beams]
 
     def work(question: dict[str, Any]) -> Answer:
@@ -68,19 +96,21 @@ def ours(settings: Settings) -> Worker:
             with torch.inference_mode():
                 return {"logits": bundle.model(source, read, keys)[:, -1].tolist()}
         counter.steps, started = 0, time.perf_counter()
-        texts = [text for rows in batches for text in translate(rows, question["alpha"])]
+        alpha, rule = question["alpha"], question["rule"]
+        texts = [text for rows in batches for text in translate(rows, alpha, rule)]
         seconds = time.perf_counter() - started
         return {"work": len(texts), "seconds": seconds, "texts": texts, "steps": counter.steps}
 
     return work
 
 
-class _Counter:
+class _Counter(torch.nn.Module):
     """A model that counts the steps of a search."""
 
     def __init__(self, model: Any) -> None:
+        super().__init__()
         self._model, self.steps = model, 0
-        self.parameters, self.start = model.parameters, model.start
+        self.start = model.start
 
     def step(self, tokens: Any, state: Any) -> Any:
         self.steps += 1
@@ -102,7 +132,7 @@ def peer(settings: Settings) -> Worker:
     model.model.decoder.register_forward_pre_hook(count)
 
     @torch.inference_mode()
-    def translate(rows: list[list[int]], alpha: float) -> list[str]:
+    def translate(rows: list[list[int]], alpha: float, rule: str) -> list[str]:
         source, keys = collate_sources(rows, bundle.tokenizer.source)
         longest = max(2 * len(ids) + 10 for ids in rows)
         output = model.generate(
@@ -111,6 +141,7 @@ def peer(settings: Settings) -> Worker:
             num_beams=BEAM,
             do_sample=False,
             length_penalty=alpha,
+            early_stopping="never" if rule == "exact" else False,
             use_cache=True,
             max_length=longest + 2,  # <s>, the tokens, </s>
         )
@@ -127,7 +158,8 @@ def peer(settings: Settings) -> Worker:
         model.final_logits_bias[:, forbidden] = -1e9
         model.set_attn_implementation(question["attention"])
         steps, started = 0, time.perf_counter()
-        texts = [text for rows in batches for text in translate(rows, question["alpha"])]
+        alpha, rule = question["alpha"], question["rule"]
+        texts = [text for rows in batches for text in translate(rows, alpha, rule)]
         seconds = time.perf_counter() - started
         return {"work": len(texts), "seconds": seconds, "texts": texts, "steps": steps}
 
