@@ -27,6 +27,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
 from headway.data.batches import collate_sources
 from headway.decoding import Forbidden, Limits, beam_search
+from headway.tasks.opening import expect
 from headway.tasks.translation.bundle import TranslatorBundle
 
 BEAM, BATCH = 4, 64
@@ -174,7 +175,7 @@ def cut(rows: list[list[int]], eos: int) -> list[list[int]]:
 def _start(settings: Settings) -> tuple[TranslatorBundle, list[list[list[int]]]]:
     """Return the trained bundle and `settings.work` sentences as batches of ids, longest first."""
     folder = Path(settings.folder)
-    bundle = headway.load(folder)
+    bundle = expect(TranslatorBundle, headway.load(folder), folder)
     texts = (folder / SENTENCES).read_text(encoding="utf-8").splitlines()[: settings.work]
     ids = [row for row in bundle.tokenizer.source.encode_batch(texts) if row]
     ids.sort(key=len, reverse=True)
