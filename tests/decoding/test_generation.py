@@ -143,6 +143,22 @@ def test_empty_input_full_contexts_and_invalid_settings():
             settings(**invalid)
 
 
+def test_beams_fill_the_context_as_a_model_with_more_of_it_would_go_on():
+    wide, small = model(positions="learned", max_length=20), model(positions="learned", max_length=8)
+    weights = dict(wide.state_dict())
+    name = next(n for n in weights if "positions" in n)
+    small.load_state_dict({**weights, name: weights[name][:8]})
+    prompts = ["", "b" * 5, "né"]  # 1, 6 and 3 tokens
+    outputs = generate(small, TOKENIZER, prompts, settings(beam=3, min_tokens=12, samples=3))
+    for prompt, room, best in zip(prompts, (8, 3, 6), outputs, strict=True):
+        assert {(len(c.tokens), c.reason) for c in best} == {(room, "context")}
+        config = settings(beam=3, min_tokens=room, max_tokens=room, samples=3)
+        (expected,) = generate(wide, TOKENIZER, [prompt], config)
+        assert [c.tokens for c in best] == [c.tokens for c in expected]
+        parts = stream(small, TOKENIZER, prompt, settings(beam=3, min_tokens=12))
+        assert "".join(parts) == best[0].text
+
+
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.0}, {"beam": 3}, {"lookup": 2}])
 def test_padding_of_a_vocabulary_is_never_generated(changes):
     """The vocabulary of a model may be larger than that of its tokenizer, to a round number."""

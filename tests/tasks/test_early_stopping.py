@@ -86,7 +86,6 @@ def test_the_command_line_has_it(asked, tmp_path, capsys):
         ("generate", "generate", TEXT),
     ):
         words = [verb, str(tmp_path / model), value, "--beam", "3"]
-        words += ["--max-tokens", "9"] if verb == "generate" else []
         for option, code, stops in (
             ([], 0, False),
             (["--early-stopping"], 0, True),

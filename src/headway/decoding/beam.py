@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headway.decoding.continuations import best_continuations, united
+from headway.decoding.continuations import best_continuations, united, wanted_continuations
 from headway.decoding.coverage import Coverage, covered
 from headway.decoding.input_search import Candidate, InputSearch, Observer, best_of_groups
 from headway.decoding.phrases import Banks, Phrases
@@ -18,7 +18,7 @@ from headway.decoding.rule import PartialOutput, depend_on_outputs, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
 from headway.machine import read, upload
-from headway.shapes import Bool, Float, Int, Tensor
+from headway.shapes import Bool, Float, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,9 +267,11 @@ def _choose(
         counts = [taken[live[i].item] for i in indices]
         candidates = best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
         if beam.phrases is not None:
-            searches = [live[i] for i in indices]
-            more = _wanted_continuations(*selected, searches, prefixes, indices, beam.phrases)
-            candidates = united(candidates, more)
+            wanted = [
+                beam.phrases.wanted(live[i].item, prefixes[i * beam.width + w])
+                for i, w in product(indices, range(beam.width))
+            ]
+            candidates = united(candidates, wanted_continuations(*selected, wanted))
         *lists, all_finite = read(*candidates, is_finite)
         if not all_finite:
             raise not_finite()
@@ -291,35 +293,6 @@ def _penalty(
     if not beam.diversity or not any(counts):
         return None
     return beam.diversity * counted_tokens(counts, log_p)
-
-
-def _wanted_continuations(
-    log_p: Float[Tensor, "B W V"],
-    scores: Float[Tensor, "B W"],
-    searches: Sequence[InputSearch],
-    prefixes: Sequence[list[int]],
-    indices: Sequence[int],
-    phrases: Phrases,
-) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
-    """Return the continuations by the best token of each prefix, and by those that its phrases
-    want: however improbable, they are candidates."""
-    width = scores.shape[1]
-    wanted = [
-        phrases.wanted(search.item, prefixes[i * width + beam])
-        for i, search in zip(indices, searches, strict=True)
-        for beam in range(width)
-    ]
-    most = max(map(len, wanted))
-    rows = [[*tokens, *[tokens[0]] * (most - len(tokens))] for tokens in wanted]
-    tokens = upload(torch.tensor(rows), log_p.device).view(*scores.shape, most)
-    tokens = torch.cat((tokens, log_p.argmax(-1, keepdim=True)), dim=-1)
-    totals = log_p.gather(2, tokens) + scores[:, :, None]
-    parents = torch.arange(width, device=log_p.device)[:, None].expand(tokens.shape[1:])
-    return (
-        totals.flatten(1),
-        parents.expand(len(tokens), -1, -1).flatten(1),
-        tokens.flatten(1),
-    )
 
 
 def _finish_and_keep(
@@ -347,17 +320,38 @@ def _finish_and_keep(
             beam.observe(Candidate(search.item, before, token, total, ends, stays))
         if ends:
             written = tuple(prefixes[first + parent])
-            cut = limits.cut and len(written) == search.max_length
-            score = total / limits.penalty(len(written) + (not cut), beam.alpha)
-            if beam.coverage is not None:
-                score += beam.coverage.penalty(first + parent)
-            search.add(Hypothesis(written, total, score, not cut), beam.width)
+            is_cut = limits.cut and len(written) == search.max_length
+            _finish(
+                search, _LivePrefix(total, first + parent, token), written, is_cut, limits, beam
+            )
+    length = len(prefixes[first]) + 1
+    if limits.cut and length == search.max_length:
+        # not in a further step: it would read a token for which the model may have no position
+        for prefix in continued:
+            written = (*prefixes[prefix.row], prefix.token)
+            _finish(search, prefix, written, True, limits, beam)
+        return []
     best_live = max((prefix.total for prefix in continued), default=-torch.inf)
-    if _ends(search, best_live, len(prefixes[first]) + 1, limits, beam):
+    if _ends(search, best_live, length, limits, beam):
         return []
     # Fewer than W prefixes may exist (a tiny vocabulary): the remaining rows are dead.
     dead = _LivePrefix(-torch.inf, first, limits.eos)
     return continued + [dead] * (beam.width - len(continued))
+
+
+def _finish(
+    search: InputSearch,
+    prefix: _LivePrefix,
+    written: tuple[int, ...],
+    is_cut: bool,
+    limits: Limits,
+    beam: _Beam,
+) -> None:
+    """Add a finished output. prefix: with its log-probability and the row that it comes from."""
+    score = prefix.total / limits.penalty(len(written) + (not is_cut), beam.alpha)
+    if beam.coverage is not None:
+        score += beam.coverage.penalty(prefix.row)
+    search.add(Hypothesis(written, prefix.total, score, not is_cut), beam.width)
 
 
 def _ends(search: InputSearch, best_live: float, length: int, limits: Limits, beam: _Beam) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from headway.decoding.largest import largest_sums
+from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
 
 
@@ -23,6 +26,26 @@ def best_continuations(
     totals, places = largest_sums(ranked, scores, min(count, log_p[0].numel()))
     parents, tokens = places // log_p.shape[-1], places % log_p.shape[-1]
     return totals if penalty is None else totals + penalty.gather(1, tokens), parents, tokens
+
+
+def wanted_continuations(
+    log_p: Float[Tensor, "B W V"],
+    scores: Float[Tensor, "B W"],
+    wanted: Sequence[Sequence[int]],
+) -> tuple[Float[Tensor, "B C"], Int[Tensor, "B C"], Int[Tensor, "B C"]]:
+    """Return the continuations by the best token of each prefix, and by those that its phrases
+    want: however improbable, they are candidates. wanted: tokens of each of the B W prefixes."""
+    most = max(map(len, wanted))
+    rows = [[*tokens, *[tokens[0]] * (most - len(tokens))] for tokens in wanted]
+    tokens = upload(torch.tensor(rows), log_p.device).view(*scores.shape, most)
+    tokens = torch.cat((tokens, log_p.argmax(-1, keepdim=True)), dim=-1)
+    totals = log_p.gather(2, tokens) + scores[:, :, None]
+    parents = torch.arange(scores.shape[1], device=log_p.device)[:, None].expand(tokens.shape[1:])
+    return (
+        totals.flatten(1),
+        parents.expand(len(tokens), -1, -1).flatten(1),
+        tokens.flatten(1),
+    )
 
 
 def united(
