@@ -144,7 +144,7 @@ def test_empty_input_full_contexts_and_invalid_settings():
 
 
 def test_beams_fill_the_context_as_a_model_with_more_of_it_would_go_on():
-    wide, small = model(positions="learned", max_length=20), model(positions="learned", max_length=8)
+    wide, small = (model(positions="learned", max_length=length) for length in (20, 8))
     weights = dict(wide.state_dict())
     name = next(n for n in weights if "positions" in n)
     small.load_state_dict({**weights, name: weights[name][:8]})
