@@ -85,6 +85,10 @@ def plain_search(model, limit, *, width, alpha, num_best, early_stopping):
         if not live:
             break
         best_live, length = live[0][0], len(live[0][1])
+        if limit.cut and length == longest:  # cut, without a further step
+            finished += [(total / penalty(longest), prefix) for total, prefix in live]
+            finished = sorted(finished, reverse=True)[:width]
+            break
         scores = [score for score, _ in finished]
         if len(scores) >= num_best and best_live / penalty(longest + 1) <= scores[num_best - 1]:
             break  # no live prefix can be better at any length

@@ -268,8 +268,8 @@ def _choose(
         candidates = best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
         if beam.phrases is not None:
             wanted = [
-                beam.phrases.wanted(live[i].item, prefixes[i * beam.width + w])
-                for i, w in product(indices, range(beam.width))
+                beam.phrases.wanted(live[i].item, prefixes[i * scores.shape[1] + w])
+                for i, w in product(indices, range(scores.shape[1]))
             ]
             candidates = united(candidates, wanted_continuations(*selected, wanted))
         *lists, all_finite = read(*candidates, is_finite)
