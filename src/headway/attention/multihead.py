@@ -18,13 +18,14 @@ tensor([[0.8000, 0.6000, 0.0000, 0.0000],
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 
 from headway.attention.cache import KeyValueCache, KeyValues
 from headway.attention.kernel import Kernel, ScaledDot
 from headway.attention.masks import Mask
 from headway.attention.relative import AttentionPositions, Past, added, positions_after
-from headway.shapes import Float, Tensor
+from headway.shapes import Float, Int, Tensor
 
 
 class MultiHeadAttention(nn.Module):
@@ -89,7 +90,7 @@ class MultiHeadAttention(nn.Module):
             k, v, mask = cache.append(k, v)
         q = self.split_queries(self.query(x))
         if self.positions is not None:
-            at = positions_after(past, x.shape[1], x.device)
+            at = self.positions_after(past, x.shape[1], x.device)
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         # beams that share keys are more queries of one row: N H T K -> M H (N/M T) K
         if q.shape[0] != k.shape[0]:
@@ -115,8 +116,14 @@ class MultiHeadAttention(nn.Module):
         """Split projected keys and values into heads, and apply the positions of the keys."""
         k = self.split_keys(keys)
         if self.positions is not None:
-            k = self.positions.rotate(k, positions_after(past, k.shape[2], k.device))
+            k = self.positions.rotate(k, self.positions_after(past, k.shape[2], k.device))
         return KeyValues(k, split_heads(values, self.value_dim))
+
+    def positions_after(
+        self, past: Past, num_tokens: int, device: torch.device
+    ) -> Int[Tensor, "#N T"]:
+        """Return the positions of new tokens: those that `positions` rotates and biases."""
+        return positions_after(past, num_tokens, device)
 
     def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
         """Split projected queries into heads."""

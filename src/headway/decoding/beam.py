@@ -359,8 +359,9 @@ def _ends(search: InputSearch, best_live: float, length: int, limits: Limits, be
     longest = limits.penalty(search.max_length + 1, beam.alpha)
     if search.is_settled(best_live, beam.num_best, longest):
         return True
-    present = limits.penalty(length, beam.alpha)
-    return beam.early_stopping and search.stops_early(best_live, beam.width, present)
+    if not beam.early_stopping:
+        return False
+    return search.stops_early(best_live, beam.width, limits.penalty(length, beam.alpha))
 
 
 def _continued(

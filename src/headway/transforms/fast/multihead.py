@@ -12,7 +12,7 @@ from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention, split_heads
 from headway.attention.relative import Past, added, positions_after
-from headway.shapes import Float, Tensor
+from headway.shapes import Float, Int, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.joint import linears
@@ -38,16 +38,10 @@ class FastMultiHeadAttention(MultiHeadAttention):
         # each decoding step reads them head by head
         return KeyValues(k.contiguous(), v.contiguous())
 
-    def split_keys_values(
-        self,
-        keys: Float[Tensor, "M S GK"],
-        values: Float[Tensor, "M S GKv"],
-        past: Past = (0,),
-    ) -> KeyValues:
-        k = self.split_keys(keys)
-        if self.positions is not None:
-            k = self.positions.rotate(k, step_positions(past, k.shape[2], k.device))
-        return KeyValues(k, split_heads(values, self.value_dim))
+    def positions_after(
+        self, past: Past, num_tokens: int, device: torch.device
+    ) -> Int[Tensor, "#N T"]:
+        return step_positions(past, num_tokens, device)
 
     def forward(
         self,
@@ -73,7 +67,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
             queries = queries.view(k.shape[0], -1, queries.shape[-1])
         q = self.split_queries(queries)
         if self.positions is not None:
-            at = step_positions(past, x.shape[1], x.device)
+            at = self.positions_after(past, x.shape[1], x.device)
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         return self._merged(self.kernel(q, k, v, mask, bias), x)
 
