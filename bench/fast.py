@@ -71,6 +71,7 @@ def cases() -> dict[str, Case]:
             lambda m: m(x, x, Mask(causal=True)),
         ),
         "ScaledDot, 64 x 32": kernel(ScaledDot()),
+        "ScaledDot, 16 x 197": kernel(ScaledDot(), 16, 197),
         "ScaledDot, 2 x 1,024": kernel(ScaledDot(), 2, 1024),
         "Dot, 64 x 32": kernel(Dot()),
         "Bilinear, 64 x 32": kernel(Bilinear(H, D // H, D // H)),

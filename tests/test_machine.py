@@ -53,7 +53,7 @@ def test_auto_selects_the_best_available_device():
 def test_bfloat16_on_a_cpu_without_instructions_for_it_is_called_slow(
     instructions, note, monkeypatch
 ):
-    monkeypatch.setattr(machine, "_bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(machine, "bfloat16_instructions", lambda: instructions)
     assert str(Machine("cpu", "bfloat16", 2)) == f"cpu (2 threads) · bfloat16{note}"
     assert str(Machine("cpu", "float32", 2)) == "cpu (2 threads) · float32"
     assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
@@ -63,7 +63,7 @@ def test_bfloat16_on_a_cpu_without_instructions_for_it_is_called_slow(
 @pytest.mark.parametrize("limit", ["AVX2", "avx2_vnni", "AVX512_CORE"])
 def test_a_limit_of_the_products_library_leaves_no_instructions_for_bfloat16(limit, monkeypatch):
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert machine._bfloat16_instructions.__wrapped__() == ()
+    assert machine.bfloat16_instructions.__wrapped__() == ()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")

@@ -220,7 +220,7 @@ def multiplies_bfloat16(device: str) -> bool:
 
     On a CPU without them a bfloat16 product takes 3 to 30 times as long as one in float32.
     """
-    return not device.startswith("cpu") or bool(_bfloat16_instructions())
+    return not device.startswith("cpu") or bool(bfloat16_instructions())
 
 
 _WITHOUT_BFLOAT16 = {
@@ -236,7 +236,7 @@ _WITHOUT_BFLOAT16 = {
 
 
 @cache
-def _bfloat16_instructions() -> tuple[str, ...] | None:
+def bfloat16_instructions() -> tuple[str, ...] | None:
     """Return the names of the instructions for bfloat16 products that oneDNN uses on this CPU, or
     None if unknown."""
     if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT_BFLOAT16:
@@ -250,7 +250,7 @@ def _bfloat16_instructions() -> tuple[str, ...] | None:
 
 def _bfloat16_on_cpu() -> str:
     """Describe how the CPU computes bfloat16 products."""
-    instructions = _bfloat16_instructions()
+    instructions = bfloat16_instructions()
     if instructions is None:
         return "bfloat16 unknown"
     return f"bfloat16 by {', '.join(instructions)}" if instructions else "no bfloat16 products"

@@ -15,7 +15,7 @@ from headway.attention import (
 from headway.attention.kernel import spread
 from headway.blocks import RMSNorm
 from headway.transforms import fast
-from headway.transforms.fast import FlexDot, FusedDot
+from headway.transforms.fast import FlexDot, FusedDot, blocks
 from headway.transforms.fast import dot as fused_module
 from headway.transforms.fast.cache import PreallocatedKeyValues
 
@@ -41,12 +41,14 @@ def test_shared_heads_equal_copied_heads():
     assert_close(grouped(x, x, mask), with_copied_heads(grouped)(x, x, mask), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("block", [1, 100, 10_000])
+@pytest.mark.parametrize("path", ["short", "blocks", "sdpa"])
 @pytest.mark.parametrize("kernel", [FusedDot(), FlexDot()])
 def test_the_fused_kernels_and_their_gradients_equal_the_reference_on_copies(
-    kernel, short, monkeypatch
+    kernel, path, block, monkeypatch
 ):
-    monkeypatch.setattr(fused_module, "SHORT", 128 if short else 0)
+    monkeypatch.setattr(fused_module, "path", lambda *_: path)
+    monkeypatch.setattr(blocks, "BLOCK", block)
     results = []
     for ours in (True, False):
         torch.manual_seed(1)

@@ -75,7 +75,7 @@ def test_products_are_torchs_own_while_compiling(compiling, monkeypatch):
 
 
 def test_attention_has_no_backward_of_ours_while_compiling(compiling, monkeypatch):
-    monkeypatch.setattr(fused, "_ShortAttention", None)
+    monkeypatch.setattr(fused, "block_attention", None)
     q, k, v = (torch.randn(2, 3, n, 16) for n in (5, 7, 7))
     for mask in (Mask(), Mask(causal=True)):
         assert_close(FusedDot()(q, k, v, mask), ScaledDot()(q, k, v, mask))

@@ -16,6 +16,7 @@ from headway.shapes import Tensor
 from headway.training.objectives import Objective
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
+from headway.transforms.fast import fast_gradients
 
 Stream = Iterator[tuple[int, int, Any]]
 """An infinite iterator of (next epoch, next position, batch)."""
@@ -85,7 +86,8 @@ def _step(
         epoch, position, batch = next(stream)
         with precision():
             part = objective(run.model, batch)
-        torch.autograd.backward(part.total)
+        with fast_gradients(run.model):
+            torch.autograd.backward(part.total)
         totals.append(part.total.detach())
         nats.append(part.nats)
         count += part.count

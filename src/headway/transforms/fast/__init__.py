@@ -42,7 +42,7 @@ from headway.transforms.fast.quantized import (
     FastLoRAInt8Linear,
     release_codes,
 )
-from headway.transforms.fast.recurrent import FastRecurrentDecoder
+from headway.transforms.fast.recurrent import FastGRU, FastRecurrentDecoder, fast_gradients
 from headway.transforms.fast.window import FastSlidingWindow
 from headway.transforms.lora import (
     LoRABFloat16Linear,
@@ -74,7 +74,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     Bilinear: FastBilinear,
     Additive: FastAdditive,
     SlidingWindow: FastSlidingWindow,
-    GRU: nn.GRU,
+    GRU: FastGRU,
     LSTM: nn.LSTM,
     RecurrentDecoder: FastRecurrentDecoder,
 }
@@ -127,6 +127,7 @@ __all__ = [
     "chunked_cross_entropy",
     "contiguous_parameters",
     "fast",
+    "fast_gradients",
     "is_fast",
     "plain_class",
     "prepare_for_inference",

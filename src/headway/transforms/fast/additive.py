@@ -9,6 +9,7 @@ import torch
 
 from headway.attention.additive import Additive
 from headway.shapes import Float, Tensor
+from headway.transforms.fast.batched import fast_products
 from headway.transforms.tracing import tracing
 
 # Numbers of the hidden layer in memory at once: 1 MB of float32 fits a core's own cache.
@@ -51,7 +52,8 @@ def _blocks(queries: Tensor, keys: Tensor) -> Iterator[tuple[int, slice, slice]]
 
 def _projected(x: Tensor, matrix: Tensor, exact: torch.dtype) -> Tensor:
     """Return 2 x W, one product for each head: B H T K, H K A -> H B T A."""
-    return torch.einsum("bhtk,hka->hbta", x, matrix).to(exact).mul_(2)
+    with fast_products(x.numel() * matrix.shape[2], x, matrix):
+        return torch.einsum("bhtk,hka->hbta", x, matrix).to(exact).mul_(2)
 
 
 class _ChunkedScores(torch.autograd.Function):
@@ -101,7 +103,8 @@ class _ChunkedScores(torch.autograd.Function):
 def _through(x: Tensor, matrix: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of x and W from that of x W."""
     grad = grad.to(x.dtype)
-    return (
-        torch.einsum("hbta,hka->bhtk", grad, matrix),
-        torch.einsum("bhtk,hbta->hka", x, grad),
-    )
+    with fast_products(x.numel() * matrix.shape[2], x, matrix):
+        return (
+            torch.einsum("hbta,hka->bhtk", grad, matrix),
+            torch.einsum("bhtk,hbta->hka", x, grad),
+        )
