@@ -18,11 +18,11 @@ import torch
 from headway.machine import MachineConfig, describe, prepare
 from headway.shapes import Tensor
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
-from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, is_exact
+from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, OneDNN, is_exact
 from headway.transforms.fast.linear import by_mkl, by_onednn, linear, mkl_is_fast
 from headway.transforms.quantize.numbers import Int4, Int8
 
-ROWS = (1, 8, 32, 128)
+ROWS = (1, 8, 32, 128, 1024)
 TRAINING_ROWS = (256, 1024, 4096)
 BYTES = 256 * 2**20  # of float32 matrices, beyond any cache
 
@@ -36,7 +36,7 @@ def products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
     yield "float32", [partial(linear, weight=matrix) for matrix in matrices]
     yield "bfloat16", [partial(_rounded, matrix.bfloat16()) for matrix in matrices]
     small = [Int8.encode(w) for w in matrices]
-    kernels: tuple[type[Int8Kernel], ...] = (*KERNELS, FbgemmInTwoParts)
+    kernels: tuple[type[Int8Kernel], ...] = (*KERNELS, FbgemmInTwoParts, OneDNN)
     for kernel in kernels:
         name = f"int8, {kernel.name}" + ("" if is_exact(kernel) else " (not exact, not used)")
         yield name, [kernel(part["weight_int8"], part["weight_scale"]) for part in small]

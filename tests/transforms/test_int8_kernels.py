@@ -4,18 +4,27 @@ from copy import deepcopy
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
-from headway.transforms.fast import int8
+from headway.transforms import quantize
+from headway.transforms.fast import int8, prepare_for_inference, quantized
 from headway.transforms.fast.int8 import (
     KERNELS,
     Fbgemm,
     FbgemmInTwoParts,
     FbgemmWithExcess,
     IntMM,
+    OneDNN,
     int8_kernel,
 )
 from headway.transforms.quantize.numbers import Int8
+
+
+@pytest.fixture
+def onednn():
+    if not (int8.is_exact(Fbgemm) and int8.is_exact(OneDNN)):
+        pytest.skip("oneDNN's or FBGEMM's product is missing, or not exact on this processor")
 
 
 @pytest.mark.parametrize("kernel", (*KERNELS, FbgemmInTwoParts), ids=lambda kernel: kernel.name)
@@ -29,6 +38,50 @@ def test_each_kernel_sums_integers_exactly_and_returns_its_codes(kernel):
     x = torch.rand(5, 90) * 2 - 1
     expected = (x * 127).round().double() / 127 @ Int8.decode(stored).double().T
     assert_close(product(x).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 300])
+def test_onednns_product_has_the_bits_of_fbgemms_and_returns_its_codes(onednn, rows):
+    """So a row's output does not depend on how many rows there are, which chooses between them."""
+    stored = Int8.encode(torch.randn(70, 90) * torch.linspace(0.1, 3, 70)[:, None])
+    codes, scale = stored["weight_int8"], stored["weight_scale"]
+    x = torch.rand(rows, 90) * 2 - 1
+    x[0, :3] = torch.tensor([-1, 1, 0.5 / 127])  # ends, and a tie
+    product = OneDNN(codes, scale)
+    assert torch.equal(product(x), Fbgemm(codes, scale)(x))
+    assert torch.equal(product.codes(), codes)
+
+
+@pytest.mark.parametrize(("copied", "rows"), [(True, 40), (True, 8), (False, 40)])
+def test_many_rows_of_a_small_model_use_a_copy_of_the_codes(onednn, monkeypatch, copied, rows):
+    monkeypatch.setattr(quantized, "MANY_ROWS", 20)
+    monkeypatch.setattr(quantized, "MANY_PRODUCTS", 0)
+    monkeypatch.setattr(quantized, "COPIED_BYTES", 1e6 if copied else 1)
+    monkeypatch.setattr(quantized, "kernel_of_many_rows", lambda: OneDNN)
+    x = torch.randn(rows, 90)
+    model = quantize(nn.Sequential(nn.Linear(90, 70)), "int8")
+    before = deepcopy(model.state_dict())
+    expected = deepcopy(model)(x)
+    prepare_for_inference(model)
+    with torch.inference_mode():
+        y = model(x)
+    packed = model[0].packed
+    kernels = {True: OneDNN, False: type(None)}
+    assert type(packed._of_many) is kernels[copied and rows == 40]
+    assert_close(y, expected, rtol=0, atol=1e-5)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_the_kernel_of_many_rows_is_one_that_is_exact_and_faster(monkeypatch):
+    few = int8_kernel()
+    monkeypatch.setattr(int8, "is_exact", lambda _: True)
+    monkeypatch.setattr(int8, "_time", lambda kernel, _: 1.0 if kernel is OneDNN else 2.0)
+    find = int8.kernel_of_many_rows.__wrapped__
+    assert find() is (None if few is None else OneDNN)
+    monkeypatch.setattr(int8, "_time", lambda kernel, _: 2.0 if kernel is OneDNN else 1.0)
+    assert find() is None
+    monkeypatch.setattr(int8, "is_exact", lambda kernel: kernel is not OneDNN)
+    assert find() is None
 
 
 def test_a_kernel_that_is_missing_or_saturates_is_not_used(monkeypatch):

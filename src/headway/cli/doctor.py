@@ -40,13 +40,15 @@ def _small_numbers() -> dict[str, str]:
 
     from headway.float8_gpus import float8_obstacle
     from headway.transforms.fast.int4 import int4_product_exists
-    from headway.transforms.fast.int8 import int8_kernel
+    from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
 
     kernel = int8_kernel()
+    of_many_rows = kernel_of_many_rows() or kernel
     obstacle = float8_obstacle("cuda" if torch.cuda.is_available() else "cpu")
     plain = "plain (dequantise and multiply)"
     return {
         "int8 products": plain if kernel is None else kernel.name,
+        "int8, many rows": plain if of_many_rows is None else of_many_rows.name,
         "int4 products": "int4pack_mm" if int4_product_exists() else plain,
         "float8 products": "scaled_mm, in training" if obstacle is None else f"none: {obstacle}",
     }

@@ -161,7 +161,44 @@ class IntMM(Int8Kernel):
         return torch._int_mm(rounded, self._codes.t()).float().mul_(self._scale)
 
 
+class OneDNN(Int8Kernel):
+    """oneDNN's product, for many rows; it makes a kernel for each new number of them."""
+
+    name = "oneDNN"
+
+    def __init__(self, codes: Int[Tensor, "O I"], scale: Float[Tensor, " O"]) -> None:
+        self._packed = torch.ops.onednn.qlinear_prepack(codes, None)
+        # one factor, as FBGEMM has it, so that both give the same bits
+        self._scale = scale.float() * torch.tensor(1 / 127)
+        self._zeros = torch.zeros(len(scale), dtype=torch.int32)
+
+    def codes(self) -> Int[Tensor, "O I"]:
+        codes: Tensor = self._packed.to_dense().t()
+        return codes.contiguous()
+
+    def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
+        zero, nothing = 128, (None, 1.0, 0)
+        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+            *(_rounded(x, zero), 1.0, zero, self._packed, self._scale, self._zeros),
+            *(*nothing, torch.float32, "none", [], ""),
+        )
+        return y
+
+
+def _rounded(x: Float[Tensor, "R I"], zero: int) -> Tensor:
+    """Return the codes round(127 x) + zero, from 0 to 255.
+
+    As torch's quantised tensor, whose memory is read as that of codes: `int_repr` copies it, which
+    takes four times as long as the rounding.
+    """
+    quantized = torch.quantize_per_tensor(x, 1 / 127, zero, torch.quint8)
+    codes = torch.empty(0, dtype=torch.uint8)
+    return codes.set_(quantized.untyped_storage(), 0, quantized.shape, quantized.stride())
+
+
 KERNELS: tuple[type[Int8Kernel], ...] = (Fbgemm, FbgemmWithExcess, IntMM)
+MANY_ROWS, MANY_PRODUCTS = 256, 1 << 28
+"""Rows, and multiplications, from which oneDNN's product pays for a second copy of the codes."""
 
 
 @cache
@@ -177,6 +214,15 @@ def int8_kernel() -> type[Int8Kernel] | None:
 
 
 @cache
+def kernel_of_many_rows() -> type[Int8Kernel] | None:
+    """Return the kernel that is faster than `int8_kernel()` for many rows; None if none is."""
+    few = int8_kernel()
+    if few is None or not is_exact(OneDNN):
+        return None
+    return OneDNN if _time(OneDNN, (512,)) < _time(few, (512,)) else None
+
+
+@cache
 def is_exact(kernel: type[Int8Kernel]) -> bool:
     """Whether the kernel exists and its sums of the largest products are those of integers."""
     largest = torch.full((64, 256), 127, dtype=torch.int8)
@@ -187,7 +233,9 @@ def is_exact(kernel: type[Int8Kernel]) -> bool:
     few_exceed[:, 100:104] = 127
     x = torch.tensor([[1.0], [-1.0], [0.5]]) * torch.linspace(0.9, 1, 256)
     try:
-        return all(_computes(kernel, x, codes) for codes in (largest, few_exceed))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch may drop quantised tensors
+            return all(_computes(kernel, x, codes) for codes in (largest, few_exceed))
     except (RuntimeError, AttributeError):  # the operator is missing
         return False
 
@@ -199,11 +247,11 @@ def _computes(kernel: type[Int8Kernel], x: Tensor, codes: Tensor) -> bool:
 
 
 @cache
-def _time(kernel: type[Int8Kernel]) -> float:
-    """Return the seconds of products with 1 and with 8 rows, of matrices larger than a cache."""
+def _time(kernel: type[Int8Kernel], rows: tuple[int, ...] = (1, 8)) -> float:
+    """Return the seconds of products of these rows, of matrices larger than a cache."""
     codes, scale = torch.ones(2048, 2048, dtype=torch.int8), torch.ones(2048)
-    matrices = [kernel(codes.clone(), scale) for _ in range(6)]
-    inputs = torch.ones(1, 2048), torch.ones(8, 2048)
+    matrices = [kernel(codes.clone(), scale) for _ in range(6 if max(rows) < MANY_ROWS else 1)]
+    inputs = [torch.ones(count, 2048) for count in rows]
     seconds = []
     for _ in range(4):
         start = time.perf_counter()

@@ -1,7 +1,8 @@
 """Fast twins of quantised layers: products in small numbers, where this CPU has them.
 
 `release_codes` moves the codes of a model for inference into the layout of the product, so that
-they are in memory once. Saving, moving to another device and `weight` read them back from there.
+they are in memory once, and in small models of many rows twice. Saving, moving to another device
+and `weight` read them back from there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,13 @@ from torch import nn
 
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
-from headway.transforms.fast.int8 import Int8Kernel, int8_kernel
+from headway.transforms.fast.int8 import (
+    MANY_PRODUCTS,
+    MANY_ROWS,
+    Int8Kernel,
+    int8_kernel,
+    kernel_of_many_rows,
+)
 from headway.transforms.fast.linear import product
 from headway.transforms.lora import LoRABFloat16Linear, LoRAInt4Linear, LoRAInt8Linear
 from headway.transforms.quantize.layers import (
@@ -28,21 +35,29 @@ from headway.transforms.quantize.layers import (
 )
 from headway.transforms.tracing import tracing
 
+COPIED_BYTES = 2**27
+"""Models with more bytes of int8 codes keep no copy of them for many rows."""
+
 
 class PackedInt8:
     """The int8 numbers of one layer, or of several with the same inputs, one below another.
+
+    keeps_copy: whether products of many rows may make a copy in the layout that they need.
 
     x = c + h z, with the centre c and the half-width h of each row, makes the numbers z in -1 ... 1
     that the kernels round:  x W^T = h (z W^T) + c s,  where s[o] is the sum of row o of W. With
     scales of the columns, which several layers must have in common, x is multiplied by them first.
     """
 
-    def __init__(self, stored: Sequence[Mapping[str, Tensor]]) -> None:
+    def __init__(self, stored: Sequence[Mapping[str, Tensor]], keeps_copy: bool) -> None:
         kernel = int8_kernel()
         assert kernel is not None  # `is_available` was checked
         codes = torch.cat([part["weight_int8"] for part in stored])
         scale = torch.cat([part["weight_scale"] for part in stored])
         self._kernel: Int8Kernel = kernel(codes, scale)
+        self._of_many: Int8Kernel | None = None
+        self._keeps_copy = keeps_copy
+        self._scale = scale
         self._sums = codes.sum(1) * scale
         self._columns = stored[0].get("weight_columns")
 
@@ -50,7 +65,17 @@ class PackedInt8:
         if self._columns is not None:
             x = x * self._columns
         centre, half = row_range(x)
-        return self._kernel((x - centre).div_(half)).mul_(half).addcmul_(centre, self._sums)
+        kernel = self._kernel_for(x)
+        return kernel((x - centre).div_(half)).mul_(half).addcmul_(centre, self._sums)
+
+    def _kernel_for(self, x: Float[Tensor, "R I"]) -> Int8Kernel:
+        is_large = len(x) >= MANY_ROWS and x.numel() * len(self._scale) >= MANY_PRODUCTS
+        if not (is_large and self._keeps_copy):
+            return self._kernel
+        if self._of_many is None:
+            kernel = kernel_of_many_rows()
+            self._of_many = kernel(self.codes(), self._scale) if kernel else self._kernel
+        return self._of_many
 
     def codes(self) -> Tensor:
         return self._kernel.codes()
@@ -146,12 +171,13 @@ class FastInt8Linear(FastQuantizedLinear, Int8Linear):
     """`Int8Linear` by the fastest product of integers (`int8.py`)."""
 
     code_name = "weight_int8"
+    keeps_copy = False
 
     def is_available(self) -> bool:
         return int8_kernel() is not None
 
     def pack(self) -> PackedInt8:
-        return PackedInt8([self.stored()])
+        return PackedInt8([self.stored()], self.keeps_copy)
 
     def packed_codes(self) -> Tensor:
         codes: Tensor = self.packed.codes()
@@ -208,14 +234,18 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
     if any(layer.packed is not first.packed or layer.rows is None for layer in layers):
         if not _have_equal_columns(layers):
             return tuple(layer(x) for layer in layers)
-        packed, start = PackedInt8([layer.stored() for layer in layers]), 0
+        packed, start = PackedInt8([layer.stored() for layer in layers], first.keeps_copy), 0
         for layer in layers:
             layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
             start += layer.out_features
     joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
-    outputs = joint.split_with_sizes([layer.out_features for layer in layers], -1)
-    biased = zip(outputs, layers, strict=True)
-    return tuple(y if layer.bias is None else y + layer.bias for y, layer in biased)
+    sizes = [layer.out_features for layer in layers]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    if len(biases) == len(layers):
+        joint.add_(torch.cat(biases))
+        return joint.split_with_sizes(sizes, -1)
+    outputs = zip(joint.split_with_sizes(sizes, -1), layers, strict=True)
+    return tuple(y if layer.bias is None else y + layer.bias for y, layer in outputs)
 
 
 def _have_equal_columns(layers: Sequence[FastInt8Linear]) -> bool:
@@ -227,10 +257,16 @@ def _have_equal_columns(layers: Sequence[FastInt8Linear]) -> bool:
 
 
 def release_codes(model: nn.Module) -> None:
-    """Keep the codes of a model for inference in memory once; the model computes the same."""
-    for module in model.modules():
-        if isinstance(module, FastQuantizedLinear):
-            module.release_codes()
+    """Keep the codes of a model for inference in the layout of their product only.
+
+    int8 layers of a small model may keep a second copy for many rows. The model computes the same.
+    """
+    layers = [module for module in model.modules() if isinstance(module, FastQuantizedLinear)]
+    is_small = sum(layer.in_features * layer.out_features for layer in layers) <= COPIED_BYTES
+    for layer in layers:
+        if isinstance(layer, FastInt8Linear):
+            layer.keeps_copy = is_small
+        layer.release_codes()
 
 
 class _Product(torch.autograd.Function):
