@@ -81,12 +81,12 @@ def onednn_is_faster() -> bool:
     is_wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     if not (available() and hasattr(matmul, "fp32_precision") and is_wide) or has_tiles:
         return False
-    numbers = torch.arange(2 * 32 * 48).double().sin().view(2, 32, 48)
+    numbers = torch.arange(2 * 128 * 192).double().sin().view(2, 128, 192)
     a, b = numbers, numbers.transpose(1, 2)
     with torch_uses_onednn():
         product = _torchs_product(a.float(), b.float(), 0.5, None)
-    # rounded to bfloat16, the entries would differ by some 1e-2
-    return bool(torch.allclose(product.double(), torch.bmm(a, b) / 2, rtol=0, atol=1e-5))
+    # rounded to bfloat16, the factors would change the entries by some 1e-2
+    return bool(torch.allclose(product.double(), torch.bmm(a, b) / 2, rtol=0, atol=1e-4))
 
 
 class _Permission:
