@@ -199,6 +199,27 @@ def test_long_sequences_have_the_numbers_and_gradients_of_float64(length, heads)
         assert_close(result, expected.float(), rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("length", [20, 160])
+@pytest.mark.parametrize("autocast", [True, False])
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)]
+)
+def test_values_may_have_another_dtype_than_queries_and_keys(monkeypatch, length, autocast, dtypes):
+    monkeypatch.setattr(fused, "_multiplies_fast", lambda *_: True)
+    of_scores, of_values = dtypes
+    q, k, v = (torch.randn(2, 3, length, 16) for _ in range(3))
+    leaves = [
+        x.to(d).requires_grad_()
+        for x, d in zip((q, k, v), (of_scores, of_scores, of_values), strict=True)
+    ]
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        out = FusedDot()(*leaves, Mask())
+    out.sum().backward()
+    assert out.dtype == of_values
+    assert [leaf.grad.dtype for leaf in leaves] == [leaf.dtype for leaf in leaves]
+    assert_close(out.float(), ScaledDot()(q, k, v, Mask()), rtol=0, atol=0.05)
+
+
 def test_weights_that_are_computed_again_are_not_kept(monkeypatch):
     """Only inputs are kept: memory grows with the length, not with its square."""
     monkeypatch.setattr(fused, "_multiplies_fast", lambda *_: True)

@@ -51,12 +51,12 @@ def block_attention(
         context: Tensor = _BlockAttention.apply(q, k, v, added, keeps_weights)  # type: ignore[no-untyped-call]
         return context
     if q.shape[2] == 1:
-        return _of_last_queries(q, k, v, added)
-    context = _context(*_joined(q, k, v), added, _plan(q, k, added))[0]
+        return _of_last_query(q, k, v, added)
+    context = _context(*_joined(q, k, v), added, _plan(q, k, v, added))[0]
     return context.view(*q.shape[:3], v.shape[3])
 
 
-def _of_last_queries(
+def _of_last_query(
     q: Float[Tensor, "B H 1 K"],
     k: Float[Tensor, "B G S K"],
     v: Float[Tensor, "B G S Kv"],
@@ -96,11 +96,14 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Plan:
-    """by_onednn: whether oneDNN multiplies. by_torch: whether softmax is torch's."""
+    """by_onednn, by_torch: whether oneDNN multiplies, and softmax is torch's. dtype: that of the
+    values, which the weights get.
+    """
 
     blocks: list[_Block]
     by_onednn: bool
     by_torch: bool
+    dtype: torch.dtype
 
     def product(
         self,
@@ -115,6 +118,7 @@ class _Plan:
 def _plan(
     q: Float[Tensor, "B H T K"],
     k: Float[Tensor, "B G S K"],
+    v: Float[Tensor, "B G S Kv"],
     added: Float[Tensor, "#B #H #T S"] | None,
 ) -> _Plan:
     """Divide the key heads of all rows: a block has whole rows, or heads of one row."""
@@ -133,8 +137,8 @@ def _plan(
         for row, end_row in _ranges(batch, some_rows)
         for head, end_head in _ranges(heads, some_heads)
     ]
-    by_onednn = shared * length >= ROWS and prefers_onednn(q.numel() * num_keys, q, k)
-    return _Plan(blocks, by_onednn, _torch_may_normalise(q, k, added))
+    by_onednn = shared * length >= ROWS and prefers_onednn(q.numel() * num_keys, q, k, v)
+    return _Plan(blocks, by_onednn, _torch_may_normalise(q, k, added), v.dtype)
 
 
 def _ranges(total: int, step: int) -> list[tuple[int, int]]:
@@ -175,13 +179,13 @@ def _weights(
     block: _Block,
     plan: _Plan,
 ) -> Float[Tensor, "n R S"]:
-    """Return P of a block, in the dtype of the queries."""
+    """Return P of a block."""
     exact = torch.promote_types(q.dtype, torch.float32)
     keys, scale = k[block.heads].transpose(1, 2), 1 / math.sqrt(q.shape[-1])
     scores = plan.product(q[block.heads], keys, scale).to(exact)
     if added is not None:
         scores.view(*block.shape, k.shape[1]).add_(block.of(added))
-    return _softmax(scores, plan.by_torch).to(q.dtype)
+    return _softmax(scores, plan.by_torch).to(plan.dtype)
 
 
 def _softmax(scores: Float[Tensor, "N R S"], by_torch: bool) -> Float[Tensor, "N R S"]:
@@ -211,7 +215,7 @@ class _BlockAttention(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, keeps_weights: bool
     ) -> Tensor:
-        ctx.shape, ctx.shared, ctx.plan = q.shape, k.shape[:2], _plan(q, k, added)
+        ctx.shape, ctx.shared, ctx.plan = q.shape, k.shape[:2], _plan(q, k, v, added)
         joined = _joined(q, k, v)
         context, kept = _context(*joined, added, ctx.plan, keeps_weights)
         ctx.save_for_backward(*joined, added, *kept)
