@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -21,7 +20,7 @@ from headway.attention import Mask
 from headway.machine import MachineConfig, describe, prepare
 from headway.shapes import Tensor
 from headway.transforms.fast import FusedDot
-from headway.transforms.fast.batched import onednn_is_faster, torch_uses_onednn
+from headway.transforms.fast.batched import batched_product, onednn_is_faster
 from headway.transforms.fast.dot import path
 
 # B H T K
@@ -49,10 +48,10 @@ def torchs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def milliseconds(calls: Sequence[Callable[[], None]], rounds: int) -> list[float]:
+def milliseconds(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
     """Return the lowest time of each call, measured in turn."""
     lowest = [float("inf")] * len(calls)
-    for _ in range(rounds + 1):  # the first is not slower than the lowest
+    for _ in range(rounds):
         for i, call in enumerate(calls):
             begun = time.perf_counter()
             call()
@@ -90,11 +89,6 @@ def print_attention(rounds: int) -> None:
             print(f"| {name} | {way} |{cells}", flush=True)
 
 
-def product(a: Tensor, b: Tensor, by_onednn: bool) -> None:
-    with torch_uses_onednn() if by_onednn else nullcontext():
-        torch.bmm(a, b)
-
-
 def print_products(rounds: int) -> None:
     """Print the times of Q K^T and P V in float32, where oneDNN can be reached."""
     if not onednn_is_faster():
@@ -105,7 +99,11 @@ def print_products(rounds: int) -> None:
         count = rows * heads
         q, k, v = (torch.randn(count, length, width) for _ in range(3))
         pairs = (q, k.transpose(1, 2)), (torch.rand(count, length, length), v)
-        calls = [partial(product, *pair, by) for pair in pairs for by in (False, True)]
+        calls = [
+            partial(batched_product, *pair, by_onednn=by_onednn)
+            for pair in pairs
+            for by_onednn in (False, True)
+        ]
         cells = "".join(f" {cell:.2f} |" for cell in milliseconds(calls, rounds))
         print(f"| {count} {length} {width} |{cells}", flush=True)
 

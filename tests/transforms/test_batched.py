@@ -34,7 +34,7 @@ def settings(monkeypatch):
         seen.append(MATMUL.fp32_precision)
         return original(*args, **kwargs)
 
-    for name in ("bmm", "baddbmm"):
+    for name in ("bmm", "baddbmm", "einsum"):
         monkeypatch.setattr(torch, name, partial(recorded, getattr(torch, name)))
     return seen
 
@@ -59,19 +59,14 @@ def test_products_have_the_precision_of_float32(by_onednn, settings, size, trans
     assert MATMUL.fp32_precision != "bf16"
 
 
-def test_the_projections_of_additive_scores_are_onednns(by_onednn, monkeypatch):
-    seen = []
-
-    def recorded(original, *args):
-        seen.append(MATMUL.fp32_precision)
-        return original(*args)
-
-    monkeypatch.setattr(torch, "einsum", partial(recorded, torch.einsum))
+def test_the_projections_of_additive_scores_are_onednns(by_onednn, settings):
     kernel = fast(Additive(2, 16, 16, 24))
     q, k = torch.randn(3, 2, 7, 16, requires_grad=True), torch.randn(3, 2, 9, 16)
     kernel.scores(q, k).sum().backward()
-    assert set(seen) == {"bf16"}
-    assert len(seen) == 8  # forward 2, again for the gradient 2, and the gradients of both factors
+    assert set(settings) == {"bf16"}
+    assert (
+        len(settings) == 8
+    )  # forward 2, again for the gradient 2, and the gradients of both factors
 
 
 def test_only_large_products_of_float32_without_autocast_are_onednns(monkeypatch):

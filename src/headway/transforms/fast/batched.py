@@ -22,9 +22,9 @@ from headway.machine import bfloat16_instructions
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.linear import available
 
-WORK, ROWS = 1 << 25, 4
+WORK = 1 << 25
 """Fewer multiplications are not worth the 0.4 ms in which oneDNN makes a kernel for a new shape, as
-every batch of sentences has; with fewer rows of each matrix MKL is as fast."""
+every batch of sentences has."""
 
 
 def batched_product(

@@ -177,21 +177,31 @@ class OneDNN(Int8Kernel):
         return codes.contiguous()
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
-        zero, nothing = 128, (None, 1.0, 0)
         y: Tensor = torch.ops.onednn.qlinear_pointwise(
-            *(_rounded(x, zero), 1.0, zero, self._packed, self._scale, self._zeros),
-            *(*nothing, torch.float32, "none", [], ""),
+            qx=_rounded(x),
+            x_scale=1.0,
+            x_zero_point=128,
+            qw=self._packed,
+            w_scale=self._scale,
+            w_zero_point=self._zeros,
+            bias=None,
+            output_scale=1.0,
+            output_zero_point=0,
+            output_dtype=torch.float32,
+            post_op_name="none",
+            post_op_args=[],
+            post_op_algorithm="",
         )
         return y
 
 
-def _rounded(x: Float[Tensor, "R I"], zero: int) -> Tensor:
-    """Return the codes round(127 x) + zero, from 0 to 255.
+def _rounded(x: Float[Tensor, "R I"]) -> Tensor:
+    """Return the codes round(127 x) + 128, from 0 to 255.
 
     As torch's quantised tensor, whose memory is read as that of codes: `int_repr` copies it, which
     takes four times as long as the rounding.
     """
-    quantized = torch.quantize_per_tensor(x, 1 / 127, zero, torch.quint8)
+    quantized = torch.quantize_per_tensor(x, 1 / 127, 128, torch.quint8)
     codes = torch.empty(0, dtype=torch.uint8)
     return codes.set_(quantized.untyped_storage(), 0, quantized.shape, quantized.stride())
 
