@@ -167,6 +167,39 @@ def test_a_compiled_step_has_the_plain_gradients(name):
     in_a_process_of_its_own(STEPS, None, name)
 
 
+GRAPHS = """
+import json, sys
+import torch
+from headway.transforms import compile
+from tests.fixtures.traced import case
+
+own, graphs = torch.compile, []
+
+def keep(graph, inputs):
+    graphs.append(graph)
+    return graph
+
+torch.compile = lambda f, **options: own(f, backend=keep, **options)
+for name in json.loads(sys.argv[1]):
+    torch.compiler.reset()
+    graphs.clear()
+    model, inputs = case(name, 3, 7)
+    compile(model.train())
+    with torch.autocast("cpu", torch.bfloat16):
+        model(*inputs)
+    print(name, len(graphs), sep=":")
+"""
+
+
+def test_the_blocks_of_a_stack_are_one_graph():
+    """Code that this torch cannot trace splits a block into many graphs without an error, and each
+    costs time in every step."""
+    stacks = dict.fromkeys(sorted(traced.FAMILIES.keys() - {"rnn"}), 1)
+    stacks |= {"translator": 2, "captioner": 2}
+    output = in_a_process_of_its_own(GRAPHS, *stacks)
+    assert output.split("\n")[:-1] == [f"{name}:{count}" for name, count in stacks.items()]
+
+
 def test_a_copy_of_a_compiled_block_has_its_own_weights():
     model = compile(traced.case("gpt", 2, 5)[0])
     assert compile(model).decoder.blocks[0].forward is model.decoder.blocks[0].forward

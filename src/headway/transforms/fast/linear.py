@@ -60,8 +60,9 @@ def linear(
     dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. packed_by: the layers whose matrices
     `weight` consists of, which may keep a packed copy.
     """
-    # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
-    always = bool(packed_by) and packed_by[0].invariant
+    # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not. Not
+    # `bool(packed_by)`: before torch 2.12, torch.compile cannot trace it, and splits its graph.
+    always = len(packed_by) > 0 and packed_by[0].invariant
     if not _prefers_onednn(x, weight, always):
         return F.linear(x, weight, bias)
     flat = x.reshape(-1, x.shape[-1])
