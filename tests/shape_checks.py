@@ -25,6 +25,8 @@ _test = 0
 _COMPARED = 10
 """Calls of a function in one test whose kinds are compared with earlier ones: those of a search or
 a training repeat themselves, and the comparison takes a fifth of their time."""
+_KERNELS = "headway.transforms.kernels."
+"""Of kernels, functions without types, Triton reads the source and the names in their module."""
 _PLAIN = {int, float, str, bool, type(None), dict}
 
 
@@ -54,6 +56,9 @@ def start_test() -> None:
 def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
     def decorate(decorated: Any) -> Any:
         if isinstance(decorated, FunctionType):
+            is_typed = "return" in decorated.__annotations__
+            if decorated.__module__.startswith(_KERNELS) and not is_typed:
+                return decorated
             return _of_function(decorated, typechecker)
         if isinstance(decorated, (classmethod, staticmethod)):
             return type(decorated)(decorate(decorated.__func__))

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 PACKAGES = ("attention", "blocks", "models")
 
@@ -48,6 +49,7 @@ def module_docstring(module: str) -> str:
 def test_the_examples_of_a_file_give_the_results_that_they_show(name):
     importlib.import_module(name)
     module = sys.modules[name]  # a package may export a function of the same name
+    torch.set_printoptions(profile="default")  # a notebook in an earlier test may have set others
     results = doctest.testmod(module)
     assert results.failed == 0, f"{results.failed} of {results.attempted} examples of {name} failed"
 

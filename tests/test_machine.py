@@ -19,13 +19,11 @@ from headway.machine import (
     describe,
     fastest_threads,
     multiplies_bfloat16,
-    positions_where,
     prepare,
-    read,
     return_freed_memory,
-    upload,
 )
 from headway.settings import override
+from headway.transfers import positions_where, read, upload
 from tests.fixtures.model_server import memory
 
 

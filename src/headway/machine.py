@@ -22,7 +22,6 @@ from headway.settings import THREADS, setting
 if TYPE_CHECKING:
     import torch
 
-    from headway.shapes import Tensor
 
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
 
@@ -341,48 +340,3 @@ def most_exact(device: torch.device) -> torch.dtype:
     import torch
 
     return torch.float32 if device.type == "mps" else torch.float64
-
-
-def upload(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return a tensor of the CPU on the device, without waiting for a GPU.
-
-    A copy to CUDA is made from pinned memory, while the CPU continues.
-    """
-    import torch
-
-    kind = torch.device(device).type
-    if kind == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    # On Apple's GPUs a copy that is not awaited may be of memory that is already in use again.
-    return tensor.to(device, non_blocking=kind != "mps")
-
-
-def positions_where(mask: Tensor, count: int | None = None) -> Tensor:
-    """Return the positions in the flattened mask at which it is True, in order.
-
-    count: their number. If None they are counted, for which the CPU waits for a GPU.
-    """
-    import torch
-
-    flat = mask.flatten()
-    if count is None:
-        return flat.nonzero()[:, 0]
-    return torch.nonzero_static(flat, size=count)[:, 0]
-
-
-def read(*tensors: Tensor) -> list[Any]:
-    """Return the values of tensors of one device as (nested) lists, as `Tensor.tolist` does.
-
-    The CPU waits for a GPU once, not once for each tensor. Integers must be below 2^53.
-    """
-    import torch
-
-    device = tensors[0].device
-    if device.type == "cpu" or most_exact(device) != torch.float64:
-        return [tensor.tolist() for tensor in tensors]
-    packed = torch.cat([tensor.detach().flatten().double() for tensor in tensors]).cpu()
-    parts = packed.split_with_sizes([tensor.numel() for tensor in tensors])
-    return [
-        part.to(tensor.dtype).view(tensor.shape).tolist()
-        for part, tensor in zip(parts, tensors, strict=True)
-    ]

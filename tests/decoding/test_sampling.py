@@ -153,6 +153,40 @@ def test_sample_steps_yields_every_token_and_lets_the_caller_end_a_row():
         assert yielded[row.item] == row.tokens == full.tokens[: len(row.tokens)]
 
 
+@pytest.mark.parametrize("rules", [[], [MostProbable()], [Temperature(0.7), TopK(4)]])
+def test_steps_that_begin_before_tokens_are_read_sample_the_same(rules, monkeypatch):
+    from headway.decoding import sampling as module
+
+    model, prompts, config = gpt(5), some_prompts(4), sampling(rules, alternatives=2)
+    begun_and_read = []
+    read_later = module.read_later
+
+    def noted(*tensors):
+        begun_and_read.append("begun")
+        values = read_later(*tensors)
+        return lambda: (begun_and_read.append("read"), values())[1]
+
+    def outcomes():
+        rows = open_rows(model, prompts, [[1, 2]] * 4, config)
+        for grown in sample_steps(model, rows, config):
+            for row in grown:
+                if row.item == 2 and len(row.tokens) == 4:
+                    row.end("stop")
+        return [(outcome(row), row.log_probabilities, row.alternatives) for row in rows]
+
+    monkeypatch.setattr(module, "read_later", noted)
+    expected = outcomes()
+    assert begun_and_read[:4] == ["begun", "read", "begun", "read"]
+    begun_and_read.clear()
+    monkeypatch.setattr(module, "RUNS_AHEAD", ("cpu",))
+    found = outcomes()
+    assert begun_and_read[:5] == ["begun", "begun", "read", "begun", "read"]
+    assert [row[0] for row in found] == [row[0] for row in expected]
+    for (_, *numbers), (_, *others) in zip(found, expected, strict=True):
+        assert numbers[0] == pytest.approx(others[0], abs=1e-5)
+        assert [[v for v, _ in at] for at in numbers[1]] == [[v for v, _ in at] for at in others[1]]
+
+
 def test_a_prompt_is_encoded_once_for_all_its_samples():
     model, read = gpt(6), []
     start = model.start

@@ -98,7 +98,7 @@ def check_the_device() -> None:
 def tasks() -> dict[str, Any]:
     """For each task: the waits of its second training step, and the error of its run, if any."""
     steps: list[Transfers] = []
-    plain = loop._step
+    plain = loop._Loop.step
 
     def step(*args: Any, **kwargs: Any) -> Any:
         with counted() as transfers:
@@ -106,7 +106,7 @@ def tasks() -> dict[str, Any]:
         steps.append(transfers)
         return report
 
-    loop._step = step
+    loop._Loop.step = step
     measured: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         write_all(Path(name))
@@ -116,7 +116,7 @@ def tasks() -> dict[str, Any]:
             error = _error(lambda case_name=case_name: _run(case_name))
             waits = dict(steps[-1].waits) if steps else {}
             measured[of_task.get(case_name, case_name)] = {"error": error, "waits": waits}
-    loop._step = plain
+    loop._Loop.step = plain
     return measured
 
 

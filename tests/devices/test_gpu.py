@@ -171,6 +171,58 @@ def test_products_in_float8_equal_the_equations():
     assert not layer(x).isfinite().all() and not layer.weight.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize(("rows", "vocabulary"), [(7, 23), (600, 5_003), (3_000, 100_003)])
+def test_the_loss_and_its_gradients_are_those_of_the_equation(
+    rows, vocabulary, is_weighted, smoothing
+):
+    from headway.training import cross_entropy_sum
+    from headway.transforms.fast import chunked_cross_entropy
+
+    hidden = torch.randn(rows, 16, device="cuda")
+    weight = torch.randn(vocabulary, 16, device="cuda")
+    targets = torch.randint(vocabulary, (rows,), device="cuda")
+    weights = torch.rand(rows, device="cuda") if is_weighted else None
+    found = {}
+    for name, loss in (("plain", cross_entropy_sum), ("fast", chunked_cross_entropy)):
+        inputs = [x.clone().requires_grad_() for x in (hidden, weight)]
+        total, nats = loss(*inputs, targets, smoothing, weights)
+        total.backward()
+        found[name] = (total.detach(), nats.detach(), *(x.grad for x in inputs))
+    for of_fast, of_plain in zip(found["fast"], found["plain"], strict=True):
+        assert (of_fast - of_plain).norm() <= 1e-4 * of_plain.norm()
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        total, _ = chunked_cross_entropy(*inputs, targets, smoothing, weights)
+        gradients = torch.autograd.grad(total, inputs)
+    of_plain = [found["plain"][0], *found["plain"][2:]]
+    for of_fast, expected in zip((total, *gradients), of_plain, strict=True):
+        assert (of_fast - expected).norm() <= 0.02 * expected.norm()
+
+
+def test_an_update_that_is_not_finite_is_left_out_by_the_device():
+    from headway.training import NonFinite, OptimizerConfig, TrainingState, fit, optimizer
+    from headway.training.objectives.contract import Loss
+
+    model = torch.nn.Linear(3, 2).cuda()
+
+    def objective(model, factor):
+        total = (model.weight.sum() - 1) * factor
+        return Loss(total, total.detach(), 1)
+
+    def train(factors):
+        run = TrainingState(model, optimizer(model, OptimizerConfig(lr=0.1)))
+        fit(run, ((0, 0, x) for x in factors), objective, steps=len(factors))
+
+    train([1.0, 2.0])
+    before = deepcopy(model.state_dict())
+    with pytest.raises(NonFinite):
+        train([float("inf")])
+    assert_close(model.state_dict(), before, rtol=0, atol=0)
+    train([1.0])
+    assert not torch.equal(model.weight, before["weight"])
+
+
 @contextlib.contextmanager
 def _synchronisations_warn():
     torch.cuda.set_sync_debug_mode("warn")
@@ -180,21 +232,58 @@ def _synchronisations_warn():
         torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_every_task_trains_saves_and_predicts(name, tmp_path, monkeypatch):
+SHORT = ("--evaluation.every", "2", "--checkpoint.every", "2", "--device", "cuda", "--quiet")
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """trained(case, run, steps): train a case of the safety net on the device; return `headway`."""
     pytest.importorskip("cyclopts")
     from tests.safety_net.cases import CASES as RUNS
-    from tests.safety_net.cases import with_prerequisites
     from tests.safety_net.running import headway
     from tests.safety_net.tiny_data import write_all
 
     write_all(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for one in with_prerequisites([name]):
-        case, run = RUNS[one], f"runs/{one}"
+
+    def train(name, run, steps):
+        case = RUNS[name]
         for command in case.before:
             headway(*command)
-        short = ("--steps", "2", "--evaluation.every", "2", "--checkpoint.every", "2")
-        device = ("--device", "cuda")
-        headway("train", case.recipe, *case.train, *short, *device, "--run", one, "--quiet")
-        headway(*(word.replace("{run}", run) for word in case.prediction), *device)
+        words = ("--steps", str(steps), *SHORT, "--run", run)
+        headway("train", case.recipe, *case.train, *words)
+        return headway
+
+    return train
+
+
+@pytest.mark.filterwarnings("error:RNN module weights")
+@pytest.mark.parametrize("name", CASES)
+def test_every_task_trains_saves_and_predicts(name, trained):
+    from tests.safety_net.cases import CASES as RUNS
+    from tests.safety_net.cases import with_prerequisites
+
+    for one in with_prerequisites([name]):
+        headway = trained(one, one, steps=2)
+        words = (word.replace("{run}", f"runs/{one}") for word in RUNS[one].prediction)
+        headway(*words, "--device", "cuda")
+
+
+@pytest.mark.parametrize("name", ["translate", "translate-rnn", "gpt-tiny"])
+def test_a_resumed_run_ends_like_one_without_a_pause(name, trained):
+    from safetensors.torch import load_file
+
+    headway = trained(name, "whole", steps=4)
+    trained(name, "paused", steps=2)
+    headway("train", "--resume", "runs/paused", "--steps", "4", "--device", "cuda", "--quiet")
+    folders = ("runs/whole/model", "runs/paused/model")
+    whole, paused = (load_file(f"{folder}/model.safetensors") for folder in folders)
+    assert_close(paused, whole, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("numbers", ["int8", "int4", "bfloat16"])
+def test_quantised_models_generate(numbers, trained):
+    headway = trained("gpt-tiny", "gpt", steps=2)
+    headway("quantize", "runs/gpt", "--to", numbers)
+    words = ("--max-tokens", "4", "--temperature", "0", "--device", "cuda")
+    headway("generate", f"runs/gpt/{numbers}", "the", *words)

@@ -43,7 +43,7 @@ def test_a_run_that_needs_too_much_memory_names_settings_that_help(tmp_path, mon
     def fail(*_, **__):
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nx")
 
-    monkeypatch.setattr("headway.training.loop._step", fail)
+    monkeypatch.setattr("headway.training.loop._Loop.step", fail)
     with pytest.raises(OutOfMemory) as caught:
         train(
             configured(tmp_path, training__batch_size=6, training__accumulate=2), tmp_path / "run"

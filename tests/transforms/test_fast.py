@@ -23,9 +23,12 @@ from headway.attention import (
 from headway.blocks import (
     GRU,
     LSTM,
+    DecoderOnlyBlock,
     Dropout,
     FeedForward,
     GatedFeedForward,
+    LayerNorm,
+    PreNorm,
     RecurrentDecoder,
     RMSNorm,
 )
@@ -122,6 +125,18 @@ CASES = {
         lambda: GroupedQueryAttention(D, H, G, head_norm=RMSNorm),
         lambda: (real(B, T, D), real(B, S, D)),
         attention,
+    ),
+    DecoderOnlyBlock: (
+        lambda: DecoderOnlyBlock(
+            MultiHeadAttention(D, H), FeedForward(D, E), lambda: PreNorm(LayerNorm(D))
+        ),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i, Mask(causal=True)),
+    ),
+    PreNorm: (
+        lambda: PreNorm(LayerNorm(D)),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i, torch.sin),
     ),
     Rotary: (
         lambda: Rotary(K),

@@ -359,3 +359,17 @@ def test_a_language_model_that_is_loaded_on_a_cuda_device_decodes_by_graphs(tmp_
         monkeypatch.setattr(CudaRecorder, "device_type", "cpu")
         assert isinstance(load(tmp_path / "model").model.step, graphs.ReplayedSteps)
         assert "step" not in vars(load(tmp_path / "model", fast=False).model)
+
+
+def test_the_emulation_refuses_memory_that_was_freed_since_the_recording():
+    numbers = [torch.ones(3), torch.ones(3)]
+    views = [x[1:] for x in numbers]
+    graph = EmulatedGraph(torch.device("cpu"))
+    result = graph.record(lambda: numbers[0] + views[1].sum())
+    del numbers[1]  # its memory is that of the view, too
+    numbers[0].fill_(2)
+    graph.replay()
+    assert result.tolist() == [4, 4, 4]
+    views.clear()
+    with pytest.raises(RuntimeError, match="uses memory that was freed"):
+        graph.replay()

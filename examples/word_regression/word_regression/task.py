@@ -14,7 +14,7 @@ from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.errors import DataError, UsageError
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.machine import Machine, positions_where
+from headway.machine import Machine
 from headway.models import Bert
 from headway.settings import section, setting
 from headway.tasks.encoder_job import EncoderJob
@@ -29,6 +29,7 @@ from headway.tasks.sections import (
 from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 from headway.training import Loss, OptimizerConfig
+from headway.transfers import positions_where
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
 
 

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import torch
 
-from headway.machine import upload
 from headway.shapes import Int, Tensor
+from headway.transfers import upload
 
 
 class Documents:

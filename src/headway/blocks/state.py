@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention import KeyValueCache, KeyValues, Mask
-from headway.machine import upload
 from headway.shapes import Bool, Tensor
+from headway.transfers import upload
 
 
 @dataclass

@@ -14,10 +14,10 @@ from headway.data.noise import SourceNoise
 from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.data.span_corruption import SpanCorruption
 from headway.data.word_alignment import token_alignment, word_of_each_token
-from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
 from headway.text import SentenceTokenizer, TokenizerPair
 from headway.text.random_splitter import RandomSplitter
+from headway.transfers import upload
 
 
 @dataclass(frozen=True)

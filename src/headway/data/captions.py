@@ -19,8 +19,8 @@ from headway.data.image_reader import ImageReader
 from headway.errors import DataError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
-from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
+from headway.transfers import upload
 
 FORMAT = 1
 TEXTS_LIMIT = 2**30

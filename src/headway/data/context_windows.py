@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 
 from headway.data.word_corpus import WordCorpus, keep_probability, key_of, subsampled, uniform
-from headway.machine import upload
 from headway.shapes import Int, Tensor
+from headway.transfers import upload
 
 Kind = Literal["skip-gram", "cbow", "next-word"]
 BLOCK = 64  # examples that share their sampled words

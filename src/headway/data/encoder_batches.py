@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.data.batches import padded
-from headway.machine import upload
 from headway.shapes import Bool, Int, Tensor
+from headway.transfers import upload
 
 
 @dataclass(frozen=True)

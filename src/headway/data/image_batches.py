@@ -12,8 +12,8 @@ import torch
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixup_weight
 from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
-from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
+from headway.transfers import upload
 
 IMAGES_AT_ONCE = 16
 """Images in a forward pass without gradients. What a layer writes for 32 of 224 x 224 pixels is

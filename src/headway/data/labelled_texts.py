@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
+from headway.transfers import upload
 
 Targets = Sequence[int] | Sequence[float]
 """Targets of texts: class numbers, or values for regression."""

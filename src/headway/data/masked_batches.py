@@ -29,9 +29,9 @@ from headway.data.sentence_pairs import (
 )
 from headway.data.sentences import SentenceCorpus
 from headway.errors import DataError
-from headway.machine import upload
 from headway.shapes import Int, Tensor
 from headway.text import SpecialTokens
+from headway.transfers import upload
 
 IGNORED = -1
 _PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers

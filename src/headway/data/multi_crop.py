@@ -18,9 +18,9 @@ from headway.data.augmentation import (
 )
 from headway.data.image_batches import Normalise, shuffled, view_generator
 from headway.data.image_corpus import ImageCorpus
-from headway.machine import upload
 from headway.settings import COPIES, setting
 from headway.shapes import Float, Tensor
+from headway.transfers import upload
 
 BLUR = (0.1, 2.0)  # range of the standard deviation of the blur, in pixels of a 224-pixel image
 

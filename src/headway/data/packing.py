@@ -15,8 +15,8 @@ from headway.data.epochs import endless
 from headway.data.mixing import check_weights, quotas_of
 from headway.data.text_corpus import TextCorpus
 from headway.errors import DataError
-from headway.machine import upload
 from headway.shapes import Int, Tensor
+from headway.transfers import upload
 
 IGNORED = -1
 _ROWS, _SHIFT, _MIXTURE = range(3)  # purposes of random numbers

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
+from headway.transfers import upload
 
 Ids = Sequence[int]
 

@@ -10,9 +10,9 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.machine import upload
 from headway.shapes import Bool, Shaped, Tensor
 from headway.text import EncoderTokenizer
+from headway.transfers import upload
 
 
 @dataclass(frozen=True)

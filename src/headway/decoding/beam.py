@@ -17,8 +17,8 @@ from headway.decoding.phrases import Banks, Phrases
 from headway.decoding.rule import PartialOutput, depend_on_outputs, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
-from headway.machine import read, upload
 from headway.shapes import Bool, Float, Tensor
+from headway.transfers import read, upload
 
 
 @dataclass(frozen=True, kw_only=True)

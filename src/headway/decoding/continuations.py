@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from headway.decoding.largest import largest_sums
-from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
+from headway.transfers import upload
 
 
 def best_continuations(

@@ -23,8 +23,8 @@ from headway.blocks.decoder_only import DecoderOnly
 from headway.decoding.rule import ruled_logits
 from headway.decoding.sampling import Row, Sampling, read_prompts, record
 from headway.errors import UsageError
-from headway.machine import upload
 from headway.shapes import Bool, Float, Tensor
+from headway.transfers import upload
 
 CANDIDATES = 4
 """k, if no other number is set."""

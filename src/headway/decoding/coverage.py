@@ -25,8 +25,8 @@ from torch import nn
 
 from headway.attention import Kernel, at_attention, attention_layers
 from headway.errors import UsageError
-from headway.machine import upload
 from headway.shapes import Bool, Float, Tensor
+from headway.transfers import upload
 
 LEAST = 1e-6
 """The smallest total attention that is told from none: the logarithm of 0 is no number."""

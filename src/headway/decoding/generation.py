@@ -27,10 +27,10 @@ from headway.decoding.search import Limits
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer
 from headway.errors import UsageError
-from headway.machine import upload
 from headway.models import GPT
 from headway.shapes import Tensor
 from headway.text import TextTokenizer
+from headway.transfers import upload
 
 LONGEST_PROMPT = 2**15  # maximum number of tokens for a model without a maximum length
 

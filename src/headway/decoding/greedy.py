@@ -9,7 +9,7 @@ import torch
 from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
 from headway.decoding.search import Hypothesis, Limits
 from headway.decoding.sharing import step_of
-from headway.machine import read, upload
+from headway.transfers import read, upload
 
 STEPS_UNREAD = 8
 """Steps that are computed on a GPU before their tokens are read, all at once."""

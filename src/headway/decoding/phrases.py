@@ -14,8 +14,8 @@ from typing import ClassVar, TypeVar
 import torch
 
 from headway.decoding.rule import PartialOutput
-from headway.machine import upload
 from headway.shapes import Float, Tensor
+from headway.transfers import upload
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ import torch
 
 from headway.decoding.largest import largest
 from headway.decoding.rule import PartialOutput
-from headway.machine import upload
 from headway.shapes import Bool, Float, Int, Tensor
+from headway.transfers import upload
 
 
 @dataclass(frozen=True)

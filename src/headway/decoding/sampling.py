@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
@@ -11,12 +11,22 @@ from typing import Any, Literal
 import torch
 
 from headway.data.batches import padded
-from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
+from headway.decoding.rule import (
+    PartialOutput,
+    Rule,
+    check_choice,
+    depend_on_outputs,
+    ruled_logits,
+)
 from headway.decoding.rules import MostProbable
 from headway.decoding.sharing import step_of
 from headway.errors import UsageError
-from headway.machine import read, upload
 from headway.shapes import Float, Int, Tensor
+from headway.transfers import read_later, upload
+
+RUNS_AHEAD = ("cuda",)
+"""Kinds of devices on which a step begins before the tokens of the one before are read, so that the
+device need not wait until the CPU has seen them."""
 
 Reason = Literal["end", "stop", "length", "context"]
 """Why an output ended. "end": the model generated </s>; "stop": the caller called `Row.end`, for
@@ -120,25 +130,60 @@ def sample_steps(
         state = read_prompts(model, live)
     elif len(live) < len(rows):
         state = state.reorder([i for i, row in enumerate(rows) if row.reason is None])
+    device = next(model.parameters()).device
+    runs_ahead = device.type in RUNS_AHEAD and not depend_on_outputs(sampling.rules)
+    step: _Step | None = None
     while live:
-        grown, state = _step(model, state, live, sampling)
+        if step is None:
+            tokens = upload(torch.tensor([row.last for row in live]), device)
+            step, state = _begin_step(model, state, live, tokens, sampling)
+        following: _Step | None = None
+        if runs_ahead and all(len(row.tokens) + 1 < row.limit for row in live):
+            following, state = _begin_step(model, state, live, step.chosen, sampling, unread=1)
+        grown = _recorded(live, step.read(), sampling)
         if grown:
             yield grown
         unfinished = [i for i, row in enumerate(live) if row.reason is None]
         if len(unfinished) < len(live):
             live = [live[i] for i in unfinished]
             state = state.reorder(unfinished)
+            following = None if following is None else following.of(unfinished)
+        step = following
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step that was begun: the tokens on the device, and a function that waits for them and
+    returns what `_recorded` needs."""
+
+    chosen: Int[Tensor, " N"]
+    read: Callable[[], list[Any]]
+
+    @torch.inference_mode()
+    def of(self, rows: Sequence[int]) -> _Step:
+        """Return the step of some of the rows."""
+        chosen = self.chosen.index_select(0, upload(torch.tensor(rows).long(), self.chosen.device))
+        return _Step(chosen, lambda: [[column[row] for row in rows] for column in self.read()])
 
 
 @torch.inference_mode()
-def _step(model: Any, state: Any, live: Sequence[Row], sampling: Sampling) -> tuple[list[Row], Any]:
-    """Sample one token for each row; return the rows that got one, and the new state."""
-    device = next(model.parameters()).device
-    tokens = upload(torch.tensor([[row.last] for row in live]), device)
-    logits, state = step_of(model)(tokens, state)
+def _begin_step(
+    model: Any,
+    state: Any,
+    live: Sequence[Row],
+    tokens: Int[Tensor, " N"],
+    sampling: Sampling,
+    unread: int = 0,
+) -> tuple[_Step, Any]:
+    """Choose the token after `tokens` of each row; return the step and the new state.
+
+    unread: number of tokens that the rows do not have yet.
+    """
+    logits, state = step_of(model)(tokens[:, None], state)
     scores = logits[:, -1].float()
     ruled = ruled_logits(sampling.rules, scores, live)
-    return record(live, choose(ruled, live, sampling.rules), scores, sampling, ruled), state
+    chosen = choose(ruled, live, sampling.rules, unread)
+    return _Step(chosen, _read_later(chosen, scores, sampling, ruled)), state
 
 
 def sample(
@@ -178,13 +223,13 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
 
 
 def choose(
-    scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule]
+    scores: Float[Tensor, "N V"], rows: Sequence[Row], rules: Sequence[Rule], unread: int = 0
 ) -> Int[Tensor, " N"]:
     """Return the next token of each row: sampled from softmax(scores), or the most probable one if
-    the last rule is `MostProbable`."""
+    the last rule is `MostProbable`. unread: number of tokens that the rows do not have yet."""
     if rules and isinstance(rules[-1], MostProbable):
         return scores.argmax(-1)
-    numbers = [uniform(row.seed, len(row.tokens)) for row in rows]
+    numbers = [uniform(row.seed, len(row.tokens) + unread) for row in rows]
     return draw(scores.double().softmax(-1), numbers)
 
 
@@ -222,16 +267,31 @@ def record(
     scores: the logits before any rule. ruled: the logits after the rules. Raises UsageError if the
     rules forbid every token of a row. This is the only point of a step at which a GPU is awaited.
     """
+    return _recorded(rows, _read_later(chosen, scores, sampling, ruled)(), sampling)
+
+
+def _read_later(
+    chosen: Int[Tensor, " N"],
+    scores: Float[Tensor, "N V"],
+    sampling: Sampling,
+    ruled: Float[Tensor, "N V"],
+) -> Callable[[], list[Any]]:
+    """Return a function that reads, of each row, the token, its log-probability, the largest logit
+    after the rules, and the most probable tokens with their log-probabilities."""
     total = scores.logsumexp(-1)
-    count = min(sampling.alternatives, scores.shape[1])
-    best = scores.topk(count, dim=-1)
-    tokens, log_p, largest, top_tokens, top_log_p = read(
+    best = scores.topk(min(sampling.alternatives, scores.shape[1]), dim=-1)
+    return read_later(
         chosen,
         scores.gather(1, chosen[:, None])[:, 0] - total,
         ruled.amax(-1),
         best.indices,
         best.values - total[:, None],
     )
+
+
+def _recorded(rows: Sequence[Row], values: Sequence[Any], sampling: Sampling) -> list[Row]:
+    """Append the tokens to their rows; return the rows that did not end with `eos`."""
+    tokens, log_p, largest, top_tokens, top_log_p = values
     for row, logit in zip(rows, largest, strict=True):
         check_choice(logit, sampling.rules, row)
     grown = []
@@ -241,7 +301,7 @@ def record(
             continue
         row.tokens.append(token)
         row.log_probabilities.append(log_p[i])
-        if count:
+        if sampling.alternatives:
             row.alternatives.append(list(zip(top_tokens[i], top_log_p[i], strict=True)))
         if len(row.tokens) >= row.limit:
             row.end(row.full)

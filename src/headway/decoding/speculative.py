@@ -25,8 +25,8 @@ from headway.decoding.sampling import (
     record,
     uniform,
 )
-from headway.machine import read, upload
 from headway.shapes import Float, Tensor
+from headway.transfers import read, upload
 
 
 @dataclass

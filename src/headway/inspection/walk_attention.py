@@ -124,7 +124,7 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
             "The output of the sublayer is added to its input"
             + (", with a learned gain for each dimension." if gained else "."),
             "x ← x + g ⊙ sublayer" if gained else "x ← x + sublayer",
-            type(residual).forward,
+            plain_class(residual).forward,
             tables.table("x", x, rows, Axis()),
             tables.table("change", change, rows, Axis()),
             tables.table("sum", total, rows, Axis()),

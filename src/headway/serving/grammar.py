@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from headway.decoding import PartialOutput
 from headway.decoding.writing import BROKEN
 from headway.errors import UsageError
-from headway.machine import upload
 from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer
+from headway.transfers import upload
 
 MOST_BYTES = 2**16
 DEEPEST = 32

@@ -66,8 +66,7 @@ def load(
 
     fast: replace plain classes by their fast twins (`transforms/fast/`), and arrange the weights on
     a CPU for products without gradients (`prepare_for_inference`). A language model on a CUDA
-    device decodes by CUDA graphs (`replay_steps`), which was not yet tested on a GPU. False keeps
-    the plain code.
+    device decodes by CUDA graphs (`replay_steps`). False keeps the plain code.
 
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and

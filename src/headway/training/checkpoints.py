@@ -72,15 +72,19 @@ def load_state(run: TrainingState, folder: Path) -> None:
     _fill({name: buffer for name, buffer in buffers.items() if name in tensors}, tensors, where)
     if run.average is not None:
         _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
+    groups = run.optimizer.param_groups
+    # a fused optimizer counts the steps on its device, others on the CPU
+    fused = {id(p) for group in groups if group.get("fused") for p in group["params"]}
     for name, parameter in run.model.named_parameters():
         prefix = f"optimizer.{name}."
         saved_moments = {
             k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
         }
-        moved = {k: v if k == "step" else v.to(parameter.device) for k, v in saved_moments.items()}
+        on_cpu = () if id(parameter) in fused else ("step",)
+        moved = {k: v if k in on_cpu else v.to(parameter.device) for k, v in saved_moments.items()}
         if moved:
             run.optimizer.state[parameter] = moved
-    for group, saved in zip(run.optimizer.param_groups, state["groups"], strict=True):
+    for group, saved in zip(groups, state["groups"], strict=True):
         group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
     for name in COUNTERS:
         if name in state["counters"]:  # an earlier version had no `metric`

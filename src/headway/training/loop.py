@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from headway.errors import HeadwayError
-from headway.machine import read
 from headway.shapes import Tensor
 from headway.training.objectives import Objective
+from headway.training.optimizers import updates_if
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
+from headway.transfers import read_later
 from headway.transforms.fast import fast_gradients
 
 Stream = Iterator[tuple[int, int, Any]]
@@ -54,9 +55,10 @@ def fit(
         clip the gradient, check that it is finite, update
         observers: average, evaluate, save, show
     """
+    loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision)
     while run.step < steps and run.stop is None:
         started = time.perf_counter()
-        report = _step(run, stream, objective, learning_rate, (accumulate, clip), precision)
+        report = loop.step()
         for observer in observers:
             observer.after_step(run, report)
         run.seconds += time.perf_counter() - started
@@ -65,58 +67,103 @@ def fit(
     run.stop = run.stop or "done"
 
 
-def _step(
-    run: TrainingState,
-    stream: Stream,
-    objective: Objective,
-    learning_rate: Callable[[int], float] | None,
-    window: tuple[int, float],
-    precision: Callable[[], AbstractContextManager[Any]],
-) -> StepReport:
-    """One update from one accumulation window."""
-    started = time.perf_counter()
-    accumulate, clip = window
-    run.model.train()
-    run.optimizer.zero_grad(set_to_none=True)
-    totals: list[Tensor] = []
-    nats: list[Tensor] = []
-    count = 0
-    epoch, position, indices = run.epoch, run.position, []
-    for _ in range(accumulate):
-        epoch, position, batch = next(stream)
-        with precision():
-            part = objective(run.model, batch)
-        with fast_gradients(run.model):
-            torch.autograd.backward(part.total)
-        totals.append(part.total.detach())
-        nats.append(part.nats)
-        count += part.count
-        numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
-        indices += list(numbers) if isinstance(numbers, Sequence) else []
-    parameters = [p for p in run.model.parameters() if p.grad is not None]
-    torch._foreach_div_([p.grad for p in parameters if p.grad is not None], float(max(count, 1)))
-    gradient_norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
-    # The only values of a step that are read: until here a GPU need not be awaited.
-    of_losses, of_nats = torch.stack(totals), torch.stack(nats)
-    losses, nats_of_parts, norm = read(of_losses, of_nats, gradient_norm.to(of_losses.device))
-    loss, total_nats = sum(losses), sum(nats_of_parts)
-    if not math.isfinite(norm) or not math.isfinite(loss):
-        raise NonFinite(
-            f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is not "
-            "finite; the step was not applied and nothing after it was saved",
-            where=f"epoch {run.epoch}, batch {run.position}, {_some(batch, indices)} of the data",
-            hint="check these examples, lower optimizer.lr, or set machine.dtype=float32",
+class _Loop:
+    """What all steps of a call of `fit` share."""
+
+    def __init__(
+        self,
+        run: TrainingState,
+        stream: Stream,
+        objective: Objective,
+        learning_rate: Callable[[int], float] | None,
+        accumulate: int,
+        clip: float,
+        precision: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.run, self.stream, self.objective = run, stream, objective
+        self.learning_rate, self.accumulate, self.clip = learning_rate, accumulate, clip
+        self.precision = precision
+        # a walk through all modules at each step would take a tenth of that of a small model
+        self.parameters = list(run.model.parameters())
+        self.fast_gradients = fast_gradients(run.model)
+
+    def step(self) -> StepReport:
+        """One update from one accumulation window."""
+        run, started = self.run, time.perf_counter()
+        run.model.train()
+        run.optimizer.zero_grad(set_to_none=True)
+        totals: list[Tensor] = []
+        nats: list[Tensor] = []
+        count = 0
+        epoch, position, indices = run.epoch, run.position, []
+        for _ in range(self.accumulate):
+            epoch, position, batch = next(self.stream)
+            with self.precision():
+                part = self.objective(run.model, batch)
+            with self.fast_gradients():
+                torch.autograd.backward(part.total)
+            totals.append(part.total.detach())
+            nats.append(part.nats)
+            count += part.count
+            numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
+            indices += list(numbers) if isinstance(numbers, Sequence) else []
+        gradient_norm = self._scale_gradients(count)
+        lr = self._set_learning_rate()
+        values, is_updated = _read_and_update(
+            run, torch.stack(totals), torch.stack(nats), gradient_norm
         )
-    groups = run.optimizer.param_groups
-    lr = groups[0]["lr"] if learning_rate is None else learning_rate(run.step + 1)
-    if learning_rate is not None:
+        losses, nats_of_parts, norm = values
+        loss, total_nats = sum(losses), sum(nats_of_parts)
+        if not math.isfinite(norm) or not math.isfinite(loss):
+            raise NonFinite(
+                f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is "
+                "not finite; the step was not applied and nothing after it was saved",
+                where=f"epoch {run.epoch}, batch {run.position}, {_some(batch, indices)} of the "
+                "data",
+                hint="check these examples, lower optimizer.lr, or set machine.dtype=float32",
+            )
+        if not is_updated:
+            run.optimizer.step()
+        run.step, run.epoch, run.position = run.step + 1, epoch, position
+        run.targets += count
+        seconds = time.perf_counter() - started
+        count_or_one = max(count, 1)
+        return StepReport(loss / count_or_one, total_nats / count_or_one, count, norm, lr, seconds)
+
+    def _scale_gradients(self, count: int) -> Tensor:
+        """Divide the gradients by the number of targets, and clip them; return their norm."""
+        trained = [p for p in self.parameters if p.grad is not None]
+        gradients = [p.grad for p in trained if p.grad is not None]
+        torch._foreach_div_(gradients, float(max(count, 1)))
+        return torch.nn.utils.clip_grad_norm_(trained, self.clip)
+
+    def _set_learning_rate(self) -> float:
+        """Set and return the rate of the next update."""
+        groups = self.run.optimizer.param_groups
+        if self.learning_rate is None:
+            return float(groups[0]["lr"])
+        lr = self.learning_rate(self.run.step + 1)
         for group in groups:
             group["lr"] = lr * group.get("scale", 1.0)
-    run.optimizer.step()
-    run.step, run.epoch, run.position = run.step + 1, epoch, position
-    run.targets += count
-    seconds = time.perf_counter() - started
-    return StepReport(loss / max(count, 1), total_nats / max(count, 1), count, norm, lr, seconds)
+        return lr
+
+
+def _read_and_update(
+    run: TrainingState, losses: Tensor, nats: Tensor, gradient_norm: Tensor
+) -> tuple[list[Any], bool]:
+    """Return the values as numbers, and whether the parameters are updated already.
+
+    These are the only values of a step that are read: until here a GPU need not be awaited. One
+    that can leave out the update by itself gets it before, and so has work while the next step
+    begins.
+    """
+    gradient_norm = gradient_norm.to(losses.device)
+    values = read_later(losses, nats, gradient_norm)
+    is_finite = losses.isfinite().all() & gradient_norm.isfinite()
+    is_updated = updates_if(is_finite, run.optimizer)
+    if is_updated:
+        run.optimizer.zero_grad(set_to_none=True)
+    return values(), is_updated
 
 
 def _some(batch: Any, indices: list[int]) -> str:

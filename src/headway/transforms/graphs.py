@@ -43,9 +43,6 @@ def replay_steps(
     as do longer texts and larger batches later on. Parameters may change their values but not their
     memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
     the smallest graph. UsageError if the model is not a language model.
-
-    This was tested with an emulation of recording on the CPU (tests/fixtures/emulated_graph.py),
-    not yet on a GPU.
     """
     decoder = getattr(model, "decoder", None)
     if not isinstance(decoder, DecoderOnly):

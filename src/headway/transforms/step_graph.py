@@ -15,13 +15,14 @@ from weakref import ReferenceType, ref
 
 import torch
 
-from headway.attention import KeyValueCache, Mask, Past
+from headway.attention import KeyValueCache
 from headway.blocks import DecoderOnlyState
-from headway.machine import upload
 from headway.shapes import Float, Int, Tensor
+from headway.transfers import upload
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.masks import forget_last_mask
 from headway.transforms.fast.positions import forget_last_positions
+from headway.transforms.fast.static_cache import StaticKeyValues
 
 WARM_UP = 2
 """Runs before a recording, in which libraries choose kernels and allocate what they keep."""
@@ -87,35 +88,6 @@ class CudaRecorder(Recorder):
         self._graph.replay()
 
 
-class StaticKeyValues(KeyValueCache):
-    """Keys and values in tensors of fixed size: the new token of row n is at position past[n].
-
-    All S positions are returned, of which the mask hides those after the new token. `past` is a
-    tensor, so that a recorded step works for any lengths; `lengths` is not used.
-    """
-
-    def __init__(
-        self,
-        stores: Sequence[Float[Tensor, "R G S _"]],
-        rows: Int[Tensor, " R"],
-        past: Int[Tensor, " R"],
-    ) -> None:
-        super().__init__(len(past))
-        self._keys, self._values = stores
-        self._rows, self._past = rows, past
-
-    @property
-    def past(self) -> Past:
-        return self._past
-
-    def append(
-        self, k: Float[Tensor, "R G 1 K"], v: Float[Tensor, "R G 1 Kv"]
-    ) -> tuple[Float[Tensor, "R G S K"], Float[Tensor, "R G S Kv"], Mask]:
-        for store, new in ((self._keys, k), (self._values, v)):
-            store[self._rows, :, self._past] = new[:, :, 0].to(store.dtype)  # R G 1 K -> R G K
-        return self._keys, self._values, Mask(causal=True, past=self._past)
-
-
 class StepGraph:
     """One step of a model for up to `rows` sequences of up to `capacity` tokens, recorded.
 
@@ -143,10 +115,11 @@ class StepGraph:
                 [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in cache.stores]
                 for cache in caches
             ]
-            state = DecoderOnlyState(
+            # kept, as all tensors that the recorded step reads: their memory must not be reused
+            self._state = DecoderOnlyState(
                 [StaticKeyValues(stores, of_rows, self._past) for stores in self._stores]
             )
-            self._logits = recorder.record(lambda: self._run(step, state))
+            self._logits = recorder.record(lambda: self._run(step, self._state))
             _forget_last_step()  # whose mask and positions are in the memory of the graph
 
     def _run(self, step: Step, state: DecoderOnlyState) -> Float[Tensor, "R 1 V"]:

@@ -19,6 +19,11 @@ def tracing(*tensors: Tensor | None) -> bool:
     """Whether `torch.compile` or `torch.export` traces, or one of the tensors is a DTensor."""
     if torch.compiler.is_compiling():  # True under torch.export too
         return True
+    return sharded(*tensors)
+
+
+def sharded(*tensors: Tensor | None) -> bool:
+    """Whether one of the tensors is a DTensor."""
     # there is no DTensor before its module is imported, which takes longer than a product
-    sharded = sys.modules.get("torch.distributed.tensor")
-    return sharded is not None and any(isinstance(t, sharded.DTensor) for t in tensors)
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any(isinstance(t, module.DTensor) for t in tensors)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from headway.decoding import Row, Sampling, TextOutput, choose, record, ruled_logits
-from headway.machine import upload
 from headway.shapes import Float, Tensor
+from headway.transfers import upload
 
 
 @dataclass(eq=False)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from headway.decoding import open_outputs, sampling_of
-from headway.machine import upload
 from headway.models import GPT
 from headway.serving.engine.continuous import Stream
 from headway.serving.engine.jobs import Finished, Generation, Grown, PromptScores
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer
+from headway.transfers import upload
 
 
 class PromptReader:

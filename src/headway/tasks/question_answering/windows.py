@@ -13,9 +13,9 @@ from typing import ClassVar
 import torch
 
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.machine import upload
 from headway.shapes import Int, Tensor
 from headway.text import SpecialTokens
+from headway.transfers import upload
 
 LONGEST_QUESTION = 64
 """Maximum number of tokens of a question."""

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from headway.data.word_targets import WordBatch
-from headway.machine import positions_where, upload
 from headway.models import BertTagger
 from headway.training.objectives.contract import Loss
+from headway.transfers import positions_where, upload
 
 
 @dataclass(frozen=True)

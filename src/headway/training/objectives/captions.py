@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.data.captions import CaptionBatch
-from headway.machine import positions_where
 from headway.models import Captioner
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.transfers import positions_where
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from headway.data.labelled_texts import LabelledBatch
-from headway.machine import positions_where, upload
 from headway.models import BertClassifier, TextClassifier
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.transfers import positions_where, upload
 
 AnyClassifier = TextClassifier | BertClassifier
 """A classifier of texts: model(tokens, keys, types) -> logits."""

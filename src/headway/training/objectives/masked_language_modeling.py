@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 
 from headway.data.masked_batches import IGNORED, MaskedBatch
-from headway.machine import positions_where
 from headway.models import Bert
 from headway.shapes import Float, Int, Tensor
 from headway.training.objectives.contract import Loss
+from headway.transfers import positions_where
 
 
 @dataclass(frozen=True)

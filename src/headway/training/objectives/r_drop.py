@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 
 from headway.data.batches import TranslationBatch
-from headway.machine import positions_where
 from headway.models import Translator
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss
+from headway.transfers import positions_where
 
 
 @dataclass(frozen=True)

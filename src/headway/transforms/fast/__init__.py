@@ -22,8 +22,18 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
-from headway.blocks import GRU, LSTM, Dropout, FeedForward, GatedFeedForward, RecurrentDecoder
+from headway.blocks import (
+    GRU,
+    LSTM,
+    DecoderOnlyBlock,
+    Dropout,
+    FeedForward,
+    GatedFeedForward,
+    PreNorm,
+    RecurrentDecoder,
+)
 from headway.transforms.fast.additive import FastAdditive
+from headway.transforms.fast.block import FastDecoderOnlyBlock
 from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
 from headway.transforms.fast.dropout import FastDropout
@@ -42,7 +52,13 @@ from headway.transforms.fast.quantized import (
     FastLoRAInt8Linear,
     release_codes,
 )
-from headway.transforms.fast.recurrent import FastGRU, FastRecurrentDecoder, fast_gradients
+from headway.transforms.fast.recurrent import (
+    FastGRU,
+    FastLSTM,
+    FastRecurrentDecoder,
+    fast_gradients,
+)
+from headway.transforms.fast.residual import FastPreNorm
 from headway.transforms.fast.window import FastSlidingWindow
 from headway.transforms.lora import (
     LoRABFloat16Linear,
@@ -75,8 +91,10 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     Additive: FastAdditive,
     SlidingWindow: FastSlidingWindow,
     GRU: FastGRU,
-    LSTM: nn.LSTM,
+    LSTM: FastLSTM,
     RecurrentDecoder: FastRecurrentDecoder,
+    DecoderOnlyBlock: FastDecoderOnlyBlock,
+    PreNorm: FastPreNorm,
 }
 """Plain class -> its fast twin."""
 

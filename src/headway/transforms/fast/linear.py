@@ -20,8 +20,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.shapes import Float, Tensor
+from headway.transforms.kernels import computes
 from headway.transforms.lora import LoRALinear
-from headway.transforms.tracing import tracing
+from headway.transforms.tracing import sharded, tracing
 
 # oneDNN's call costs 10 microseconds more, which pays from so many multiplications on, and for
 # matrices too large for a core's cache however few vectors they multiply.
@@ -29,6 +30,13 @@ WORK, MATRIX = 1 << 20, 1 << 18
 
 FEW_ROWS = range(2, 65)
 """Rows for which oneDNN's layout of W pays; the product has the same bits as that of W."""
+
+LARGE = 2**24
+"""Outputs from which the gradient of a bias is worth a kernel of our own: what it saves on a GPU is
+then more than the CPU takes to launch it."""
+
+ALIGNED = 8
+"""Numbers of 2 bytes that a GPU reads at once."""
 
 PACKED_BYTES = 2**29
 """Models with more bytes of linear layers keep no copies, which take up to twice that."""
@@ -60,6 +68,8 @@ def linear(
     dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. packed_by: the layers whose matrices
     `weight` consists of, which may keep a packed copy.
     """
+    if x.is_cuda:
+        return _on_gpu(x, weight, bias)
     # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not. Not
     # `bool(packed_by)`: before torch 2.12, torch.compile cannot trace it, and splits its graph.
     always = len(packed_by) > 0 and packed_by[0].invariant
@@ -76,6 +86,45 @@ def linear(
         y = by_onednn(flat, _packed(weight, packed_by), bias)
     else:
         y = by_onednn(flat, weight, bias)
+    return y.view(*x.shape[:-1], weight.shape[0])
+
+
+def _on_gpu(
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+) -> Float[Tensor, "*B O"]:
+    if _has_odd_rows(x, weight):
+        return _by_columns(x, weight, bias)
+    is_large = x.numel() // x.shape[-1] * weight.shape[0] >= LARGE
+    if bias is None or not (is_large and bias.requires_grad and torch.is_grad_enabled()):
+        return F.linear(x, weight, bias)
+    if not computes(x) or sharded(weight):
+        return F.linear(x, weight, bias)
+    from headway.transforms.kernels.linear import linear_for_training
+
+    is_autocast = torch.is_autocast_enabled("cuda")
+    dtype = torch.get_autocast_dtype("cuda") if is_autocast else x.dtype
+    return linear_for_training(x, weight, bias, dtype)
+
+
+def _has_odd_rows(x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"]) -> bool:
+    """Whether the rows of the product begin at odd addresses of a GPU, for which cuBLAS has only
+    kernels that are several times as slow: 50,257 outputs of 2 bytes, without gradients."""
+    if x.device.type != "cuda" or weight.shape[0] % ALIGNED == 0 or x.numel() <= x.shape[-1]:
+        return False
+    if torch.is_grad_enabled() or tracing(x, weight):
+        return False
+    by_autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
+    return (by_autocast or x.dtype) in (torch.bfloat16, torch.float16)
+
+
+def _by_columns(
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+) -> Float[Tensor, "*B O"]:
+    """Return x W^T + b as the transpose of W x^T, whose rows begin at multiples of 16 bytes."""
+    flat = x.reshape(-1, x.shape[-1])
+    padded = F.pad(flat, (0, 0, 0, -len(flat) % ALIGNED))
+    y = (weight @ padded.T)[:, : len(flat)].T.contiguous()
+    y = y if bias is None else y + bias
     return y.view(*x.shape[:-1], weight.shape[0])
 
 

@@ -19,7 +19,8 @@ _RUNS: MutableMapping[Tensor, Tensor] = WeakIdKeyDictionary()
 
 
 def contiguous_parameters(model: nn.Module) -> None:
-    """Move the parameters of a model for inference into one block of CPU memory.
+    """Move the parameters of a model for inference into one block of CPU memory; on a GPU only
+    those that become adjacent.
 
     Matrices that multiply the same vector (of queries, keys and values) become adjacent, so that
     one product computes all; and the block is in large pages where the system has them: a model
@@ -31,7 +32,10 @@ def contiguous_parameters(model: nn.Module) -> None:
     process, also after a fork, and is freed when no parameter in it is referenced any more.
     Parameters on other devices are not moved.
     """
-    groups = _neighbours(model)
+    for group in _neighbours(model, "cuda"):
+        if len(group) > 1:
+            _join_on_gpu(group)
+    groups = _neighbours(model, "cpu")
     end = sum(_room(parameter) for group in groups for parameter in group)
     if not end:
         return
@@ -46,11 +50,50 @@ def contiguous_parameters(model: nn.Module) -> None:
             value = parameter.data
             parameter.data = _part(memory, start, value.shape, value.dtype).copy_(value)
             start += _room(parameter)
-        if len(group) > 1 and all(p.nbytes % ALIGNMENT == 0 for p in group[:-1]):
-            rows = sum(parameter.shape[0] for parameter in group)
-            run = _part(memory, first, (rows, *group[0].shape[1:]), group[0].dtype)
+        if len(group) > 1 and _fit(group):
+            run = _part(memory, first, _joint_shape(group), group[0].dtype)
             for parameter in group:
                 _RUNS[parameter] = run
+
+
+def _fit(group: Sequence[Tensor]) -> bool:
+    """Whether each begins at a multiple of `ALIGNMENT` if there is no padding between them."""
+    return all(parameter.nbytes % ALIGNMENT == 0 for parameter in group[:-1])
+
+
+def _joint_shape(group: Sequence[Tensor]) -> tuple[int, ...]:
+    return sum(parameter.shape[0] for parameter in group), *group[0].shape[1:]
+
+
+class _GPUMemory:
+    """Part of a tensor on a GPU as memory of its own, by the protocol that NumPy's is modelled on.
+
+    The tensor lives as long as any of its parts.
+    """
+
+    def __init__(self, whole: Tensor, start: int, size: int) -> None:
+        self.whole = whole
+        place = (whole.data_ptr() + start, False)  # False: it may be written
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": place,
+            "version": 2,
+        }
+
+
+def _join_on_gpu(group: Sequence[nn.Parameter]) -> None:
+    """Make the parameters adjacent in the memory of their GPU."""
+    if not _fit(group):
+        return
+    run = torch.empty(_joint_shape(group), dtype=group[0].dtype, device=group[0].device)
+    start = 0
+    for parameter in group:
+        value = parameter.data
+        part = torch.as_tensor(_GPUMemory(run, start, value.nbytes), device=run.device)
+        parameter.data = part.view(value.dtype).view(value.shape).copy_(value)
+        start += value.nbytes
+        _RUNS[parameter] = run
 
 
 def _room(parameter: Tensor) -> int:
@@ -63,12 +106,12 @@ def _part(memory: mmap.mmap, start: int, shape: Sequence[int], dtype: torch.dtyp
     return torch.frombuffer(memory, dtype=dtype, offset=start, count=math.prod(shape)).view(*shape)
 
 
-def _neighbours(model: nn.Module) -> list[list[nn.Parameter]]:
-    """Return the parameters on the CPU: those of linear layers of one module that may be multiplied
-    as one in one list, every other in a list of its own."""
+def _neighbours(model: nn.Module, device: str) -> list[list[nn.Parameter]]:
+    """Return the parameters on a kind of device: those of linear layers of one module that may be
+    multiplied as one in one list, every other in a list of its own."""
     groups: dict[Any, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
-        if parameter.device.type != "cpu" or not parameter.numel():
+        if parameter.device.type != device or not parameter.numel():
             continue
         if not parameter.is_floating_point():
             continue  # codes of small numbers, which their product has in a layout of its own

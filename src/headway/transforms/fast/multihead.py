@@ -11,12 +11,13 @@ from headway.attention.documents import Documents
 from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention, split_heads
-from headway.attention.relative import Past, added, positions_after
+from headway.attention.relative import Past, Rotary, added, positions_after
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.joint import linears
 from headway.transforms.fast.positions import step_positions
+from headway.transforms.fast.static_cache import StaticKeyValues
 from headway.transforms.tracing import tracing
 
 
@@ -52,6 +53,10 @@ class FastMultiHeadAttention(MultiHeadAttention):
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "N T D"]:
         past: Past = (0,) if cache is None else cache.past
+        if isinstance(cache, StaticKeyValues) and not self._has_bias():
+            projections = linears(x, (self.query, self.key, self.value))
+            out: Tensor = self.output(self.context_of_new(cache, *projections))
+            return out
         if source is x:
             queries, keys, values = linears(x, (self.query, self.key, self.value))
             documents = None if tracing(x, *self.query._parameters.values()) else mask.documents
@@ -70,6 +75,25 @@ class FastMultiHeadAttention(MultiHeadAttention):
             at = self.positions_after(past, x.shape[1], x.device)
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         return self._merged(self.kernel(q, k, v, mask, bias), x)
+
+    def _has_bias(self) -> bool:
+        """Whether positions change the scores: rotary ones change queries and keys alone."""
+        return self.positions is not None and not isinstance(self.positions, Rotary)
+
+    def context_of_new(
+        self,
+        cache: StaticKeyValues,
+        queries: Float[Tensor, "N 1 HK"],
+        keys: Float[Tensor, "N 1 GK"],
+        values: Float[Tensor, "N 1 GKv"],
+    ) -> Float[Tensor, "N 1 HKv"]:
+        """Return the contexts of one new token of each text, whose keys and values are appended."""
+        q = self.split_queries(queries)
+        k, v = self.split_keys_values(keys, values, cache.past)
+        if self.positions is not None:
+            q = self.positions.rotate(q, self.positions_after(cache.past, 1, q.device))
+        context = cache.attend(self.kernel, q, k, v)
+        return context.transpose(1, 2).flatten(2)  # N H 1 Kv -> N 1 HKv
 
     def _within_documents(
         self,

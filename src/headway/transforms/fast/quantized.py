@@ -139,7 +139,8 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
 
     def release_codes(self) -> None:
         """Keep the codes in the layout of the product only, unless an embedding reads them too."""
-        if self.is_released or self.shared or not self.is_available():
+        is_on_cpu = self.weight_scale.device.type == "cpu"
+        if self.is_released or self.shared or not (is_on_cpu and self.is_available()):
             return
         if self.packed is None:
             self.packed = self.pack()

@@ -6,6 +6,7 @@ product after the other; `FastGRU` has oneDNN compute those.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from torch import nn
@@ -34,6 +35,7 @@ class FastGRU(nn.GRU):
     ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "1 B H"]]:
         if tracing(x, state):
             return super().forward(x, state)
+        _compact(self)
         work = 3 * x.shape[1] * state.numel() * self.hidden_size  # of the states with their matrix
         is_large = state.numel() >= STATES and work >= WORK
         self.by_onednn = is_large and prefers_onednn(work, x, state)
@@ -41,13 +43,41 @@ class FastGRU(nn.GRU):
             return super().forward(x, state)
 
 
-def fast_gradients(model: nn.Module) -> AbstractContextManager[None]:
-    """Return the context in which the gradient of the last batch takes least time.
+class FastLSTM(nn.LSTM):
+    """torch's LSTM."""
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Float[Tensor, "B T E"],
+        state: tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]],
+    ) -> tuple[Float[Tensor, "B T H"], tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]]]:
+        if not tracing(x):
+            _compact(self)
+        return super().forward(x, state)
+
+
+def _compact(layer: nn.RNNBase) -> None:
+    """Move the weights on a CUDA device into one piece of memory, which cuDNN would copy them to at
+    each call. They leave it when others take their place, as averaged ones do for an evaluation."""
+    weights = list(layer.parameters())
+    if weights[0].is_cuda:
+        storages = {weight.untyped_storage().data_ptr() for weight in weights}
+        if len(storages) > 1:
+            layer.flatten_parameters()
+
+
+def fast_gradients(model: nn.Module) -> Callable[[], AbstractContextManager[None]]:
+    """Return a function: after a forward pass, it returns the context in which the gradient takes
+    least time.
 
     Only the products of a `FastGRU` need it: other twins have their own gradients.
     """
-    is_needed = any(isinstance(layer, FastGRU) and layer.by_onednn for layer in model.modules())
-    return torch_uses_onednn() if is_needed else nullcontext()
+    layers = [layer for layer in model.modules() if isinstance(layer, FastGRU)]
+
+    def context() -> AbstractContextManager[None]:
+        return torch_uses_onednn() if any(x.by_onednn for x in layers) else nullcontext()
+
+    return context
 
 
 class FastRecurrentDecoder(RecurrentDecoder):

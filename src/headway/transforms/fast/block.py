@@ -1,0 +1,120 @@
+"""Fast twin of a decoder-only block: a step of one text on a GPU as five kernels."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from headway.attention import KeyValueCache, Rotary
+from headway.blocks import DecoderOnlyBlock, LayerNorm, PreNorm, RMSNorm
+from headway.shapes import Float, Tensor
+from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
+from headway.transforms.fast.linear import FastLinear
+from headway.transforms.fast.memory import adjacent
+from headway.transforms.fast.multihead import FastMultiHeadAttention
+from headway.transforms.fast.quantized import FastBFloat16Linear
+from headway.transforms.fast.static_cache import StaticKeyValues
+from headway.transforms.kernels import computes
+
+
+class FastDecoderOnlyBlock(DecoderOnlyBlock):
+    """`DecoderOnlyBlock` whose recorded step of one text is bound by reading its weights.
+
+    It is: norm and q, k, v; attention; output and sum; norm, expansion and activation; contraction
+    and sum. Intermediate results stay in float32 within a kernel. Matrices may be stored in
+    bfloat16 (`quantize`). Other steps are those of the plain block.
+    """
+
+    def step(self, x: Float[Tensor, "N T D"], cache: KeyValueCache) -> Float[Tensor, "N T D"]:
+        if isinstance(cache, StaticKeyValues) and self._has_kernels(x):
+            return self._step_of_vector(x, cache)
+        return super().step(x, cache)
+
+    def _has_kernels(self, x: Tensor) -> bool:
+        """Whether kernels compute each part of the block for this input."""
+        is_vector = x.shape[:2] == (1, 1) and computes(x) and not torch.is_grad_enabled()
+        if not is_vector or self.training or torch.is_autocast_enabled(x.device.type):
+            return False
+        from headway.transforms.kernels.one_vector import LONGEST, activation_name
+
+        attention, network = self.attention, self.feedforward
+        if not isinstance(attention, FastMultiHeadAttention):
+            return False
+        if not isinstance(network, (FastFeedForward, FastGatedFeedForward)):
+            return False
+        residuals: tuple[Any, ...] = (self.around_attention, self.around_feedforward)
+        layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear)]
+        return (
+            all(isinstance(around, PreNorm) for around in residuals)
+            and all(type(around.norm) in (LayerNorm, RMSNorm) for around in residuals)
+            and (attention.positions is None or isinstance(attention.positions, Rotary))
+            and activation_name(network.activation) is not None
+            and all(_matrix(layer) is not None for layer in layers)
+            and all(layer.in_features <= LONGEST for layer in layers)
+            and all(vector.dtype == x.dtype for vector in self.parameters() if vector.ndim == 1)
+        )
+
+    def _step_of_vector(
+        self, x: Float[Tensor, "1 1 D"], cache: StaticKeyValues
+    ) -> Float[Tensor, "1 1 D"]:
+        from headway.transforms.kernels.one_vector import activation_name
+
+        attention: Any = self.attention
+        network: Any = self.feedforward
+        around: tuple[Any, ...] = (self.around_attention, self.around_feedforward)
+        before, between = (residual.norm for residual in around)
+        context = attention.context_of_new(
+            cache, *_linears(x, (attention.query, attention.key, attention.value), before)
+        )
+        x = _linears(context, (attention.output,), residual=x)[0]
+        activated = partial(
+            _linears, x, norm=between, activation=activation_name(network.activation)
+        )
+        if isinstance(network, FastGatedFeedForward):
+            (hidden,) = activated((network.gate,))
+            hidden = hidden * _linears(x, (network.expand,), between)[0]
+        else:
+            (hidden,) = activated((network.expand,))
+        return _linears(hidden, (network.contract,), residual=x)[0]
+
+
+def _matrix(layer: nn.Module) -> Tensor | None:
+    """Return the matrix of the layer if the kernel can multiply with it."""
+    if type(layer) is FastLinear:
+        return layer.weight
+    if type(layer) is not FastBFloat16Linear:
+        return None
+    stored = layer.stored()["weight_bfloat16"]
+    return stored if stored.shape[1] == layer.in_features else None
+
+
+def _joined(layers: tuple[Any, ...]) -> tuple[Tensor, Tensor | None] | None:
+    """Return the matrices and the biases of the layers as one of each, if they are adjacent."""
+    matrices: list[Any] = [_matrix(layer) for layer in layers]
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    weight, bias = adjacent(matrices), adjacent(biases) if biases else None
+    if weight is None or (biases and (bias is None or len(biases) < len(layers))):
+        return None
+    return weight, bias
+
+
+def _linears(
+    x: Float[Tensor, "1 1 I"],
+    layers: tuple[Any, ...],
+    norm: Any = None,
+    activation: Any = None,
+    residual: Float[Tensor, "1 1 O"] | None = None,
+) -> tuple[Float[Tensor, "1 1 _"], ...]:
+    """Return residual + activation(layer(norm(x))) of each layer, by as few kernels as possible."""
+    from headway.transforms.kernels.one_vector import linear_of_vector
+
+    compute = partial(linear_of_vector, x, norm=norm, activation=activation, residual=residual)
+    joined = _joined(layers) if len(layers) > 1 else None
+    if joined is None:
+        matrices: list[Any] = [_matrix(layer) for layer in layers]
+        return tuple(compute(w, layer.bias) for w, layer in zip(matrices, layers, strict=True))
+    y: Tensor = compute(*joined)
+    return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)

@@ -1,0 +1,247 @@
+"""The kernels in Triton give the numbers of the equations, on a GPU or in Triton's interpreter.
+
+Triton comes with torch for CUDA. Without a GPU its interpreter executes the kernels on the CPU.
+"""
+
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+pytest.importorskip("triton")
+
+from headway.blocks import LayerNorm, RMSNorm
+from headway.blocks.feedforward import ACTIVATIONS
+from headway.models import GPT, GPTConfig
+from headway.transforms import kernels, quantize, replay_steps
+from headway.transforms.fast import block, prepare_for_inference, static_cache
+from headway.transforms.kernels import one_vector
+from headway.transforms.kernels.linear import linear_for_training
+from headway.transforms.kernels.loss import loss_of_rows
+from headway.transforms.kernels.new_token import attend_new_tokens
+from headway.transforms.kernels.norms import added, normed_and_kept
+from headway.transforms.kernels.one_vector import activation_name, linear_of_vector
+from headway.transforms.step_graph import CudaRecorder, Recorder
+from tests.fixtures.zoo import MODELS, VOCABULARY
+
+ROOT = Path(__file__).resolve().parents[2]
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = [
+    # of NumPy, by the interpreter
+    pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning"),
+    *([pytest.mark.gpu] if DEVICE == "cuda" else []),
+]
+
+
+class CalledAgain(Recorder):
+    """What stands for a graph on the CPU, where the interpreter's operations are not torch's."""
+
+    device_type = "cpu"
+
+    def record(self, function):
+        self._function, self._result = function, function()
+        return self._result
+
+    def replay(self):
+        with torch.inference_mode(False), torch.no_grad():
+            self._result.copy_(self._function())
+
+
+@pytest.fixture
+def by_kernels(monkeypatch):
+    """Let kernels compute wherever they are asked whether they do."""
+    if DEVICE == "cpu":
+        for module in (block, static_cache):
+            monkeypatch.setattr(module, "computes", lambda x: x.dtype in kernels.DTYPES)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    if DEVICE == "cpu":
+        for name in ("one_vector", "new_token"):
+            monkeypatch.setattr(getattr(kernels, name), "starts_early", lambda device: False)
+
+
+@pytest.mark.parametrize("norm", [None, LayerNorm, RMSNorm])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS])
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.turns(4)
+@pytest.mark.parametrize(("outputs", "inputs"), [(7, 12), (2050, 9), (3, 8200)])
+def test_a_linear_layer_of_one_vector(outputs, inputs, has_bias, activation, norm):
+    x = torch.randn(1, 1, inputs, device=DEVICE)
+    weight = torch.randn(outputs, inputs, device=DEVICE) / inputs**0.5
+    bias = torch.randn(outputs, device=DEVICE) if has_bias else None
+    residual = torch.randn(1, 1, outputs, device=DEVICE) if has_bias else None
+    layer = None if norm is None else norm(inputs).to(DEVICE)
+    if layer is not None:
+        for parameter in layer.parameters():
+            torch.nn.init.normal_(parameter)
+    with torch.no_grad():
+        expected = F.linear(x if layer is None else layer(x), weight, bias)
+        expected = expected if activation is None else ACTIVATIONS[activation](expected)
+        expected = expected if residual is None else expected + residual
+        y = linear_of_vector(x, weight, bias, norm=layer, activation=activation, residual=residual)
+    assert_close(y, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_every_activation_of_a_feedforward_network_has_its_name():
+    assert {name: activation_name(f) for name, f in ACTIVATIONS.items()} == {
+        name: name for name in ACTIVATIONS
+    }
+    assert activation_name(torch.tanh) is None
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(3, 3), (6, 2), (4, 1)])
+@pytest.mark.parametrize(("size", "value_size"), [(8, 8), (5, 12)])
+def test_attention_of_new_tokens(size, value_size, heads, groups):
+    past, capacity = torch.tensor([0, 70, 140]), 150
+    keys, values = (torch.randn(3, groups, capacity, n, device=DEVICE) for n in (size, value_size))
+    q = torch.randn(3, heads, 1, size, device=DEVICE)
+    joint = torch.randn(3, 1, groups * (size + value_size), device=DEVICE)
+    k, v = (  # views of one product, as a model makes them
+        part.view(3, 1, groups, -1).transpose(1, 2)
+        for part in joint.split([groups * size, groups * value_size], dim=-1)
+    )
+    stores = (keys.clone(), values.clone())
+    context = attend_new_tokens(q, k, v, stores, past.to(DEVICE))
+    for row, count in enumerate(past.tolist()):
+        for store, before, new in zip(stores, (keys, values), (k, v), strict=True):
+            assert torch.equal(store[row, :, count], new[row, :, 0])
+            assert torch.equal(store[row, :, :count], before[row, :, :count])
+            assert torch.equal(store[row, :, count + 1 :], before[row, :, count + 1 :])
+        all_keys, all_values = (
+            store[row, :, : count + 1].repeat_interleave(heads // groups, 0) for store in stores
+        )
+        expected = F.scaled_dot_product_attention(q[row], all_keys, all_values)
+        assert_close(context[row], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize(("vocabulary", "padding"), [(7, 0), (2048, 0), (2051, 13)])
+def test_the_loss_of_rows_and_its_gradient(vocabulary, padding, is_weighted, smoothing):
+    logits = 3 * torch.randn(5, vocabulary, device=DEVICE)
+    targets = torch.randint(vocabulary, (5,), device=DEVICE)
+    weights = torch.rand(5, device=DEVICE) if is_weighted else None
+    logits.requires_grad_()
+    log_p = logits.log_softmax(-1)
+    surprises = -log_p.gather(1, targets[:, None])[:, 0] * (1 if weights is None else weights)
+    smooth = -log_p.mean(-1) * (1 if weights is None else weights)
+    expected = (1 - smoothing) * surprises + smoothing * smooth
+    expected.sum().backward()
+    padded = F.pad(logits.detach(), (0, padding), value=5.0)
+    losses, found = loss_of_rows(padded, vocabulary, targets, weights, smoothing, wants_grad=False)
+    assert torch.equal(padded[:, :vocabulary], logits)
+    assert_close((losses, found), (expected.detach(), surprises.detach()))
+    loss_of_rows(padded, vocabulary, targets, weights, smoothing, wants_grad=True)
+    assert_close(padded, F.pad(logits.grad, (0, padding)), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("make_norm", [LayerNorm, RMSNorm])
+@pytest.mark.parametrize("uses", ["both", "normed"])
+def test_a_norm_with_its_gradients_and_the_sum_of_a_residual_connection(uses, make_norm):
+    norm = make_norm(13).to(DEVICE)
+    for parameter in norm.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(2, 520, 13, device=DEVICE)
+    factor = torch.randn(2, 520, 13, device=DEVICE)
+    found = {}
+    for way in ("kernel", "plain"):
+        leaf = x.clone().requires_grad_()
+        norm.zero_grad()
+        if way == "kernel":
+            normed, kept = normed_and_kept(leaf, norm, torch.float32)
+            y = added(kept, normed * factor) if uses == "both" else normed * factor
+        else:
+            normed = norm(leaf)
+            y = leaf + normed * factor if uses == "both" else normed * factor
+        y.square().sum().backward()
+        found[way] = [y.detach(), leaf.grad, *(p.grad.clone() for p in norm.parameters())]
+    assert_close(found["kernel"], found["plain"], rtol=1e-4, atol=1e-3)
+    normed, _ = normed_and_kept(x, norm, torch.bfloat16)
+    assert_close(normed, norm(x).bfloat16(), rtol=0.01, atol=0.01)
+    total = added(x, factor.bfloat16())
+    assert total.dtype == torch.float32 and torch.equal(total, x + factor.bfloat16())
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(70, 5, 133), (5, 3, 7)])
+def test_a_linear_layer_for_training(rows, inputs, outputs):
+    layer = torch.nn.Linear(inputs, outputs).to(DEVICE)
+    x, dy = (
+        torch.randn(2, rows, inputs, device=DEVICE),
+        torch.randn(2, rows, outputs, device=DEVICE),
+    )
+    found = {}
+    for way in ("kernel", "plain"):
+        leaf = x.clone().requires_grad_()
+        layer.zero_grad()
+        if way == "kernel":
+            y = linear_for_training(leaf, layer.weight, layer.bias, torch.float32)
+        else:
+            y = layer(leaf)
+        y.backward(dy)
+        found[way] = [y.detach(), leaf.grad, layer.weight.grad.clone(), layer.bias.grad.clone()]
+    assert_close(found["kernel"], found["plain"], rtol=1e-4, atol=1e-4)
+    leaf = x.bfloat16().requires_grad_()
+    layer.zero_grad()
+    with torch.autocast(DEVICE, dtype=torch.bfloat16):
+        y = linear_for_training(leaf, layer.weight, layer.bias, torch.bfloat16)
+    y.backward(dy.bfloat16())
+    assert y.dtype == leaf.grad.dtype == torch.bfloat16
+    for one, other in zip((layer.weight.grad, layer.bias.grad), found["plain"][2:], strict=True):
+        assert one.dtype == torch.float32 and (one - other).norm() < 0.01 * other.norm()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
+@pytest.mark.parametrize("num_rows", [1, 3])
+def test_recorded_steps_by_kernels_are_ordinary_steps(num_rows, name, by_kernels, monkeypatch):
+    launched = compared(MODELS[name].plain(), num_rows, 1e-4, monkeypatch)
+    assert launched == (num_rows == 1 and name in ("gpt", "gpt modern"))
+
+
+def test_recorded_steps_by_kernels_read_matrices_in_bfloat16(by_kernels, monkeypatch):
+    config = GPTConfig(
+        model_dim=48, num_heads=3, ffn_dim=64, num_layers=2, vocabulary=VOCABULARY, max_length=16
+    )
+    # the prompt and the logits are products of inputs rounded to bfloat16
+    assert compared(quantize(GPT(config), "bfloat16"), 1, 0.01, monkeypatch)
+
+
+def compared(plain, num_rows, tolerance, monkeypatch):
+    """Compare recorded steps with those of the equations; return whether kernels were launched."""
+    plain = plain.to(DEVICE).eval()
+    ordinary = deepcopy(plain)
+    recorder = CudaRecorder if DEVICE == "cuda" else CalledAgain
+    model = replay_steps(prepare_for_inference(plain), recorder=recorder)
+    launched = []
+    compute = one_vector.linear_of_vector
+    monkeypatch.setattr(
+        one_vector,
+        "linear_of_vector",
+        lambda *args, **options: (launched.append(args), compute(*args, **options))[1],
+    )
+    tokens = torch.randint(VOCABULARY, (num_rows, 9), device=DEVICE)
+    with torch.inference_mode():
+        states = [one.start(tokens[:, :3]) for one in (ordinary, model)]
+        for at in range(3, 9):
+            one, other = (
+                a.step(tokens[:, at : at + 1], state)[0]
+                for a, state in zip((ordinary, model), states, strict=True)
+            )
+            assert_close(other, one, rtol=tolerance, atol=tolerance)
+    return bool(launched)
+
+
+def test_every_kernel_is_compiled_for_a_gpu():
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    program = [sys.executable, "-m", "tests.transforms.compile_kernels"]
+    done = subprocess.run(
+        program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
