@@ -99,8 +99,9 @@ gpu:
 	$$python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || \
 	{ echo "No CUDA device is available, so nothing was measured." >&2; exit 2; }; \
 	failed=0; \
-	$(if $(ONLY),,timeout 200 $$python -m pytest -m gpu -W default -q tests/devices \
-	tests/transforms/test_flex.py || failed=1;) \
+	together=$$($$python -c 'import xdist; print("-n 6 --dist worksteal")' 2>/dev/null); \
+	$(if $(ONLY),,timeout 200 $$python -m pytest -m gpu -W default -q $$together tests/devices \
+	tests/transforms/test_flex.py tests/transforms/test_kernels.py || failed=1;) \
 	timeout 390 $$python -m bench.gpu --minutes 5 $(if $(ONLY),--only $(ONLY)) || failed=1; \
 	exit $$failed
 

@@ -52,6 +52,7 @@ from headway.training import (
     optimizer,
 )
 from headway.transforms import compile, fast, float8, replay_steps
+from headway.transforms.fast import prepare_for_inference
 
 CLAIMS = ("training-124m", "training-350m", "training-translator", "decoding-124m", "decoding-xl")
 
@@ -60,19 +61,10 @@ def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> 
     """Training of a GPT-2: Headway, also compiled and in float8; transformers; a plain loop."""
     scale = measurement.scale
     config = scale.gpt(size)
-    rows = scale.rows if size == "gpt2-small" else max(1, scale.rows // 2)
-    torch.manual_seed(0)
-    ids = torch.randint(config.vocabulary, (rows, scale.length + 1), device=scale.device)
-    read, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-    batch = TextBatch(read, targets, None, (), targets.numel())
+    read, targets = _tokens(scale, size)
 
     def ours(compiled: bool, in_float8: bool = False) -> Run:
-        model = fast(_built(lambda: GPT(config), scale))
-        if in_float8:
-            float8(model)
-        if compiled:
-            compile(model)
-        return _fitted(model, batch, TextObjective(), scale)
+        return built_training(scale, size, compiled=compiled, in_float8=in_float8)
 
     def plain() -> Run:
         model = _built(lambda: PlainGPT(config), scale)
@@ -96,8 +88,31 @@ def training(measurement: Measurement, rates: Limit, size: str, goal: float) -> 
         sides["Headway float8 compiled"] = lambda: ours(True, in_float8=True)
     work = scale.steps * targets.numel()
     most = rates.matrix_rate / training_flops(config, scale.length)
-    name = f"training {size}, T {scale.length}, batch {rows}"
+    name = f"training {size}, T {scale.length}, batch {len(read)}"
     measurement.compare(name, _available(sides, scale), work, "tokens/s", (most, goal))
+
+
+def _tokens(scale: Scale, size: str) -> tuple[Tensor, Tensor]:
+    """Return a batch of tokens to read and the tokens after them."""
+    rows = scale.rows if size == "gpt2-small" else max(1, scale.rows // 2)
+    torch.manual_seed(0)
+    shape = (rows, scale.length + 1)
+    ids = torch.randint(scale.gpt(size).vocabulary, shape, device=scale.device)
+    return ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+
+
+def built_training(
+    scale: Scale, size: str, *, compiled: bool = False, in_float8: bool = False
+) -> Run:
+    """Return a run of Headway's training of a GPT-2."""
+    read, targets = _tokens(scale, size)
+    batch = TextBatch(read, targets, None, (), targets.numel())
+    model = fast(_built(lambda: GPT(scale.gpt(size)), scale))
+    if in_float8:
+        float8(model)
+    if compiled:
+        compile(model)
+    return _fitted(model, batch, TextObjective(), scale)
 
 
 def translator_training(measurement: Measurement, rates: Limit) -> None:
@@ -129,16 +144,15 @@ def translator_training(measurement: Measurement, rates: Limit) -> None:
 
 
 def decoding(measurement: Measurement, rates: Limit, size: str, goals: dict[int, float]) -> None:
-    """Greedy generation after prompts of 32 tokens. goals: by batch size."""
+    """Greedy generation after prompts of 32 tokens. goals: by batch size; without any, all sizes
+    of the scale are measured, and what CUDA graphs save."""
     scale = measurement.scale
     config = scale.gpt(size)
-    dtype = torch.bfloat16 if scale.device == "cuda" else torch.float32
-    torch.manual_seed(0)
-    ours = fast(_built(lambda: GPT(config), scale, dtype).eval())
-    by_graphs = replay_steps(copy(ours))  # with the same weights; what `headway.load` does
+    ours, by_graphs = built_generator(scale, config)
+    dtype = ours.output.weight.dtype
     plain = _built(lambda: PlainGPT(config), scale, dtype).eval()
     weights = sum(p.numel() * p.element_size() for p in ours.parameters())
-    for batch in scale.batches:
+    for batch in tuple(goals) or scale.batches:
         prompts = torch.randint(config.vocabulary, (batch, PROMPT), device=scale.device)
         length = PROMPT + scale.written / 2  # of the keys and values that a step reads, on average
         kept = 2 * config.num_layers * config.model_dim * length * batch * dtype.itemsize
@@ -147,13 +161,7 @@ def decoding(measurement: Measurement, rates: Limit, size: str, goals: dict[int,
                 _sampled, by_graphs, prompts.tolist(), scale
             ),
             "Headway greedy search": lambda prompts=prompts: partial(
-                _searched, by_graphs, prompts, scale
-            ),
-            "Headway without graphs": lambda prompts=prompts: partial(
-                _sampled, ours, prompts.tolist(), scale
-            ),
-            "Headway greedy search without graphs": lambda prompts=prompts: partial(
-                _searched, ours, prompts, scale
+                searched, by_graphs, prompts, scale
             ),
             "plain loop compiled": lambda prompts=prompts: partial(
                 Generator(plain, len(prompts), PROMPT + scale.written, compiled=scale.compiled),
@@ -164,6 +172,10 @@ def decoding(measurement: Measurement, rates: Limit, size: str, goals: dict[int,
                 config, dtype, prompts, scale
             ),
         }
+        if not goals:
+            sides["Headway without graphs"] = lambda prompts=prompts: partial(
+                searched, ours, prompts, scale
+            )
         most = batch * rates.bandwidth / (weights + kept)
         name = f"generation {size} bfloat16, batch {batch}"
         work = batch * scale.written
@@ -171,11 +183,21 @@ def decoding(measurement: Measurement, rates: Limit, size: str, goals: dict[int,
         measurement.compare(name, _available(sides, scale), work, "tokens/s", (most, goal))
 
 
+def built_generator(scale: Scale, config: GPTConfig) -> tuple[GPT, GPT]:
+    """Return a model in bfloat16, and one with the same weights that decodes by CUDA graphs."""
+    dtype = torch.bfloat16 if scale.device == "cuda" else torch.float32
+    torch.manual_seed(0)
+    model = _built(lambda: GPT(config), scale, dtype).eval()
+    prepare_for_inference(model)  # as `headway.load` does, and `replay_steps`
+    return model, replay_steps(copy(model))
+
+
 def _available(sides: dict[str, Callable[[], Run]], scale: Scale) -> dict[str, Callable[[], Run]]:
-    """Leave out what is not installed."""
-    if find_spec("transformers") is None:
-        sides = {name: build for name, build in sides.items() if "transformers" not in name}
-    return sides
+    """Leave out what is not installed, and what is to be left out."""
+    without = [*scale.without, *(["transformers"] if find_spec("transformers") is None else [])]
+    return {
+        name: build for name, build in sides.items() if not any(part in name for part in without)
+    }
 
 
 def _compiled(function: Any, scale: Scale) -> Any:
@@ -248,7 +270,7 @@ def _sampled(model: GPT, prompts: list[list[int]], scale: Scale) -> object:
     return sample(model, prompts, sampling, [[0]] * len(prompts))
 
 
-def _searched(model: GPT, prompts: Tensor, scale: Scale) -> object:
+def searched(model: GPT, prompts: Tensor, scale: Scale) -> object:
     """Greedy search: tokens are read after several steps."""
     lengths = [scale.written - 1] * len(prompts)
     limits = Limits(prompts[:, -1].tolist(), -1, lengths)
@@ -265,8 +287,13 @@ def _generated(config: GPTConfig, dtype: torch.dtype, prompts: Tensor, scale: Sc
     return lambda: model.generate(prompts, attention_mask=mask, pad_token_id=0, **options)
 
 
-def measure(scale: Scale, claims: Sequence[str], seconds: float) -> tuple[Measurement, Limit]:
-    """Measure these claims until the time is over."""
+def measure(
+    scale: Scale,
+    claims: Sequence[str],
+    seconds: float,
+    keep: Callable[[Measurement, Limit], None] = lambda found, rates: None,
+) -> tuple[Measurement, Limit]:
+    """Measure these claims until the time is over. keep: called after each of them."""
     measurement = Measurement(scale, seconds)
     rates = limit(scale)
     work: dict[str, Run] = {
@@ -285,6 +312,7 @@ def measure(scale: Scale, claims: Sequence[str], seconds: float) -> tuple[Measur
                 continue
             with measurement.kept_going(claim):
                 work[claim]()
+            keep(measurement, rates)
     return measurement, rates
 
 
@@ -294,9 +322,18 @@ def main(arguments: list[str]) -> int:
         print("No CUDA device is available, so nothing was measured.", file=sys.stderr)
         return 2
     scale = DRY if options.dry_run else Scale()
+    scale = replace(scale, without=tuple(options.without))
     if options.rounds is not None:
         scale = replace(scale, rounds=options.rounds)
-    found, rates = measure(scale, options.only or CLAIMS, 60 * options.minutes)
+    path = options.output or ROOT / "bench" / "results" / f"gpu-{today()}.json"
+
+    def keep(found: Measurement, rates: Limit) -> None:
+        """Write what was measured so far: a run may be stopped before it ends."""
+        if not options.dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_file(path, _results(path, found, rates, arguments).encode())
+
+    found, rates = measure(scale, options.only or CLAIMS, 60 * options.minutes, keep)
     print(
         f"{found.device}: {rates.matrix_rate / 1e12:,.4g} TFLOP/s in bfloat16 matrix products, "
         f"{rates.bandwidth / 1e12:,.4g} TB/s in a copy. Beside the device, the ratio is the share "
@@ -308,9 +345,7 @@ def main(arguments: list[str]) -> int:
     if options.dry_run:
         print("A dry run: these figures mean nothing.")
         return 1 if found.failures else 0
-    path = options.output or ROOT / "bench" / "results" / f"gpu-{today()}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, _results(path, found, rates, arguments).encode())
+    keep(found, rates)
     print(f"written to {path.name}")
     return 0
 
@@ -335,6 +370,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.gpu", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes on the CPU; no figures")
     parser.add_argument("--only", nargs="+", choices=CLAIMS, help="measure these claims only")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        default=[],
+        metavar="PART",
+        help="leave out the sides whose names contain one of these, such as float8",
+    )
     parser.add_argument("--rounds", type=int, help="alternating rounds of each side (default 5)")
     parser.add_argument(
         "--minutes", type=float, default=8.0, help="time after which no other side is begun"

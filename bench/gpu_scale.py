@@ -20,19 +20,21 @@ Run = Callable[[], object]
 class Scale:
     """How large and how long everything is. rows: of the training batches of GPT-2 124 M; larger
     models have half of them. matrix: width of the square matrices whose products give the matrix
-    rate. copied: bytes of the copy that gives the bandwidth."""
+    rate. copied: bytes of the copy that gives the bandwidth. without: parts of the names of sides
+    that are not measured."""
 
     device: str = "cuda"
     length: int = 1024
     rows: int = 16
     pairs: int = 256
-    steps: int = 5
+    steps: int = 10
     written: int = 128
     batches: tuple[int, ...] = (1, 64)
     rounds: int = 5
     matrix: int = 8192
     copied: int = 2**32
     compiled: bool = True
+    without: tuple[str, ...] = ()
 
     def gpt(self, size: str) -> GPTConfig:
         if self.device == "cuda":

@@ -46,6 +46,13 @@ def test_a_failing_implementation_is_listed_and_the_rest_are_measured():
     assert "no such kernel" in measurement.failures["work, plain loop"]
 
 
+def test_sides_are_left_out_by_a_part_of_their_name():
+    scale = replace(SMALL, without=("plain", "transformers", "graphs"))
+    measurement, _ = gpu.measure(scale, ["decoding-124m"], seconds=60)
+    sides = {r.name.rpartition(", ")[2] for r in measurement.rows}
+    assert sides == {"Headway", "Headway greedy search"} and not measurement.failures
+
+
 def test_a_claim_that_did_not_start_in_time_is_a_failure():
     measurement, _ = gpu.measure(SMALL, ["training-124m"], seconds=0)
     assert measurement.rows == [] and "the time was over" in measurement.failures["training-124m"]
