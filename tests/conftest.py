@@ -24,8 +24,18 @@ if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).
     # Runs are flushed to disk at every save; in memory that takes no time.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for a GPU run on the CPU, slowly
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs from all tests but those marked `gpu`: the others compare bits, and what the
+    command line computes on the device that it selects with what Python computes on the CPU.
+
+    Without a GPU, Triton's interpreter executes its kernels on the CPU.
+    """
+    expression = config.getoption("markexpr", "")
+    if "gpu" not in expression or "not gpu" in expression:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # torch reads it when CUDA is first used
+    if not torch.cuda.is_available():
+        os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.hookimpl(tryfirst=True)

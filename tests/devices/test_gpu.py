@@ -287,3 +287,21 @@ def test_quantised_models_generate(numbers, trained):
     headway("quantize", "runs/gpt", "--to", numbers)
     words = ("--max-tokens", "4", "--temperature", "0", "--device", "cuda")
     headway("generate", f"runs/gpt/{numbers}", "the", *words)
+
+
+def test_kernels_run_here_and_where_they_cannot_torch_computes(monkeypatch):
+    from headway.transforms import kernels
+    from headway.transforms.kernels import norms
+
+    x = torch.ones(3, device="cuda")
+    pytest.importorskip("triton")
+    assert kernels.obstacle(x.device) is None and kernels.computes(x)
+    kernels.obstacle.cache_clear()
+
+    def without_compiler(*_):
+        raise RuntimeError("Failed to find C compiler.\nSet CC")
+
+    monkeypatch.setattr(norms, "added", without_compiler)
+    assert kernels.obstacle(x.device).endswith("RuntimeError: Failed to find C compiler.")
+    assert not kernels.computes(x)
+    kernels.obstacle.cache_clear()

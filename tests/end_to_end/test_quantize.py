@@ -103,3 +103,4 @@ def test_doctor_names_the_products_of_this_machine():
     assert properties["int8 products"] in {*names, "plain (dequantise and multiply)"}
     assert properties["int8, many rows"] in {properties["int8 products"], "oneDNN"}
     assert properties["int4 products"]
+    assert properties["kernels"] == "torch's alone: they are for NVIDIA GPUs"

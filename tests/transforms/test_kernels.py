@@ -198,6 +198,7 @@ def test_a_linear_layer_for_training(rows, inputs, outputs):
         assert one.dtype == torch.float32 and (one - other).norm() < 0.01 * other.norm()
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
 @pytest.mark.parametrize("num_rows", [1, 3])
 def test_recorded_steps_by_kernels_are_ordinary_steps(num_rows, name, by_kernels, monkeypatch):

@@ -35,22 +35,27 @@ def doctor(*, json: bool = False) -> None:
 
 
 def _small_numbers() -> dict[str, str]:
-    """Return the implementations of products in int8, int4 and float8 that this machine uses."""
+    """Return the implementations of products in int8, int4 and float8 that this machine uses, and
+    whether it has kernels of Headway's own."""
     import torch
 
     from headway.float8_gpus import float8_obstacle
     from headway.transforms.fast.int4 import int4_product_exists
     from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
+    from headway.transforms.kernels import obstacle as kernel_obstacle
 
     kernel = int8_kernel()
     of_many_rows = kernel_of_many_rows() or kernel
-    obstacle = float8_obstacle("cuda" if torch.cuda.is_available() else "cpu")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    obstacle = float8_obstacle(device)
+    of_kernels = kernel_obstacle(torch.device(device))
     plain = "plain (dequantise and multiply)"
     return {
         "int8 products": plain if kernel is None else kernel.name,
         "int8, many rows": plain if of_many_rows is None else of_many_rows.name,
         "int4 products": "int4pack_mm" if int4_product_exists() else plain,
         "float8 products": "scaled_mm, in training" if obstacle is None else f"none: {obstacle}",
+        "kernels": "by Triton" if of_kernels is None else f"torch's alone: {of_kernels}",
     }
 
 

@@ -15,8 +15,9 @@ from headway.transforms.kernels import computes
 # last-level cache of a CPU between the product, the softmax and the products of the gradient.
 CHUNK = 512
 
-ENTRIES = 2**28
-"""On a GPU: logits in memory at once, 512 MB of them in bfloat16. Its products need many rows."""
+ENTRIES, BYTES_FOR_ENTRY = 2**28, 64
+"""On a GPU: logits in memory at once, since its products need many rows. 512 MB of them in
+bfloat16, and fewer where it has less memory than this number of bytes for each."""
 MULTIPLE = 64
 """On a GPU the vocabulary is padded to a multiple of it: a row of 50,257 numbers in bfloat16 would
 begin at an address from which neither products nor kernels can read 16 bytes at a time."""
@@ -100,6 +101,11 @@ def _loss_by_kernel(
     return _Sums(losses.sum(), surprises.sum(), logits if wants_grad else None)
 
 
+def _entries(device: torch.device) -> int:
+    memory = torch.cuda.get_device_properties(device).total_memory
+    return min(ENTRIES, int(memory) // BYTES_FOR_ENTRY)
+
+
 class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -119,7 +125,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         if computes(rows):
             loss_of = _loss_by_kernel
             matrix = F.pad(matrix, (0, 0, 0, -vocabulary % MULTIPLE))
-            chunk = max(CHUNK, ENTRIES // len(matrix))
+            chunk = max(CHUNK, _entries(rows.device) // len(matrix))
         grad_rows = torch.empty_like(rows) if wants_grad else None
         grad_matrix = torch.zeros_like(weight, dtype=exact) if wants_grad else None
         total = torch.zeros((), device=hidden.device, dtype=exact)

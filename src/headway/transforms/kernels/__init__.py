@@ -15,16 +15,39 @@ from headway.shapes import Tensor
 from headway.transforms.tracing import tracing
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+OLDEST = (8, 0)
+"""Compute capability from which a GPU multiplies bfloat16: Ampere's."""
 
 
 def computes(x: Tensor) -> bool:
     """Whether kernels compute with this tensor: on an NVIDIA GPU, and not while `tracing`."""
-    return x.device.type == "cuda" and x.dtype in DTYPES and not tracing(x) and _is_installed()
+    is_candidate = x.device.type == "cuda" and x.dtype in DTYPES and not tracing(x)
+    return is_candidate and obstacle(x.device) is None
 
 
 @cache
-def _is_installed() -> bool:
-    return torch.version.cuda is not None and find_spec("triton") is not None
+def obstacle(device: torch.device) -> str | None:
+    """Return why kernels do not run on this device, or None if a first one gave the right result.
+
+    Triton compiles a kernel when it is first launched, for which it needs a C compiler and Python's
+    header files. Where it fails, torch computes everything.
+    """
+    if device.type != "cuda" or torch.version.cuda is None:
+        return "they are for NVIDIA GPUs"
+    if torch.cuda.get_device_capability(device) < OLDEST:
+        return f"they need a GPU of compute capability {OLDEST[0]}.{OLDEST[1]} or higher"
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    try:
+        from headway.transforms.kernels.norms import added
+
+        with torch.no_grad():
+            ones = torch.ones(3, device=device)
+            is_right = added(ones, ones).tolist() == [2.0] * 3
+    except Exception as error:  # of any kind: by the compiler, the driver or Triton
+        reason = str(error).strip().split("\n")[0]
+        return f"Triton cannot compile here: {type(error).__name__}: {reason}"
+    return None if is_right else "the first kernel gave a wrong result"
 
 
 @cache
