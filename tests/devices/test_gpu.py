@@ -232,12 +232,12 @@ def _synchronisations_warn():
         torch.cuda.set_sync_debug_mode("default")
 
 
-SHORT = ("--evaluation.every", "2", "--checkpoint.every", "2", "--device", "cuda", "--quiet")
+SHORT = ("--evaluation.every", "2", "--checkpoint.every", "2", "--quiet")
 
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """trained(case, run, steps): train a case of the safety net on the device; return `headway`."""
+    """trained(case, run, steps, device): train a case of the safety net; return `headway`."""
     pytest.importorskip("cyclopts")
     from tests.safety_net.cases import CASES as RUNS
     from tests.safety_net.running import headway
@@ -246,11 +246,11 @@ def trained(tmp_path, monkeypatch):
     write_all(tmp_path)
     monkeypatch.chdir(tmp_path)
 
-    def train(name, run, steps):
+    def train(name, run, steps, device="cuda"):
         case = RUNS[name]
         for command in case.before:
             headway(*command)
-        words = ("--steps", str(steps), *SHORT, "--run", run)
+        words = ("--steps", str(steps), *SHORT, "--device", device, "--run", run)
         headway("train", case.recipe, *case.train, *words)
         return headway
 
@@ -269,16 +269,19 @@ def test_every_task_trains_saves_and_predicts(name, trained):
         headway(*words, "--device", "cuda")
 
 
+@pytest.mark.parametrize("first", ["cuda", "cpu"])
 @pytest.mark.parametrize("name", ["translate", "translate-rnn", "gpt-tiny"])
-def test_a_resumed_run_ends_like_one_without_a_pause(name, trained):
+def test_a_resumed_run_ends_like_one_without_a_pause(name, first, trained):
     from safetensors.torch import load_file
 
     headway = trained(name, "whole", steps=4)
-    trained(name, "paused", steps=2)
+    trained(name, "paused", 2, first)
     headway("train", "--resume", "runs/paused", "--steps", "4", "--device", "cuda", "--quiet")
     folders = ("runs/whole/model", "runs/paused/model")
     whole, paused = (load_file(f"{folder}/model.safetensors") for folder in folders)
-    assert_close(paused, whole, rtol=0, atol=1e-4)
+    assert all(x.isfinite().all() for x in paused.values())
+    if first == "cuda":  # dropout has other random numbers on a CPU
+        assert_close(paused, whole, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("numbers", ["int8", "int4", "bfloat16"])
