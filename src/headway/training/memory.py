@@ -22,7 +22,9 @@ def peak_memory(run: Callable[[], None], device: str = "cpu") -> int:
         return torch.cuda.max_memory_allocated() - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or it writes to standard error
     with torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+        activities=[torch.profiler.ProfilerActivity.CPU],
+        profile_memory=True,
+        acc_events=True,  # or torch 2.11 warns of cycles, of which there are none
     ) as profile:
         run()
     assert profile.profiler is not None and profile.profiler.kineto_results is not None
