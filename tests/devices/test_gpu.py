@@ -33,7 +33,13 @@ def test_searches_find_what_they_find_on_a_cpu(name):
         assert run(moved) == run(plain), search
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
+GRAPHED = [
+    *(name for name in MODELS if name.startswith("gpt")),
+    *("translator", "translator rotary", "translator of the BART family", "captioner"),
+]
+
+
+@pytest.mark.parametrize("name", GRAPHED)
 @pytest.mark.parametrize("kind", ["fast", "plain"])
 def test_searches_by_cuda_graphs_find_what_they_find_without(name, kind):
     from headway.transforms import replay_steps

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from headway.attention import KeyValues, Mask, MultiHeadAttention, TokenCache
+from headway.attention import KeyValues, Mask, MultiHeadAttention, Past, TokenCache
 from headway.attention.cache import check_rewind
 from headway.blocks.dropout import Dropout
 from headway.blocks.recurrent import Bridge, RecurrentLayers
@@ -69,6 +69,11 @@ class RecurrentState:
     def lengths(self) -> list[int]:
         """The number of tokens decoded so far in each sequence."""
         return [length - 1 for length in self.history.lengths]
+
+    @property
+    def past(self) -> Past:
+        """The number of tokens of each sequence before the next step."""
+        return self.lengths
 
     @property
     def now(self) -> Float[Tensor, "N Z"]:

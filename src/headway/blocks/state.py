@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.attention import KeyValueCache, KeyValues, Mask
+from headway.attention import KeyValueCache, KeyValues, Mask, Past
 from headway.shapes import Bool, Tensor
 from headway.transfers import upload
 
@@ -113,6 +113,11 @@ class DecoderState:
     def lengths(self) -> list[int]:
         """The number of tokens decoded so far in each sequence."""
         return self.caches[0].lengths
+
+    @property
+    def past(self) -> Past:
+        """The number of tokens of each sequence before the next step, as the caches have it."""
+        return self.caches[0].past
 
     def reorder(self, rows: Sequence[int]) -> DecoderState:
         """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""

@@ -164,7 +164,7 @@ class Captioner(nn.Module):
 
         state: the state returned by `start` or by the last `step`; it is updated in place.
         """
-        hidden = self.decoder.step(self.embedding(tokens, state.lengths), state)
+        hidden = self.decoder.step(self.embedding(tokens, state.past), state)
         return self.output(hidden), state
 
 

@@ -157,7 +157,7 @@ class Translator(nn.Module):
 
         state: the state returned by `start` or by the last `step`; it is updated in place.
         """
-        hidden = self.decoder.step(self.target_embedding(tokens, state.lengths), state)
+        hidden = self.decoder.step(self.target_embedding(tokens, state.past), state)
         return self.output(hidden * self.output_scale), state
 
 

@@ -16,11 +16,13 @@ import torch
 from torch import nn
 
 from headway.attention import KeyValueCache
-from headway.blocks import DecoderOnly, DecoderOnlyState
+from headway.blocks import Decoder, DecoderOnly, DecoderState
 from headway.errors import UsageError
+from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
-from headway.transforms.step_graph import CudaRecorder, Recorder, Shape, StepGraph
+from headway.transforms.static_memory import Sources, sources_of
+from headway.transforms.step_graph import CudaRecorder, Recorder, Shape, State, StepGraph
 from headway.transforms.tracing import tracing
 
 M = TypeVar("M", bound=nn.Module)
@@ -36,19 +38,20 @@ larger are bound by reading them, not by launching kernels."""
 def replay_steps(
     model: M, *, recorder: type[Recorder] = CudaRecorder, smallest: int = SMALLEST
 ) -> M:
-    """Let a language model decode by CUDA graphs, in place; return the model.
+    """Let a language model or a Transformer decoder of a source decode by CUDA graphs, in place;
+    return the model.
 
     Decode states that are started afterwards use them, on a CUDA device, without gradients, and
     while no hook is registered; on other devices nothing changes. The first steps record graphs,
     as do longer texts and larger batches later on. Parameters may change their values but not their
     memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
-    the smallest graph. UsageError if the model is not a language model.
+    the smallest graph. UsageError if the decoder is no Transformer.
     """
     decoder = getattr(model, "decoder", None)
-    if not isinstance(decoder, DecoderOnly):
+    if not isinstance(decoder, (Decoder, DecoderOnly)):
         raise UsageError(
             f"a {type(model).__name__} cannot decode by CUDA graphs",
-            hint="replay_steps is for language models (GPT)",
+            hint="replay_steps is for language models and models with a Transformer decoder",
         )
     for block in decoder.blocks:
         attention: Any = block.attention
@@ -72,8 +75,8 @@ class ReplayedSteps:
         return ReplayedSteps(deepcopy(self.model, memo), self.recorder, self.smallest)
 
     def __call__(
-        self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState
-    ) -> tuple[Float[Tensor, "N T V"], DecoderOnlyState]:
+        self, tokens: Int[Tensor, "N T"], state: State
+    ) -> tuple[Float[Tensor, "N T V"], State]:
         """Return the logits after each of T new tokens, and the next state."""
         if self._is_replayable(tokens, state):
             with self._lock:
@@ -87,22 +90,22 @@ class ReplayedSteps:
         logits, state = model_class.step(self.model, tokens, state)
         return logits, state
 
-    def _is_replayable(self, tokens: Tensor, state: DecoderOnlyState) -> bool:
+    def _is_replayable(self, tokens: Tensor, state: State) -> bool:
         """Whether the step is one that graphs compute. The plain step has the error of a text that
         is too long."""
-        model: Any = self.model
+        longest = _most_tokens(self.model)
         lengths, device = state.lengths, tokens.device
         return (
             bool(lengths)
             and tokens.shape == (len(lengths), 1)
             and device.type == self.recorder.device_type
-            and not (torch.is_grad_enabled() or model.training)
+            and not (torch.is_grad_enabled() or self.model.training)
             and not tracing(tokens)
-            and (model.max_length is None or max(lengths) < model.max_length)
+            and (longest is None or max(lengths) < longest)
             and all(isinstance(c, PreallocatedKeyValues) and c.stores for c in state.caches)
         )
 
-    def _graph_of(self, state: DecoderOnlyState) -> StepGraph | None:
+    def _graph_of(self, state: State) -> StepGraph | None:
         """Return the graph that the state owns, which is another one if it has grown.
 
         None if a hook is registered, which no graph would call, or if there is no room.
@@ -139,22 +142,20 @@ class ReplayedSteps:
             self._hooks = [m._forward_hooks for m in modules]
             self._hooks += [m._forward_pre_hooks for m in modules]
 
-    def _shape_for(self, state: DecoderOnlyState, autocast: torch.dtype | None) -> Shape:
+    def _shape_for(self, state: State, autocast: torch.dtype | None) -> Shape:
         """Return the shape of a graph with room for one more token of each sequence."""
-        rows, capacity = 1, self.smallest
-        while rows < len(state.lengths):
-            rows *= 2
-        while capacity <= max(state.lengths):
-            capacity *= 2
-        return Shape(rows, capacity, autocast)
+        capacity = _doubled(self.smallest, max(state.lengths) + 1)
+        if not isinstance(state, DecoderState):
+            return Shape(_doubled(1, len(state.lengths)), capacity, autocast)
+        sentences, share, length = sources_of(state.memory)
+        sources = Sources(_doubled(1, sentences), share, _doubled(self.smallest, length))
+        return Shape(sources.sentences * share, capacity, autocast, sources)
 
     def _free_graph(self, shape: Shape) -> StepGraph | None:
         free = (graph for graph in self.graphs if graph.is_free and graph.shape == shape)
         return next(free, None)
 
-    def _recorded(
-        self, shape: Shape, state: DecoderOnlyState, own: StepGraph | None
-    ) -> StepGraph | None:
+    def _recorded(self, shape: Shape, state: State, own: StepGraph | None) -> StepGraph | None:
         """Return a new graph, for which free ones are dropped if need be; None if there is no room.
 
         own: the graph that the state leaves. It may be dropped, too: the state keeps its tensors.
@@ -165,10 +166,9 @@ class ReplayedSteps:
             self.graphs.remove(spare.pop(0))
         if not self._has_room(shape):
             return None
-        caches = [cache for cache in state.caches if isinstance(cache, PreallocatedKeyValues)]
-        recorder = self.recorder(caches[0].stores[0].device)
+        device = next(self.model.parameters()).device
         try:
-            return StepGraph(self._plain_step, caches, shape, recorder)
+            return StepGraph(self._plain_step, state, shape, self.recorder(device))
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -181,6 +181,19 @@ class ReplayedSteps:
     def _has_room(self, shape: Shape) -> bool:
         used = sum(graph.shape.tokens for graph in self.graphs)
         return len(self.graphs) < MOST_GRAPHS and used + shape.tokens <= MOST_TOKENS
+
+
+def _most_tokens(model: Any) -> int | None:
+    """Return the maximum number of tokens of a sequence; None if there is no limit."""
+    longest: int | None = model.max_target if isinstance(model, Translator) else model.max_length
+    return longest
+
+
+def _doubled(size: int, at_least: int) -> int:
+    """Return the first of size, 2 size, 4 size, ... that is at least this number."""
+    while size < at_least:
+        size *= 2
+    return size
 
 
 def _autocast(device_type: str) -> torch.dtype | None:

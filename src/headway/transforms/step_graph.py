@@ -9,40 +9,44 @@ tokens, the number of earlier ones, keys and values. Whatever Python computes is
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
 
 from headway.attention import KeyValueCache
-from headway.blocks import DecoderOnlyState
+from headway.blocks import DecoderOnlyState, DecoderState
 from headway.shapes import Float, Int, Tensor
 from headway.transfers import upload
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.masks import forget_last_mask
 from headway.transforms.fast.positions import forget_last_positions
 from headway.transforms.fast.static_cache import StaticKeyValues
+from headway.transforms.static_memory import Sources, StaticMemory
 
 WARM_UP = 2
 """Runs before a recording, in which libraries choose kernels and allocate what they keep."""
 
+State = DecoderOnlyState | DecoderState
 Step = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
 
 
 class Shape(NamedTuple):
     """Room for this number of sequences (rows), and of tokens in each (capacity).
 
-    autocast: the dtype of autocast in the step; None without autocast.
+    autocast: the dtype of autocast in the step; None without autocast. sources: room for source
+    sentences; None for a language model.
     """
 
     rows: int
     capacity: int
     autocast: torch.dtype | None
+    sources: Sources | None = None
 
     @property
     def tokens(self) -> int:
-        return self.rows * self.capacity
+        return self.rows * self.capacity + (0 if self.sources is None else self.sources.tokens)
 
 
 class Recorder(abc.ABC):
@@ -95,13 +99,12 @@ class StepGraph:
     tensors. Rows without a sequence compute numbers that are not used.
     """
 
-    def __init__(
-        self, step: Step, caches: Sequence[PreallocatedKeyValues], shape: Shape, recorder: Recorder
-    ) -> None:
+    def __init__(self, step: Step, like: State, shape: Shape, recorder: Recorder) -> None:
         self.shape = shape
         self._recorder = recorder
         self._owner: ReferenceType[KeyValueCache] | None = None
-        rows, capacity, dtype = shape
+        rows, capacity, dtype, sources = shape
+        caches = [cache for cache in like.caches if isinstance(cache, PreallocatedKeyValues)]
         # without autocast's cache: weights in it would be recorded as constants
         autocast = torch.autocast(
             recorder.device.type, dtype, enabled=dtype is not None, cache_enabled=False
@@ -115,14 +118,19 @@ class StepGraph:
                 [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in cache.stores]
                 for cache in caches
             ]
+            static: list[KeyValueCache] = [
+                StaticKeyValues(stores, of_rows, self._past) for stores in self._stores
+            ]
+            self._memory: StaticMemory | None = None
             # kept, as all tensors that the recorded step reads: their memory must not be reused
-            self._state = DecoderOnlyState(
-                [StaticKeyValues(stores, of_rows, self._past) for stores in self._stores]
-            )
+            self._state: State = DecoderOnlyState(static)
+            if isinstance(like, DecoderState) and sources is not None:
+                self._memory = StaticMemory(like.memory, sources)
+                self._state = DecoderState(static, self._memory.memory)
             self._logits = recorder.record(lambda: self._run(step, self._state))
             _forget_last_step()  # whose mask and positions are in the memory of the graph
 
-    def _run(self, step: Step, state: DecoderOnlyState) -> Float[Tensor, "R 1 V"]:
+    def _run(self, step: Step, state: State) -> Float[Tensor, "R 1 V"]:
         _forget_last_step()  # or what it computed would be recorded as constants
         return step(self._tokens, state)[0]
 
@@ -131,16 +139,19 @@ class StepGraph:
         """Whether the owner is gone."""
         return self._owner is None or self._owner() is None
 
-    def belongs_to(self, state: DecoderOnlyState) -> bool:
+    def belongs_to(self, state: State) -> bool:
         """Whether the state is the owner."""
         return self._owner is not None and self._owner() is state.caches[0]
 
-    def fits(self, state: DecoderOnlyState, autocast: torch.dtype | None) -> bool:
+    def fits(self, state: State, autocast: torch.dtype | None) -> bool:
         """Whether the state has room for one more token of each sequence."""
-        rows, capacity, dtype = self.shape
-        return len(state.lengths) <= rows and max(state.lengths) < capacity and dtype == autocast
+        rows, capacity, dtype, sources = self.shape
+        has_room = len(state.lengths) <= rows and max(state.lengths) < capacity
+        if isinstance(state, DecoderState) and sources is not None:
+            has_room = has_room and sources.fit(state.memory)
+        return has_room and dtype == autocast
 
-    def adopt(self, state: DecoderOnlyState) -> None:
+    def adopt(self, state: State) -> None:
         """Make the state the owner."""
         self._owner = ref(state.caches[0])
 
@@ -148,7 +159,7 @@ class StepGraph:
         """Be free: the owner has moved its keys and values into other tensors."""
         self._owner = None
 
-    def step(self, tokens: Int[Tensor, "N 1"], state: DecoderOnlyState) -> Float[Tensor, "N 1 V"]:
+    def step(self, tokens: Int[Tensor, "N 1"], state: State) -> Float[Tensor, "N 1 V"]:
         """Return the logits after the new tokens of the owner, which are appended to it."""
         self.hold(state)
         lengths, count = state.lengths, len(state.lengths)
@@ -161,7 +172,7 @@ class StepGraph:
             cache.lengths = following
         return self._logits[:count].clone()  # the next replay overwrites them
 
-    def hold(self, state: DecoderOnlyState) -> None:
+    def hold(self, state: State) -> None:
         """Have the keys and values of the owner in the graph's tensors.
 
         It may have left them: a reordering writes other tensors, and so does growing.
@@ -169,6 +180,8 @@ class StepGraph:
         for cache, stores in zip(state.caches, self._stores, strict=True):
             assert isinstance(cache, PreallocatedKeyValues)
             cache.move_into(stores)
+        if self._memory is not None and isinstance(state, DecoderState):
+            self._memory.keep(state.memory)
 
 
 def _forget_last_step() -> None:
