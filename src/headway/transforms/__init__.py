@@ -11,7 +11,7 @@
 | `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
 | `compile`   | torch.compile of each block                                        |
-| `replay_steps` | decoding of a language model by CUDA graphs                     |
+| `replay_steps` | decoding by CUDA graphs                                         |
 
 Parameters keep their names; LoRA adds `lora_a` and `lora_b` beside them, and a quantised matrix
 `weight` becomes `weight_int8` and `weight_scale` (`quantize/`). A model's own file
