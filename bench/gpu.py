@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.gpu_rounds import Measurement
-from bench.gpu_scale import DRY, PROMPT, Limit, Run, Scale, limit
+from bench.gpu_scale import DRY, PROMPT, Limit, Run, Scale, is_without_gpu, limit
 from bench.plain_gpt import Generator, PlainGPT
 from bench.report import as_json, table, today
 from bench.sides import ROOT
@@ -318,8 +318,7 @@ def measure(
 
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
-    if not options.dry_run and not torch.cuda.is_available():
-        print("No CUDA device is available, so nothing was measured.", file=sys.stderr)
+    if not options.dry_run and is_without_gpu():
         return 2
     scale = DRY if options.dry_run else Scale()
     scale = replace(scale, without=tuple(options.without))

@@ -1,4 +1,4 @@
-"""`python -m bench.gpu_kernels`: which kernels a GPU runs in a step, how long, and when it is idle.
+"""`python -m bench.gpu_kernels`: which kernels a GPU runs in a step, and for how long.
 
 For each of the sizes of `bench/gpu.py`, by torch's profiler: the time of a step without the
 profiler, the sum of its kernels (more than the time, where one starts before another ends), their
@@ -20,7 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from bench.gpu import built_generator, built_training, searched
-from bench.gpu_scale import DRY, PROMPT, Run, Scale
+from bench.gpu_scale import DRY, PROMPT, Run, Scale, is_without_gpu
 
 LISTED = 20
 """Kernels of a report."""
@@ -80,8 +80,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", nargs="+", metavar="PART", help="works whose names contain it")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes on the CPU; no kernels")
     options: Any = parser.parse_args(arguments)
-    if not options.dry_run and not torch.cuda.is_available():
-        print("No CUDA device is available, so nothing was measured.", file=sys.stderr)
+    if not options.dry_run and is_without_gpu():
         return 2
     scale = DRY if options.dry_run else Scale()
     for name, build, steps in works(scale):

@@ -17,6 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bench.gpu_scale import is_without_gpu
+from headway.transforms.fast.cross_entropy import MULTIPLE
+from headway.transforms.step_graph import CudaRecorder
+
 LAYERS, ROUNDS = 48, 20
 WIDTHS = ((4800, 1600), (1600, 1600), (6400, 1600), (1600, 6400), (2304, 768), (768, 3072))
 """Outputs and inputs of layers of GPT-2 XL and GPT-2 small."""
@@ -44,19 +48,11 @@ def seconds(run: Callable[[], object]) -> float:
     return median(times[ROUNDS // 4 :])
 
 
-def in_graph(calls: list[Callable[[], object]]) -> float:
+def in_graph(calls: list[Callable[[], Tensor]]) -> float:
     """Return the time of one of these calls in a CUDA graph of all of them."""
-    stream: Any = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for call in calls:
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for call in calls:
-            call()
-    return seconds(graph.replay) / len(calls)
+    recorder = CudaRecorder(torch.device("cuda"))
+    recorder.record(lambda: [call() for call in calls][-1])
+    return seconds(recorder.replay) / len(calls)
 
 
 def line(name: str, of_torch: float, ours: float, bytes_read: int = 0) -> None:
@@ -88,9 +84,9 @@ def attention_of_new_tokens(rows: int, heads: int, capacity: int, count: int) ->
     mask[..., count + 1 :] = -torch.inf
     at = torch.arange(rows, device="cuda")
 
-    def by_torch(keys: Tensor, values: Tensor) -> None:
+    def by_torch(keys: Tensor, values: Tensor) -> Tensor:
         keys[at, :, past], values[at, :, past] = k[:, :, 0], v[:, :, 0]
-        F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
+        return F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
 
     ours = in_graph([partial(attend_new_tokens, q, k, v, both, past) for both in stores])
     of_torch = in_graph([partial(by_torch, *both) for both in stores])
@@ -101,7 +97,7 @@ def loss_of_a_vocabulary(rows: int = 4096, width: int = 768, vocabulary: int = 5
     from headway.transforms.kernels.loss import loss_of_rows
 
     hidden, matrix = numbers(rows, width), numbers(vocabulary, width)
-    padded = F.pad(matrix, (0, 0, 0, -vocabulary % 64))
+    padded = F.pad(matrix, (0, 0, 0, -vocabulary % MULTIPLE))
     logits, of_padded = hidden @ matrix.T, hidden @ padded.T
     products = {
         "logits": (lambda: hidden @ matrix.T, lambda: hidden @ padded.T),
@@ -126,8 +122,7 @@ def loss_of_a_vocabulary(rows: int = 4096, width: int = 768, vocabulary: int = 5
 
 
 def main() -> int:
-    if not torch.cuda.is_available():
-        print("No CUDA device is available, so nothing was measured.", file=sys.stderr)
+    if is_without_gpu():
         return 2
     print(torch.cuda.get_device_name())
     with torch.inference_mode():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +78,14 @@ class Limit:
 
     matrix_rate: float
     bandwidth: float
+
+
+def is_without_gpu() -> bool:
+    """Whether there is no CUDA device, which is then said on standard error."""
+    if torch.cuda.is_available():
+        return False
+    print("No CUDA device is available, so nothing was measured.", file=sys.stderr)
+    return True
 
 
 def limit(scale: Scale) -> Limit:

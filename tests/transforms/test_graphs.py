@@ -5,7 +5,6 @@ Without a GPU the graphs are those of `tests/fixtures/emulated_graph.py`.
 
 import gc
 import threading
-from collections.abc import Iterator
 from copy import deepcopy
 
 import pytest
@@ -17,7 +16,6 @@ from headway.errors import UsageError
 from headway.models import GPT
 from headway.tasks.opening import load
 from headway.transforms import graphs, lora, replay_steps
-from headway.transforms.fast import dot
 from headway.transforms.step_graph import CudaRecorder
 from tests.fixtures import bundles
 from tests.fixtures.emulated_graph import EmulatedGraph
@@ -25,19 +23,7 @@ from tests.fixtures.graph_pairs import FAMILIES, LONG, Pair, random_tokens, twin
 from tests.fixtures.searches import searches_of
 from tests.fixtures.zoo import MODELS, VOCABULARY, some_rows
 
-
-@pytest.fixture(autouse=True)
-def _no_gradients() -> Iterator[None]:
-    # the searches do so, too, but not those whose generators beartype wraps
-    with torch.inference_mode():
-        yield
-
-
-@pytest.fixture(params=["short", "sdpa"])
-def attention_path(request, monkeypatch):
-    """Attention as a CPU computes it, and as a GPU does."""
-    if request.param == "sdpa":
-        monkeypatch.setattr(dot, "path", lambda *_: "sdpa")
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 @pytest.mark.parametrize("kind", ["fast", "plain"])
@@ -46,10 +32,10 @@ def attention_path(request, monkeypatch):
 def test_every_search_finds_what_it_finds_with_ordinary_steps(name, kind):
     ordinary, model = twins(name, kind=kind)
     known = name if name in MODELS else "gpt"
-    before = EmulatedGraph.replays
     for search, run in searches_of(known, some_rows(4, seed=5)).items():
+        before = EmulatedGraph.replays
         assert run(model) == run(ordinary), search
-    assert EmulatedGraph.replays > before
+        assert EmulatedGraph.replays > before, f"{search} did not use graphs"
 
 
 @pytest.mark.parametrize("name", FAMILIES)

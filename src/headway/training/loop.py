@@ -13,7 +13,7 @@ import torch
 from headway.errors import HeadwayError
 from headway.shapes import Tensor
 from headway.training.objectives import Objective
-from headway.training.optimizers import updates_if
+from headway.training.optimizers import updates_if_finite
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transfers import read_later
@@ -159,10 +159,7 @@ def _read_and_update(
     """
     gradient_norm = gradient_norm.to(losses.device)
     values = read_later(losses, nats, gradient_norm)
-    is_finite = losses.isfinite().all() & gradient_norm.isfinite()
-    is_updated = updates_if(is_finite, run.optimizer)
-    if is_updated:
-        run.optimizer.zero_grad(set_to_none=True)
+    is_updated = updates_if_finite(run.optimizer, losses, gradient_norm)
     return values(), is_updated
 
 

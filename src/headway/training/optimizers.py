@@ -11,7 +11,7 @@ from torch import nn
 
 from headway.errors import UsageError
 from headway.settings import setting
-from headway.shapes import Bool, Tensor
+from headway.shapes import Float, Tensor
 from headway.training.muon import CombinedOptimizer, hidden_matrices, muon
 from headway.transforms.freeze import depths
 
@@ -116,15 +116,16 @@ def _adamw(
     return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=fused)
 
 
-def updates_if(is_finite: Bool[Tensor, ""], optimizer: torch.optim.Optimizer) -> bool:
-    """Update the parameters on a CUDA device, which leaves it out where `is_finite` is False.
+def updates_if_finite(optimizer: torch.optim.Optimizer, *values: Float[Tensor, ...]) -> bool:
+    """Update the parameters on a CUDA device, which leaves it out if a value is not finite.
 
     The CPU waits for nothing. Returns False, and does nothing, for a device or an optimizer that
     cannot: torch's fused AdamW can, for the loss scaling of float16 (`torch.amp.GradScaler`).
     """
     is_fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
-    if not is_fused or is_finite.device.type != "cuda":
+    if not is_fused or values[0].device.type != "cuda":
         return False
+    is_finite = torch.stack([value.isfinite().all() for value in values]).all()
     optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
     optimizer.step()
     return True

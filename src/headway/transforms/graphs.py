@@ -1,4 +1,4 @@
-"""CUDA graphs for decoding: a step of a language model is launched as a whole.
+"""CUDA graphs for decoding: a step is launched as a whole.
 
 `replay_steps(model)` replaces `model.step`. For one new token of each sequence it replays a
 recorded step (`step_graph.py`); everything else runs as before. Searches need not know of it: the
@@ -20,6 +20,7 @@ from headway.blocks import Decoder, DecoderOnly, DecoderState
 from headway.errors import UsageError
 from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
+from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
 from headway.transforms.static_memory import Sources, sources_of
 from headway.transforms.step_graph import CudaRecorder, Recorder, Shape, State, StepGraph
@@ -111,7 +112,7 @@ class ReplayedSteps:
         None if a hook is registered, which no graph would call, or if there is no room.
         """
         own = next((graph for graph in self.graphs if graph.belongs_to(state)), None)
-        autocast = _autocast(self.recorder.device_type)
+        autocast = autocast_dtype(self.recorder.device_type)
         graph = own if own is not None and own.fits(state, autocast) else None
         if graph is None:
             self._look_at_model()
@@ -194,10 +195,3 @@ def _doubled(size: int, at_least: int) -> int:
     while size < at_least:
         size *= 2
     return size
-
-
-def _autocast(device_type: str) -> torch.dtype | None:
-    """Return the dtype of autocast, or None if it is not enabled."""
-    if not torch.is_autocast_enabled(device_type):
-        return None
-    return torch.get_autocast_dtype(device_type)

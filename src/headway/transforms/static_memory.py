@@ -13,7 +13,8 @@ from headway.shapes import Tensor
 
 
 class Sources(NamedTuple):
-    """Room for this number of sentences of so many tokens, with `share` sequences of each."""
+    """Room for source sentences. share: number of sequences that are decoded for each of them;
+    length: tokens of a sentence."""
 
     sentences: int
     share: int
@@ -45,21 +46,21 @@ class StaticMemory:
         self._kept: ReferenceType[Tensor] | None = None
         layers = [KeyValues(*(_room(x, size) for x in layer)) for layer in like.layers]
         device = layers[0].k.device
-        keys = torch.ones(size.sentences, size.length, dtype=torch.bool, device=device)
+        self._keys = torch.ones(size.sentences, size.length, dtype=torch.bool, device=device)
         rows = [sentence for sentence in range(size.sentences) for _ in range(size.share)]
-        self.memory = Memory(layers, keys, rows)
+        self.memory = Memory(layers, self._keys, rows)
 
     def keep(self, memory: Memory) -> None:
         """Copy the sentences of a decode state, unless they are the ones that are there."""
-        kept, keys = memory.layers[0].k, self.memory.keys
-        if keys is None or (self._kept is not None and self._kept() is kept):
+        kept = memory.layers[0].k
+        if self._kept is not None and self._kept() is kept:
             return
         sentences, _, length = sources_of(memory)
         for static, layer in zip(self.memory.layers, memory.layers, strict=True):
             for room, x in zip(static, layer, strict=True):
                 room[:sentences, :, :length] = x
-        keys.fill_(False)
-        keys[:sentences, :length] = True if memory.keys is None else memory.keys
+        self._keys.fill_(False)
+        self._keys[:sentences, :length] = True if memory.keys is None else memory.keys
         self._kept = ref(kept)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.attention import KeyValueCache, Rotary
+from headway.attention import KeyValueCache
 from headway.blocks import DecoderOnlyBlock, LayerNorm, PreNorm, RMSNorm
 from headway.shapes import Float, Tensor
 from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
+from headway.transforms.fast.joint import as_one
 from headway.transforms.fast.linear import FastLinear
-from headway.transforms.fast.memory import adjacent
 from headway.transforms.fast.multihead import FastMultiHeadAttention
 from headway.transforms.fast.quantized import FastBFloat16Linear
 from headway.transforms.fast.static_cache import StaticKeyValues
@@ -50,7 +50,7 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
         return (
             all(isinstance(around, PreNorm) for around in residuals)
             and all(type(around.norm) in (LayerNorm, RMSNorm) for around in residuals)
-            and (attention.positions is None or isinstance(attention.positions, Rotary))
+            and not attention.has_bias()
             and activation_name(network.activation) is not None
             and all(_matrix(layer) is not None for layer in layers)
             and all(layer.in_features <= LONGEST for layer in layers)
@@ -70,14 +70,11 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
             cache, *_linears(x, (attention.query, attention.key, attention.value), before)
         )
         x = _linears(context, (attention.output,), residual=x)[0]
-        activated = partial(
-            _linears, x, norm=between, activation=activation_name(network.activation)
-        )
-        if isinstance(network, FastGatedFeedForward):
-            (hidden,) = activated((network.gate,))
+        is_gated = isinstance(network, FastGatedFeedForward)
+        first = network.gate if is_gated else network.expand
+        hidden = _linears(x, (first,), between, activation_name(network.activation))[0]
+        if is_gated:
             hidden = hidden * _linears(x, (network.expand,), between)[0]
-        else:
-            (hidden,) = activated((network.expand,))
         return _linears(hidden, (network.contract,), residual=x)[0]
 
 
@@ -91,16 +88,6 @@ def _matrix(layer: nn.Module) -> Tensor | None:
     return stored if stored.shape[1] == layer.in_features else None
 
 
-def _joined(layers: tuple[Any, ...]) -> tuple[Tensor, Tensor | None] | None:
-    """Return the matrices and the biases of the layers as one of each, if they are adjacent."""
-    matrices: list[Any] = [_matrix(layer) for layer in layers]
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    weight, bias = adjacent(matrices), adjacent(biases) if biases else None
-    if weight is None or (biases and (bias is None or len(biases) < len(layers))):
-        return None
-    return weight, bias
-
-
 def _linears(
     x: Float[Tensor, "1 1 I"],
     layers: tuple[Any, ...],
@@ -112,9 +99,10 @@ def _linears(
     from headway.transforms.kernels.one_vector import linear_of_vector
 
     compute = partial(linear_of_vector, x, norm=norm, activation=activation, residual=residual)
-    joined = _joined(layers) if len(layers) > 1 else None
+    weights: list[Any] = [_matrix(layer) for layer in layers]
+    biases = [layer.bias for layer in layers]
+    joined = as_one(weights, biases) if len(layers) > 1 else None
     if joined is None:
-        matrices: list[Any] = [_matrix(layer) for layer in layers]
-        return tuple(compute(w, layer.bias) for w, layer in zip(matrices, layers, strict=True))
+        return tuple(map(compute, weights, biases))
     y: Tensor = compute(*joined)
     return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.shapes import Float, Int, Tensor
+from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.linear import product
 from headway.transforms.kernels import computes
 
@@ -36,9 +37,7 @@ def chunked_cross_entropy(
     need not be stored; the second sum carries no gradient. Under autocast the products are in its
     dtype and the softmax in float32.
     """
-    dtype = hidden.dtype
-    if torch.is_autocast_enabled(hidden.device.type):
-        dtype = torch.get_autocast_dtype(hidden.device.type)
+    dtype = autocast_dtype(hidden.device.type) or hidden.dtype
     wants_grad = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     with torch.autocast(hidden.device.type, enabled=False):
         sums: tuple[Tensor, Tensor] = _ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]

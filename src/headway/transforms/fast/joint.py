@@ -21,15 +21,12 @@ def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tens
     if any(has_hooks(layer) for layer in layers):
         return tuple(layer(x) for layer in layers)
     if torch.is_grad_enabled() or tracing(x):
-        concatenated = _concatenated(layers) if x.is_cuda else None
-        if concatenated is None:
-            return tuple(layer(x) for layer in layers)
-        y = linear(x, *concatenated)
-        return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)
-    small = [layer for layer in layers if type(layer) is FastInt8Linear]
-    if len(small) == len(layers):
-        return int8_linears(x, small)
-    joined = _joined(layers)
+        joined = _concatenated(layers) if x.is_cuda else None
+    else:
+        small = [layer for layer in layers if type(layer) is FastInt8Linear]
+        if len(small) == len(layers):
+            return int8_linears(x, small)
+        joined = _joined(layers)
     if joined is None:
         return tuple(layer(x) for layer in layers)
     y = linear(x, *joined, packed_by=[layer for layer in layers if isinstance(layer, FastLinear)])
@@ -52,7 +49,7 @@ def _joined(layers: Sequence[nn.Linear]) -> Joined | None:
     known = _JOINED.get(layers[0])
     if known is not None and known[0] == _addresses(layers):
         return known[1]
-    found = _as_one(layers)
+    found = as_one([layer.weight for layer in layers], [layer.bias for layer in layers])
     if found is not None:
         _JOINED[layers[0]] = _addresses(layers), found
     elif known is not None:
@@ -81,14 +78,15 @@ def _addresses(layers: Sequence[nn.Linear]) -> list[tuple[int, int]]:
     return [(id(p), p.data_ptr()) for p in parameters if p is not None]
 
 
-def _as_one(layers: Sequence[nn.Linear]) -> Joined | None:
-    if tracing(*(layer.weight for layer in layers)):
+def as_one(weights: Sequence[Tensor], biases: Sequence[Tensor | None]) -> Joined | None:
+    """Return the weights and biases of several layers as one of each, if adjacent in memory."""
+    if tracing(*weights):
         return None
-    weight = adjacent([layer.weight for layer in layers])
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    if weight is None or not biases:
+    weight = adjacent(weights)
+    there = [bias for bias in biases if bias is not None]
+    if weight is None or not there:
         return None if weight is None else (weight, None)
-    bias = adjacent(biases) if len(biases) == len(layers) else None
+    bias = adjacent(there) if len(there) == len(biases) else None
     return None if bias is None else (weight, bias)
 
 

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.shapes import Float, Tensor
+from headway.transforms.autocast import autocast_dtype
 from headway.transforms.kernels import computes
 from headway.transforms.lora import LoRALinear
 from headway.transforms.tracing import sharded, tracing
@@ -101,20 +102,17 @@ def _on_gpu(
         return F.linear(x, weight, bias)
     from headway.transforms.kernels.linear import linear_for_training
 
-    is_autocast = torch.is_autocast_enabled("cuda")
-    dtype = torch.get_autocast_dtype("cuda") if is_autocast else x.dtype
-    return linear_for_training(x, weight, bias, dtype)
+    return linear_for_training(x, weight, bias, autocast_dtype("cuda") or x.dtype)
 
 
 def _has_odd_rows(x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"]) -> bool:
     """Whether the rows of the product begin at odd addresses of a GPU, for which cuBLAS has only
     kernels that are several times as slow: 50,257 outputs of 2 bytes, without gradients."""
-    if x.device.type != "cuda" or weight.shape[0] % ALIGNED == 0 or x.numel() <= x.shape[-1]:
+    if weight.shape[0] % ALIGNED == 0 or x.numel() <= x.shape[-1]:
         return False
     if torch.is_grad_enabled() or tracing(x, weight):
         return False
-    by_autocast = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda")
-    return (by_autocast or x.dtype) in (torch.bfloat16, torch.float16)
+    return (autocast_dtype("cuda") or x.dtype) in (torch.bfloat16, torch.float16)
 
 
 def _by_columns(

@@ -53,7 +53,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         cache: KeyValueCache | None = None,
     ) -> Float[Tensor, "N T D"]:
         past: Past = (0,) if cache is None else cache.past
-        if isinstance(cache, StaticKeyValues) and not self._has_bias():
+        if isinstance(cache, StaticKeyValues) and not self.has_bias():
             projections = linears(x, (self.query, self.key, self.value))
             out: Tensor = self.output(self.context_of_new(cache, *projections))
             return out
@@ -76,7 +76,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
             q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
         return self._merged(self.kernel(q, k, v, mask, bias), x)
 
-    def _has_bias(self) -> bool:
+    def has_bias(self) -> bool:
         """Whether positions change the scores: rotary ones change queries and keys alone."""
         return self.positions is not None and not isinstance(self.positions, Rotary)
 

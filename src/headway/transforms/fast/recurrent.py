@@ -35,7 +35,8 @@ class FastGRU(nn.GRU):
     ) -> tuple[Float[Tensor, "B T H"], Float[Tensor, "1 B H"]]:
         if tracing(x, state):
             return super().forward(x, state)
-        _compact(self)
+        if x.is_cuda:
+            _compact(self)
         work = 3 * x.shape[1] * state.numel() * self.hidden_size  # of the states with their matrix
         is_large = state.numel() >= STATES and work >= WORK
         self.by_onednn = is_large and prefers_onednn(work, x, state)
@@ -51,7 +52,7 @@ class FastLSTM(nn.LSTM):
         x: Float[Tensor, "B T E"],
         state: tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]],
     ) -> tuple[Float[Tensor, "B T H"], tuple[Float[Tensor, "1 B H"], Float[Tensor, "1 B H"]]]:
-        if not tracing(x):
+        if x.is_cuda and not tracing(x):
             _compact(self)
         return super().forward(x, state)
 
@@ -59,11 +60,9 @@ class FastLSTM(nn.LSTM):
 def _compact(layer: nn.RNNBase) -> None:
     """Move the weights on a CUDA device into one piece of memory, which cuDNN would copy them to at
     each call. They leave it when others take their place, as averaged ones do for an evaluation."""
-    weights = list(layer.parameters())
-    if weights[0].is_cuda:
-        storages = {weight.untyped_storage().data_ptr() for weight in weights}
-        if len(storages) > 1:
-            layer.flatten_parameters()
+    storages = {weight.untyped_storage().data_ptr() for weight in layer.parameters()}
+    if len(storages) > 1:
+        layer.flatten_parameters()
 
 
 def fast_gradients(model: nn.Module) -> Callable[[], AbstractContextManager[None]]:

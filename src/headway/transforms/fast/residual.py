@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from headway.blocks import LayerNorm, PreNorm, RMSNorm
 from headway.blocks.residual import Sublayer
 from headway.shapes import Float, Tensor
+from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.joint import has_hooks
 from headway.transforms.kernels import computes
 
@@ -26,8 +25,7 @@ class FastPreNorm(PreNorm):
             return super().forward(x, sublayer)
         from headway.transforms.kernels.norms import added, normed_and_kept
 
-        kind = x.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
+        dtype = autocast_dtype(x.device.type) or x.dtype
         normed, kept = normed_and_kept(x, self.norm, dtype)
         return added(kept, self.dropout(sublayer(normed)))
 

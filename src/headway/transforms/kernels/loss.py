@@ -1,7 +1,4 @@
-"""The loss of rows of logits and its gradient in one kernel for a GPU, by Triton.
-
-Triton comes with torch for CUDA; this file is imported only where it is used.
-"""
+"""The loss of rows of logits and its gradient in one kernel."""
 
 from __future__ import annotations
 
