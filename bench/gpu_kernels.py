@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench.gpu import built_generator, built_training, searched
+from bench.gpu_decoding import built_generator, searched
 from bench.gpu_scale import DRY, PROMPT, Run, Scale, is_without_gpu
+from bench.gpu_training import built_training
 
 LISTED = 20
 """Kernels of a report."""
@@ -31,10 +32,15 @@ def works(scale: Scale) -> Iterator[tuple[str, Callable[[], Run], int]]:
     for size in ("gpt2-small", "gpt2-medium"):
         for compiled in (False, True):
             name = f"training {size}" + (" compiled" if compiled else "")
-            yield name, partial(built_training, scale, size, compiled=compiled), scale.steps
+            yield (
+                name,
+                partial(built_training, scale, size, scale.rows, compiled=compiled),
+                scale.steps,
+            )
     for size, batch in (("gpt2-small", 1), ("gpt2-small", scale.batches[-1]), ("gpt2-xl", 1)):
         name = f"decoding {size}, batch {batch}"
-        yield name, partial(_generated, scale, size, batch), scale.written
+        build = partial(_generated, scale, size, batch)
+        yield name, build, scale.written
 
 
 def _generated(scale: Scale, size: str, batch: int) -> Run:

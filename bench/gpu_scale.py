@@ -19,15 +19,18 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large and how long everything is. rows: of the training batches of GPT-2 124 M; larger
-    models have half of them. matrix: width of the square matrices whose products give the matrix
-    rate. copied: bytes of the copy that gives the bandwidth. without: parts of the names of sides
-    that are not measured."""
+    """How large and how long everything is. rows, few_rows: sequences of a training batch; with few
+    of them the CPU, which launches the kernels, may take longer than the kernels. pairs: of the
+    translator's training batch. sentences: that are translated. matrix: width of the square
+    matrices whose products give the matrix rate. copied: bytes of the copy that gives the
+    bandwidth. without: parts of the names of sides that are not measured."""
 
     device: str = "cuda"
     length: int = 1024
-    rows: int = 16
+    rows: int = 32
+    few_rows: int = 8
     pairs: int = 256
+    sentences: int = 32
     steps: int = 10
     written: int = 128
     batches: tuple[int, ...] = (1, 64)
@@ -42,11 +45,11 @@ class Scale:
             return GPTConfig(**GPTConfig.sizes[size])
         return GPTConfig(vocabulary=60, max_length=self.length + PROMPT)
 
-    def translator(self) -> TranslatorConfig:
-        size = "big" if self.device == "cuda" else "tiny"
+    def translator(self, size: str) -> TranslatorConfig:
+        size = size if self.device == "cuda" else "tiny"
         vocabulary = 32_000 if self.device == "cuda" else 60
         return TranslatorConfig(
-            **{**TranslatorConfig.sizes[size], "dropout": 0.0},
+            **{**TranslatorConfig.sizes[size], "norm": "post", "dropout": 0.0},
             source_vocabulary=vocabulary,
             target_vocabulary=vocabulary,
         )
@@ -59,8 +62,10 @@ class Scale:
 DRY = Scale(
     device="cpu",
     length=12,
-    rows=2,
+    rows=3,
+    few_rows=2,
     pairs=4,
+    sentences=3,
     steps=1,
     written=4,
     batches=(1, 3),

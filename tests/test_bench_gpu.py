@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from bench import gpu
+from bench import gpu, gpu_training
 from bench.plain_gpt import Generator, PlainGPT
 
 from headway.models import GPTConfig
@@ -20,16 +20,17 @@ def test_every_implementation_of_every_claim_runs_on_tiny_sizes():
     assert rates.matrix_rate > 0 and rates.bandwidth > 0
     compared_with_the_device = {r.name for r in measurement.rows if r.peer_name == "the device"}
     kinds = ["training gpt2-small", "training gpt2-medium", "training translator big"]
-    for kind in [*kinds, "generation gpt2-small", "generation gpt2-xl"]:
+    kinds += ["generation gpt2-small", "generation gpt2-xl", "translation 6+6 x 512"]
+    for kind in kinds:
         assert any(name.startswith(kind) for name in compared_with_the_device), kind
     peers = {r.peer_name for r in measurement.rows}
-    assert {"plain loop compiled", "transformers compiled"} <= peers
+    assert {"plain loop compiled", "transformers compiled", "transformers static cache"} <= peers
     sides = {r.name.rpartition(", ")[2] for r in measurement.rows}
-    assert {"Headway compiled", "Headway without graphs"} <= sides
+    assert {"Headway compiled", "Headway without graphs", "Headway by graphs"} <= sides
 
 
 def test_a_training_in_float8_is_measured_where_the_device_has_it(monkeypatch):
-    monkeypatch.setattr(gpu, "float8_obstacle", lambda device: None)
+    monkeypatch.setattr(gpu_training, "float8_obstacle", lambda device: None)
     measurement, _ = gpu.measure(SMALL, ["training-124m"], seconds=60)
     assert not measurement.failures
     assert any(r.name.endswith("Headway float8") for r in measurement.rows)
