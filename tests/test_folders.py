@@ -116,8 +116,8 @@ def test_a_save_that_is_killed_at_any_stage_leaves_all_or_nothing(tmp_path):
             make(folder / "step-2", number=2)
 
         status = in_child(action)
-        newest, skipped = newest_verified(folder, "step-*")
-        assert skipped == []
+        newest, damaged = newest_verified(folder, "step-*")
+        assert damaged == {}
         verify_folder(newest)
         step = read_json(newest / "inner" / "state.json")["step"]
         assert newest.name == f"step-{step}"
@@ -235,11 +235,11 @@ def test_every_truncation_and_every_flipped_bit_is_detected(tmp_path):
                 verify_folder(target)
         for damaged in [*cuts, *longer, flips[0]]:
             file.write_bytes(damaged)
-            newest, skipped = newest_verified(tmp_path, "step-*")
+            newest, reasons = newest_verified(tmp_path, "step-*")
             assert newest == tmp_path / "step-1", damaged
-            assert len(skipped) == 1 and skipped[0].startswith("step-2: ")
+            assert list(reasons) == [target] and reasons[target]
         file.write_bytes(whole)
-    assert newest_verified(tmp_path, "step-*") == (target, [])
+    assert newest_verified(tmp_path, "step-*") == (target, {})
 
 
 @pytest.mark.parametrize(
@@ -281,10 +281,10 @@ def test_the_newest_is_chosen_by_number_and_skipped_folders_are_reported(tmp_pat
     (tmp_path / "step-100" / "model.bin").unlink()
     (tmp_path / "step-200").mkdir()
     (tmp_path / "step-300.tmp-0123456789ab").mkdir()
-    newest, skipped = newest_verified(tmp_path, "step-*")
+    newest, damaged = newest_verified(tmp_path, "step-*")
     assert newest == tmp_path / "step-80"
-    assert [line.split(":")[0] for line in skipped] == ["step-200", "step-100"]
-    assert newest_verified(tmp_path, "other-*") == (None, [])
+    assert [path.name for path in damaged] == ["step-200", "step-100"]
+    assert newest_verified(tmp_path, "other-*") == (None, {})
 
 
 def test_only_unfinished_files_with_names_of_this_protocol_are_removed(tmp_path):

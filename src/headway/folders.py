@@ -183,23 +183,23 @@ def _verify_file(folder: Path, name: str, accepted: Sequence[dict[str, Any]]) ->
         raise DataError("the sha256 of the file differs from the manifest", str(file))
 
 
-def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, list[str]]:
-    """The intact folder with the highest number in its name, and why newer ones were skipped.
+def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, dict[Path, str]]:
+    """The intact folder with the highest number in its name, and what is wrong with newer ones.
 
-    pattern: a glob of one level, such as "step-*". The caller prints the warnings.
+    pattern: a glob of one level, such as "step-*".
     """
     numbered = [(int(digits[-1]), p) for p in parent.glob(pattern) if (digits := _numbers(p.name))]
-    skipped = []
+    damaged: dict[Path, str] = {}
     for _, path in sorted(numbered, reverse=True):
         if TEMPORARY.fullmatch(path.name):
             continue
         try:
             verify_folder(path)
         except HeadwayError as error:
-            skipped.append(f"{path.name}: {error.what}")
+            damaged[path] = error.what
         else:
-            return path, skipped
-    return None, skipped
+            return path, damaged
+    return None, damaged
 
 
 def _numbers(name: str) -> list[str]:

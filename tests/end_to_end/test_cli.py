@@ -147,7 +147,7 @@ def test_other_settings_under_the_same_name_are_refused_and_named(working_folder
     assert "training.steps: 30 in the run, 31 now" in error and "--resume" in error
 
 
-def test_a_changed_setting_is_recorded_in_a_resumed_run(tmp_path):
+def test_a_changed_setting_is_recorded_in_a_resumed_run_unless_it_is_refused(tmp_path):
     data = write_corpus(tmp_path / "data")
     headway(*train_words(data, "r", "--steps", "6"), cwd=tmp_path)
     done = headway(
@@ -156,6 +156,9 @@ def test_a_changed_setting_is_recorded_in_a_resumed_run(tmp_path):
     assert "optimizer.lr changed from 0.002 to 0.0001" in done.stderr
     settings = (tmp_path / "runs" / "r" / "run.yaml").read_text()
     assert "optimizer.lr: 0.002 -> 0.0001" in settings and "lr: 0.0001" in settings
+    fewer = ("train", "--resume", "runs/r", "--steps", "9", "--model.decoder-layers", "1")
+    assert "does not fit the model" in fails(3, *fewer, cwd=tmp_path)
+    assert (tmp_path / "runs" / "r" / "run.yaml").read_text() == settings
 
 
 def test_flags_take_precedence_over_a_yaml_file(tmp_path):

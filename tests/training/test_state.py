@@ -21,6 +21,7 @@ from headway.training import (
     load_state,
     save_state,
 )
+from headway.transforms import lora, quantize
 
 REPORT = StepReport(1.0, 1.0, 4, 0.5, 0.1, 0.01)
 
@@ -89,8 +90,86 @@ def test_the_newest_two_checkpoints_remain_and_a_damaged_one_is_skipped(tmp_path
     again = fresh()
     newest, skipped = save.resume(again)
     assert newest == tmp_path / "step-4" and again.step == 4
-    assert len(skipped) == 1 and skipped[0].startswith("step-6")
-    assert not list(tmp_path.glob("*.tmp-*"))
+    assert len(skipped) == 1 and skipped[0].startswith("step-6 (now damaged-1-step-6): ")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["damaged-1-step-6", "step-4"]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_checkpoints_count_neither_as_saved_nor_as_the_newest(tmp_path, keep):
+    """Else a run that has fallen back would delete its intact ones, and not save some steps."""
+    run = fresh()
+    for step in (10, 20, 30):
+        run.step = step
+        Checkpointing(tmp_path, every=10, keep=3).save(run)
+    for step in (20, 30):
+        damage(tmp_path / f"step-{step}")
+    save, run = Checkpointing(tmp_path, every=5, keep=keep), fresh()
+    assert save.resume(run)[0] == tmp_path / "step-10"
+    for step in (15, 20):
+        run.step = step
+        save.after_step(run, REPORT)
+        again = fresh()
+        assert save.resume(again) == (tmp_path / f"step-{step}", []) and again.step == step
+    damage(tmp_path / "step-20")
+    if keep == 2:
+        assert save.resume(fresh())[0] == tmp_path / "step-15"
+        names = ["damaged-1-step-20", "damaged-1-step-30", "damaged-2-step-20", "step-15"]
+        assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_a_run_all_of_whose_checkpoints_are_damaged_does_not_begin_again(tmp_path):
+    run, save = fresh(), Checkpointing(tmp_path, every=1)
+    for run.step in (1, 2):
+        save.save(run)
+        damage(tmp_path / f"step-{run.step}")
+    with pytest.raises(DataError, match=r"every checkpoint is damaged.*step-2: .*; step-1: "):
+        save.resume(fresh())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-1", "step-2"]
+
+
+def damage(checkpoint):
+    file = checkpoint / "state.json"
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+@pytest.mark.parametrize("change", ["fewer layers", "without adapters", "frozen", "no average"])
+def test_a_checkpoint_with_tensors_that_the_model_lacks_is_refused(tmp_path, change):
+    run = fresh()
+    if change == "without adapters":
+        lora(run.model, 1, targets=["*"])
+        optimizer = torch.optim.AdamW(run.model.parameters())
+        run = TrainingState(run.model, optimizer, WeightAverage(run.model, 0.9))
+    advance(run, 1)
+    save_state(run, tmp_path / "step-1")
+    again = fresh()
+    if change == "fewer layers":
+        del again.model[2]
+    elif change == "frozen":  # an earlier version averaged frozen parameters, too
+        again.model[0].requires_grad_(False)
+        again.average = WeightAverage(again.model, 0.9)
+    elif change == "no average":
+        again.average = None
+    if change in ("fewer layers", "without adapters"):
+        with pytest.raises(DataError, match=r"does not fit the model: .* unknown .first: "):
+            load_state(again, tmp_path / "step-1")
+    else:
+        load_state(again, tmp_path / "step-1")
+        assert again.step == 1 and torch.equal(again.model[0].weight, run.model[0].weight)
+
+
+def test_only_trained_parameters_are_averaged():
+    """A quantised base has codes, of which there is no average."""
+    model = quantize(nn.Sequential(nn.Linear(48, 40), nn.Linear(40, 32)), "int8")
+    lora(model, 2, targets=["*"])
+    codes = model[0].weight_int8.clone()
+    average = WeightAverage(model, 0.5)
+    assert set(average.weights) == {n for n, p in model.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        model[1].lora_b.fill_(1.0)
+    average.update(model, 100)
+    with average.applied(model):
+        assert torch.equal(model[1].lora_b, torch.full_like(model[1].lora_b, 0.5))
+    assert bool((model[1].lora_b == 1).all()) and torch.equal(model[0].weight_int8, codes)
 
 
 def test_resuming_removes_repeated_steps_and_a_partial_line_from_the_log(tmp_path):

@@ -111,10 +111,11 @@ def train(
             _emit_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
-        write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
         run, save = _state(job, machine, folder)
-        log = MetricsLog(folder / "metrics.jsonl")
         resumed, skipped = save.resume(run)
+        # after the checkpoint has been found to fit: settings that are refused are not kept
+        write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
+        log = MetricsLog(folder / "metrics.jsonl")
         log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
         _announce(run, job, machine)

@@ -16,13 +16,18 @@ class WeightAverage:
 
     d = min(decay, (1 + t) / (10 + t)) grows, so that the average forgets the random initial
     weights quickly. Polyak and Juditsky 1992; the warm start as in Tan and Le 2019.
+
+    Only of parameters that are trained: frozen ones keep their values, and those of a quantised
+    base are codes, of which there is no average.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         if not 0 < decay < 1:
             raise ValueError(f"{decay=} must be above 0 and below 1")
         self.decay = decay
-        self.weights = {n: p.detach().clone() for n, p in model.named_parameters()}
+        self.weights = {
+            n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad
+        }
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
@@ -36,11 +41,12 @@ class WeightAverage:
     def applied(self, model: nn.Module) -> Iterator[None]:
         """Replace the model's weights by the average inside the block; restore them afterwards."""
         trained: dict[str, Tensor] = {}
-        for name, parameter in model.named_parameters():
+        parameters = {n: p for n, p in model.named_parameters() if n in self.weights}
+        for name, parameter in parameters.items():
             trained[name] = parameter.data
             parameter.data = self.weights[name]
         try:
             yield
         finally:
-            for name, parameter in model.named_parameters():
+            for name, parameter in parameters.items():
                 parameter.data = trained[name]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,17 +43,17 @@ def load_state(run: TrainingState, folder: Path) -> None:
     state = read_json(folder / "state.json")
     expected = _tensors(run)
     moments = tuple(f"optimizer.{name}." for name, _ in run.model.named_parameters())
-    tensors = with_current_names(
-        read_tensors(folder / "state.safetensors"),
-        lambda name: name in expected or name.startswith(moments),
-    )
+
+    def is_known(name: str) -> bool:
+        return name in expected or name.startswith(moments)
+
+    tensors = with_current_names(read_tensors(folder / "state.safetensors"), is_known)
     optional = ("optimizer.", "buffer.")  # an earlier version did not save buffers
     missing = [name for name in expected if name not in tensors and not name.startswith(optional)]
-    unknown = [
-        name
-        for name in tensors
-        if _owner(name) not in {"model", "buffer", "average", "optimizer", "rng"}
-    ]
+    # a run may continue without its average, or without a GPU; and an earlier version averaged
+    # frozen parameters, too
+    unused = {f"average.{name}" for name, _ in run.model.named_parameters()} | {"rng.cuda"}
+    unknown = [name for name in tensors if not is_known(name) and name not in unused]
     if missing or unknown:
         raise DataError(
             f"the checkpoint does not fit the model: {len(missing)} tensors missing"
@@ -92,10 +94,6 @@ def load_state(run: TrainingState, folder: Path) -> None:
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng.cuda"])
-
-
-def _owner(name: str) -> str:
-    return name.split(".", 1)[0]
 
 
 def _tensors(run: TrainingState) -> dict[str, Tensor]:
@@ -151,20 +149,41 @@ class Checkpointing:
             return
         save_state(run, path)
         # Older checkpoints are deleted only now that this one is durable.
-        numbered = sorted(self.folder.glob("step-*"), key=lambda p: int(p.name.split("-")[1]))
-        for old in numbered[: -self.keep]:
-            shutil.rmtree(old)
+        names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
+        steps = sorted(int(name[1]) for name in names if name is not None)
+        for step in [step for step in steps if step <= run.step][: -self.keep]:
+            shutil.rmtree(self.folder / f"step-{step}")
         run.emit("saved", path=str(path))
 
     def resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:
         """Load the newest checkpoint whose hashes verify.
 
-        Returns its folder, or None, and a message for each damaged checkpoint that was skipped.
+        Returns its folder, or None if there is no checkpoint, and a message for each damaged one
+        that was newer. Those are renamed: the run will save other checkpoints of the same steps,
+        and must not delete older ones because damaged ones are newer. DataError if all are damaged.
         """
         if not self.folder.exists():
             return None, []
         remove_unfinished_files(self.folder)
-        newest, skipped = newest_verified(self.folder, "step-*")
+        newest, damaged = newest_verified(self.folder, "step-*")
+        if newest is None and damaged:
+            reasons = [f"{path.name}: {reason}" for path, reason in damaged.items()]
+            raise DataError(
+                "every checkpoint is damaged, so the run cannot be resumed: " + "; ".join(reasons),
+                str(self.folder),
+                "restore one of them from a copy; or move this folder away to train from the "
+                "beginning",
+            )
         if newest is not None:
             load_state(run, newest)
-        return newest, skipped
+        return newest, [
+            f"{path.name} (now {_set_aside(path).name}): {reason}"
+            for path, reason in damaged.items()
+        ]
+
+
+def _set_aside(damaged: Path) -> Path:
+    """Rename a damaged checkpoint so that it counts as none, and return its new path."""
+    names = (f"damaged-{number}-{damaged.name}" for number in itertools.count(1))
+    paths = (damaged.with_name(name) for name in names)
+    return damaged.rename(next(path for path in paths if not path.exists()))
