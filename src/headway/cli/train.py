@@ -82,6 +82,11 @@ def train(
         Show no progress.
     """
     arguments, flags = split_words(words)
+    if run is not None and resume is not None:
+        raise UsageError(
+            f"--run {run} and --resume {resume}: a run is resumed in its own folder",
+            hint=f"leave out --run; or start another run from its model with --from {resume}",
+        )
     layers: list[tuple[str, Any]] = [] if config is None else [(str(config), read_yaml(config))]
     layers.append((COMMAND_LINE, flags))
     if resume is not None:
@@ -126,6 +131,11 @@ def _new(
             f"unexpected argument {words[2]!r}: expected a recipe and one path of training data"
         )
     if len(words) >= 2:
+        if any("data.train" in values for origin, values in layers if origin == COMMAND_LINE):
+            raise UsageError(
+                f"training data are named twice: {words[1]} and --data",
+                hint="name them after the recipe, or with --data",
+            )
         data = words[1:] if takes_many else words[1]
         settings = with_settings(settings, (COMMAND_LINE, {"data.train": data}))
     folder = run_folder(run or settings.name)

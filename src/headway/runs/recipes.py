@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from headway.config_files import read_yaml
 from headway.errors import UsageError, did_you_mean
+from headway.files import TEMPORARY
 from headway.former_names import with_current_names
 from headway.settings import differences, fields_of, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
@@ -115,10 +116,18 @@ def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def is_trained(folder: Path) -> bool:
+    """Whether the run in the folder has saved a checkpoint or a model."""
+    checkpoints = (folder / "checkpoints").glob("*")
+    return (folder / "model").exists() or any(
+        not TEMPORARY.fullmatch(path.name) for path in checkpoints
+    )
+
+
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
-    """UsageError if `folder` has a run with other settings; those from the data may differ, and a
-    number of threads that is unset."""
-    if not (folder / "run.yaml").is_file():
+    """UsageError if `folder` has a trained run with other settings; those from the data may differ,
+    and a number of threads that is unset."""
+    if not ((folder / "run.yaml").is_file() and is_trained(folder)):
         return
     before = saved(folder)
     if type(before) is not type(settings):
@@ -132,15 +141,32 @@ def check_same(folder: Path, settings: AnyRunConfig) -> None:
             f"{', '.join(keys[:5])}",
             hint="choose another name with --run",
         )
-    from_data = settings.decided_by_data | unset_settings(settings, "machine.threads")
-    changes = [change for change in differences(before, settings) if change[0] not in from_data]
-    if changes:
-        shown = "; ".join(f"{key}: {old} in the run, {new} now" for key, old, new in changes[:5])
+    if shown := changes_of(before, settings):
         raise UsageError(
             f"{folder} has a run with other settings: {shown}",
             hint="choose another name with --run for a new run; or change settings of this one: "
             f"headway train --resume {folder} --SETTING VALUE",
         )
+
+
+def changes_of(
+    before: AnyRunConfig,
+    settings: AnyRunConfig,
+    prefix: str = "",
+    ignored: Set[str] = frozenset(),
+) -> str:
+    """Name the settings that differ, up to five, for a message; "" if none does.
+
+    prefix: of the keys that are compared. ignored: keys that may differ, besides those that the
+    data decide and a number of threads that is unset.
+    """
+    ignored = ignored | settings.decided_by_data | unset_settings(settings, "machine.threads")
+    changes = [
+        f"{key}: {old} in the run, {new} now"
+        for key, old, new in differences(before, settings)
+        if key.startswith(prefix) and key not in ignored
+    ]
+    return "; ".join(changes[:5])
 
 
 def configurations() -> list[AnyRunConfig]:

@@ -13,7 +13,7 @@ import torch
 
 from headway.bundle.files import verify_files
 from headway.config_files import write_yaml
-from headway.errors import DataError, HeadwayError
+from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
 from headway.folders import remove_unfinished_files
@@ -24,7 +24,8 @@ from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
-from headway.runs.recipes import AnyRunConfig, saved
+from headway.runs.prepared import check_prepared
+from headway.runs.recipes import AnyRunConfig, is_trained, saved
 from headway.runs.report import PAGE, write_report
 from headway.settings import override
 from headway.tasks.held_out_scores import scores_of
@@ -98,6 +99,9 @@ def train(
         for path in (folder, folder / "data"):
             if path.is_dir():
                 remove_unfinished_files(path)  # unfinished files of a killed process
+        note = check_prepared(folder, config)
+        if not is_trained(folder):  # so that the data are known by their settings
+            write_file(folder / "run.yaml", write_yaml(config, history).encode())
 
         def emit(event: Event) -> None:
             for listener in listeners:
@@ -107,12 +111,15 @@ def train(
 
         go_on = EvaluationLimit(request, None if dry_run is None else dry_run.batches)
         try:
+            if note:
+                emit({"kind": "note", "text": note})
             job = task.prepare(config, folder, machine, emit)
             _emit_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
         run, save = _state(job, machine, folder)
         resumed, skipped = save.resume(run)
+        _check_steps(run, job.config.training.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
         write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
         log = MetricsLog(folder / "metrics.jsonl")
@@ -162,6 +169,15 @@ def _emit_baseline(job: Job, go_on: EvaluationLimit, emit: Emit) -> None:
         return
     if text is not None:
         emit({"kind": "note", "text": text})
+
+
+def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
+    if steps is not None and run.step > steps:
+        raise UsageError(
+            f"training.steps={steps}: the run has done {run.step:,} steps already",
+            str(folder),
+            f"--steps {run.step + steps} or another larger number",
+        )
 
 
 def _check_best(run: TrainingState, model: Path) -> None:

@@ -108,7 +108,8 @@ class LanguageRunConfig(RunSettings):
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the data or the pre-trained model decide."""
         if self.training.start is None:
-            return frozenset({"model.vocabulary"})
+            is_longer = self.training.length > self.model.max_length
+            return frozenset({"model.vocabulary"} | ({"model.max_length"} if is_longer else set()))
         shape = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
         return frozenset(shape - {"model.dropout"})
 

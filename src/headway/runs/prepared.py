@@ -1,0 +1,61 @@
+"""The prepared data in a run folder belong to the settings in its run.yaml."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from headway.errors import UsageError
+from headway.runs.recipes import AnyRunConfig, changes_of, is_trained, saved
+
+PREPARED = ("data", "*.json", "metrics.jsonl", "glimpses", "report.html")
+"""What a run has in its folder before its first checkpoint, besides run.yaml."""
+READ_WHILE_TRAINING = frozenset(
+    {
+        "data.weights",
+        "data.temperature",
+        "data.bpe_dropout",
+        "data.unigram_alpha",
+        "data.noise_drop",
+        "data.noise_mask",
+        "data.noise_shuffle",
+        "data.corruption_length",
+        "data.test",
+    }
+)
+"""Settings of the data on which prepared data do not depend."""
+
+
+def check_prepared(folder: Path, config: AnyRunConfig) -> str | None:
+    """Compare the settings with those that the data in a run folder were prepared with.
+
+    Data of a run that has saved neither a checkpoint nor a model are removed if any setting has
+    changed; the returned note says so. UsageError if a trained run would get other data.
+    """
+    before = saved(folder) if (folder / "run.yaml").is_file() else None
+    is_comparable = before is not None and type(before) is type(config)
+    if is_trained(folder):
+        if before is not None and is_comparable:
+            _check_same_data(folder, before, config)
+        return None
+    if before is not None and is_comparable and not changes_of(before, config):
+        return None
+    removed = [path for pattern in PREPARED for path in folder.glob(pattern)]
+    for path in removed:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    return "removed the data that an unfinished run had prepared" if removed else None
+
+
+def _check_same_data(folder: Path, before: AnyRunConfig, config: AnyRunConfig) -> None:
+    """The position in the data is part of a checkpoint, and its tokenizer of the model."""
+    changes = changes_of(before, config, prefix="data.", ignored=READ_WHILE_TRAINING)
+    if changes:
+        raise UsageError(
+            f"the data of a trained run cannot be changed: {changes}",
+            str(folder),
+            "start another run with --run NAME; for most recipes from this model, with --from "
+            f"{folder}",
+        )
