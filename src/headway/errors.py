@@ -68,6 +68,16 @@ def closest(name: str, candidates: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
+def index_from_one(option: str, number: int, count: int) -> int:
+    """The index, counted from 0, of the layer or head that an option of the command line names.
+
+    The command line counts layers and heads from 1. UsageError if there is none of that number.
+    """
+    if not 1 <= number <= count:
+        raise UsageError(f"{option} {number}: must be from 1 to {count}")
+    return number - 1
+
+
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """The end of an error message on an unknown name: the name it probably means, if any."""
     meant = closest(name, candidates)

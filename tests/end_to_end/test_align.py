@@ -26,12 +26,13 @@ def predicted(head):
 
 
 def test_each_pair_is_a_line_of_links_of_the_head_that_is_named(folder):
-    words = ("align", "model", "pairs.tsv", "--layer", "1", "--head", "2")
+    words = ("align", "model", "pairs.tsv", "--layer", "2", "--head", "3")
     lines = run_headway(*words, cwd=folder).stdout.splitlines()
     expected = predicted(Head(1, 2))
     assert [
         {tuple(map(int, link.split("-"))) for link in line.split()} for line in lines
     ] == expected
+    assert "layer 2, head 3" in run_headway(*words, cwd=folder).stderr
     run_headway(*words, "--output", "links.txt", cwd=folder)
     assert (folder / "links.txt").read_text().splitlines() == lines
     rows = run_headway(*words, "--json", cwd=folder).stdout.splitlines()
@@ -55,8 +56,9 @@ def test_wrong_requests_are_refused(folder):
     (folder / "mine.txt").write_text("mine")
     for words, code, reason in [
         (("pairs.tsv", "--head", "1"), 2, "--head needs --layer"),
-        (("pairs.tsv", "--layer", "7"), 2, "layers 0 to 1, each with heads 0 to 2"),
-        (("pairs.tsv", "--layer", "1", "--head", "3"), 2, "there is no such head"),
+        (("pairs.tsv", "--layer", "0"), 2, "--layer 0: must be from 1 to 2"),
+        (("pairs.tsv", "--layer", "3"), 2, "--layer 3: must be from 1 to 2"),
+        (("pairs.tsv", "--layer", "2", "--head", "4"), 2, "--head 4: must be from 1 to 3"),
         (("pairs.tsv", "--gold", "short.txt"), 3, "1 lines of gold alignments for 3 pairs"),
         (("pairs.tsv", "--output", "mine.txt"), 2, "mine.txt exists already"),
         (("nowhere.tsv",), 2, "no such file"),

@@ -83,7 +83,9 @@ def test_sampled_captions_follow_from_the_seed(run_headway):
 def test_attention_to_the_image_is_plotted_and_no_file_is_overwritten(run_headway, working_folder):
     stderr = run_headway("caption", "runs/c", "a.png", "--plot", "words.svg")[1]
     assert "drawn     words.svg" in stderr
+    run_headway("caption", "runs/c", "a.png", "--plot", "first.svg", "--layer", "1")
     text = (working_folder / "words.svg").read_text()
+    assert (working_folder / "first.svg").read_text() == text
     assert all(f">{word}  " in text for word in CAPTIONS[40][0].split())
     assert (
         "exists already"
@@ -91,8 +93,8 @@ def test_attention_to_the_image_is_plotted_and_no_file_is_overwritten(run_headwa
     )
     stderr = run_headway("caption", "runs/c", "a.png", "b.png", "--plot", "two.svg", code=2)[1]
     assert "one image" in stderr and not (working_folder / "two.svg").exists()
-    stderr = run_headway("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "1", code=2)[1]
-    assert "layers are 0 to 0" in stderr and not (working_folder / "x.svg").exists()
+    stderr = run_headway("caption", "runs/c", "a.png", "--plot", "x.svg", "--layer", "2", code=2)[1]
+    assert "--layer 2: must be from 1 to 1" in stderr and not (working_folder / "x.svg").exists()
 
 
 def test_eval_scores_every_language_on_the_test_split_or_on_a_table(run_headway, working_folder):

@@ -44,6 +44,9 @@ def test_attention_maps_are_drawn_and_no_file_is_overwritten(run_headway, workin
     assert "drawn     maps.png" in stderr
     drawn = (working_folder / "maps.png").read_bytes()
     assert drawn[:4] == b"\x89PNG"
+    words = ["look", "runs/dino", "one.png", "--size", "16"]
+    run_headway(*words, "--output", "last.png", "--layer", "2")
+    assert (working_folder / "last.png").read_bytes() == drawn
     stderr = run_headway("look", "runs/dino", "one.png", "--output", "maps.png", code=2)[1]
     assert "exists already" in stderr and (working_folder / "maps.png").read_bytes() == drawn
 
@@ -53,7 +56,7 @@ def test_attention_maps_are_drawn_and_no_file_is_overwritten(run_headway, workin
     [
         ("look runs/dino nowhere.png --output a.png", 2, "nowhere.png"),
         ("look runs/dino words.txt --output a.png", 3, "words.txt"),
-        ("look runs/dino one.png --output a.png --layer 2", 2, "layers are 0 to 1"),
+        ("look runs/dino one.png --output a.png --layer 3", 2, "--layer 3: must be from 1 to 2"),
         ("look runs/dino one.png --output a.png --outline 1.5", 2, "--outline"),
         ("look runs/dino one.png --output a.gif", 2, ".png"),
         ("look nowhere one.png --output a.png", 2, "nowhere"),

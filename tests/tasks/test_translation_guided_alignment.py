@@ -49,7 +49,7 @@ def test_the_guided_head_learns_the_alignment_and_is_the_default(run, tmp_path, 
     with pytest.raises(SystemExit) as leaving:
         main([*words])
     printed = capsys.readouterr()
-    assert not leaving.value.code and "layer 0, head 0" in printed.err
+    assert not leaving.value.code and "layer 1, head 1" in printed.err
     assert f"alignment error rate {guided:.3f}" in printed.err and "on 20 pairs" in printed.err
     expected = [pharaoh(sorted(links(align(bundle, s, t)))) for s, t, _ in HELD_OUT]
     assert printed.out.strip().split("\n") == expected

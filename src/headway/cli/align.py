@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, UNNAMED, LanguageFlags, MachineFlags
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, UsageError, index_from_one
 from headway.files import check_new_file, write_file
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def align(
     target
         Column or file suffix of the target language.
     layer
-        Decoder layer, counted from 0. If unset, the head that was trained with guided alignment; or
+        Decoder layer, counted from 1. If unset, the head that was trained with guided alignment; or
         else the layer with the lowest error on the first half of the gold alignments, or the one
         whose attention is most concentrated on 100 pairs.
     head
-        Head of that layer, counted from 0. If unset, the mean over its heads, or the best head by
+        Head of that layer, counted from 1. If unset, the mean over its heads, or the best head by
         the gold alignments.
     gold
         File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. Their
@@ -167,20 +167,13 @@ def _candidates(
     if layer is None and trained is not None:
         return [trained]
     heads = list(align_by_head(bundle, *pair))
-    numbers = [one.head for one in heads if one.head is not None]
-    chosen = [
-        one
-        for one in heads
-        if (layer is None or one.layer == layer)
-        and (one.head == head if head is not None else by_gold or one.head is None)
-    ]
-    if not chosen:
-        raise UsageError(
-            f"--layer {layer}{'' if head is None else f' --head {head}'}: there is no such head",
-            hint=f"the decoder has layers 0 to {heads[-1].layer}, each with heads 0 to "
-            f"{max(numbers)}",
-        )
-    return chosen
+    if layer is not None:
+        index = index_from_one("--layer", layer, 1 + max(one.layer for one in heads))
+        heads = [one for one in heads if one.layer == index]
+    if head is not None:
+        index = index_from_one("--head", head, sum(one.head is not None for one in heads))
+        return [one for one in heads if one.head == index]
+    return [one for one in heads if by_gold or one.head is None]
 
 
 def _best(

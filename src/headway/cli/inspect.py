@@ -19,7 +19,7 @@ from headway.cli.flags import (
     Port,
     number,
 )
-from headway.errors import UsageError
+from headway.errors import UsageError, index_from_one
 from headway.files import check_new_file
 
 if TYPE_CHECKING:
@@ -247,8 +247,8 @@ def _named(frame: Frame, shown: HeadFlags) -> Maps:
     most = {"layer": len(maps.layers), "head": heads, "position": positions}
     for name, count in most.items():
         number = getattr(shown, name)
-        if number is not None and not 1 <= number <= count:
-            raise UsageError(f"--{name} {number}: must be from 1 to {count}")
+        if number is not None:
+            index_from_one(f"--{name}", number, count)
     return maps
 
 

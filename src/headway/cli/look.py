@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
-from headway.errors import UsageError
+from headway.errors import UsageError, index_from_one
 from headway.files import check_new_file
 
 
@@ -35,7 +35,7 @@ def look(
     output
         New file for the plot: .png, .svg or .pdf.
     layer
-        Block whose attention is shown, counted from 0. If unset, the last one.
+        Block whose attention is shown, counted from 1. If unset, the last one.
     size
         Length of the shorter side in pixels, for finer maps than in training; the whole image is
         used, without a crop. If unset, the preprocessing of training.
@@ -57,8 +57,9 @@ def look(
             f"{run} is a {bundle.kind}, not an image encoder or an image classifier",
             hint="headway inspect shows the attention of any model",
         )
-    attention = image_attention_of_heads(bundle, image, layer=layer, size=size)
     depth = bundle.vit.config.num_layers
-    title = f"block {depth - 1 if layer is None else layer} of 0 to {depth - 1}, {image.name}"
+    index = depth - 1 if layer is None else index_from_one("--layer", layer, depth)
+    attention = image_attention_of_heads(bundle, image, layer=index, size=size)
+    title = f"block {index + 1} of {depth}, {image.name}"
     overlays(output, attention, title=title, outlined=outline or None)
     talk.print(f"drawn     {output}", markup=False)

@@ -68,13 +68,17 @@ def align(bundle: Bundle, source: str, target: str, layer: int | None = None) ->
 
 @dataclass(frozen=True, order=True)
 class Head:
-    """A head of cross-attention, layer and head counted from 0. head: None for the mean of all."""
+    """A head of cross-attention, layer and head counted from 0. head: None for the mean of all.
+
+    As text, both are counted from 1, as on the command line and on the inspection page.
+    """
 
     layer: int
     head: int | None = None
 
     def __str__(self) -> str:
-        return f"layer {self.layer}, " + ("all heads" if self.head is None else f"head {self.head}")
+        head = "all heads" if self.head is None else f"head {self.head + 1}"
+        return f"layer {self.layer + 1}, {head}"
 
 
 def alignment_head(bundle: Bundle) -> Head | None:

@@ -41,7 +41,7 @@ class CaptionOptions:
         "the search ends when none can have a better score at any length.",
     )
     layer: int | None = setting(
-        None, "Decoder block of the plot, from 0; if unset, the last.", ge=0
+        None, "Decoder block of the plot, counted from 1; if unset, the last.", gt=0
     )
     sample: int = setting(0, "Number of captions to sample instead of searching.", ge=0, le=BEAMS)
     temperature: float = setting(

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UsageError
+from headway.errors import UsageError, index_from_one
 from headway.evaluation.scores import Scores
+from headway.inspection.ablation import layers_of
 from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle
@@ -47,7 +48,10 @@ def draw_words(
             hint=f"--language {options.languages[0]}",
         )
     (language,), text = options.languages, prediction.captions[0].text
-    maps = look(bundle, prediction.file, text, language=language, layer=options.layer)
+    layer = options.layer
+    if layer is not None:
+        layer = index_from_one("--layer", layer, len(layers_of(bundle.model)["cross"]))
+    maps = look(bundle, prediction.file, text, language=language, layer=layer)
     overlays(path, maps, title=text, one_scale=True)
 
 
