@@ -174,9 +174,7 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
             raise UsageError(
                 f"unknown option {dashes}{name}" + _advice(key, meant, dashes),
                 where,
-                f"headway config explain {meant}"
-                if meant
-                else "headway config explain lists all settings",
+                _explained(config, meant),
             )
         node = tree
         *parents, last = key.split(".")
@@ -204,6 +202,17 @@ def _advice(key: str, meant: str | None, dashes: str = "") -> str:
     if meant == current_name(key):
         return f", which is now {dashes + meant.replace('_', '-') if dashes else meant}"
     return f". Did you mean {dashes}{meant}?"
+
+
+def _explained(config: Any, meant: str | None) -> str:
+    """The command that explains the key that was meant, or what lists all settings."""
+    if recipe := getattr(config, "recipe", ""):
+        key = f" {meant}" if meant else ""
+        command = f"headway config explain{key} --recipe {recipe}"
+        return command if meant else f"{command} lists all settings"
+    if meant:
+        return f"headway config explain {meant}"
+    return f"the settings are {', '.join(fields_of(config))}"
 
 
 def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
@@ -267,7 +276,7 @@ def explain(config: Any, key: str) -> str:
     if name not in leaves:
         raise UsageError(
             f"unknown setting {key}" + _advice(name, _meant(name, leaves)),
-            hint="headway config explain lists all settings",
+            hint=_explained(config, None),
         )
     field = leaves[name]
     return f"{name}: {field.expects}, default {plain(field.default)}\n  {field.help}"

@@ -34,14 +34,14 @@ def show(name: str = "translate", /) -> None:
 
 @config_app.command
 def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
-    """Explain a setting; without a name, list all settings.
+    """Explain a setting; without a name, list all settings of a recipe.
 
     Parameters
     ----------
     key
         Dotted name of a setting, such as optimizer.lr.
     recipe
-        Recipe whose settings are explained.
+        Recipe whose settings are explained; headway train --help lists all recipes.
     """
     from headway.decoding import GenerationConfig
     from headway.runs import configurations
