@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headway.data.interface_strings import FetchedStrings
     from headway.data.shakespeare import FetchedTexts
 
-data_app = App(name="data", help="Download data sets; check and clean your own.")
+data_app = App(name="data", help="Make or download data sets; check and clean your own.")
 
 
 @data_app.command
@@ -32,7 +32,7 @@ def fetch(
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     hold_out: str | None = None,
 ) -> None:
-    """Download a data set.
+    """Make a data set from an installed Python package; ui-en-fr and ui-en-de are downloaded.
 
     Parameters
     ----------

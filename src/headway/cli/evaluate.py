@@ -15,12 +15,13 @@ from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
 from headway.errors import UsageError
 from headway.files import check_new_file
-from headway.settings import COMMAND_LINE
+from headway.settings import COMMAND_LINE, plain
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
     from headway.evaluation import PairedDifference
     from headway.runs.evaluation import ModelScores
+    from headway.settings import Field
 
 HELP = """Evaluate a model with the metrics of its task.
 
@@ -116,7 +117,7 @@ def _flags() -> list[Argument]:
     for name in tasks():
         for key, field in fields_of(task(name).evaluation()).items():
             types[key] = types[key] | field.type if key in types else field.type | None
-            owners = helps.setdefault(key, {}).setdefault(field.help.rstrip("."), [])
+            owners = helps.setdefault(key, {}).setdefault(_with_default(field), [])
             owners.append(name.replace("_", " "))
     return [
         Argument(
@@ -135,6 +136,15 @@ def _flags() -> list[Argument]:
         )
         for key, by_help in helps.items()
     ]
+
+
+def _with_default(field: Field) -> str:
+    """The help of an evaluation option of a task, with its default if that is a value."""
+    default = plain(field.default)
+    help = field.help.rstrip(".")
+    if isinstance(default, bool):
+        default = "yes" if default else ""
+    return help if default in (None, "", []) else f"{help} (default: {default})"
 
 
 def _print(

@@ -93,9 +93,13 @@ class MachineFlags:
     dtype: Annotated[
         str, Parameter(help="Dtype of matrix products: float32, or bfloat16 (autocast).")
     ] = "float32"
-    threads: Annotated[int | None, number("Number of CPU threads. If unset, chosen by torch.")] = (
-        None
-    )
+    threads: Annotated[
+        int | None,
+        number(
+            "Number of CPU threads. If unset, torch's number; for headway demo and serve the one "
+            "that is fastest when they start."
+        ),
+    ] = None
     verify: Annotated[
         bool,
         Parameter(

@@ -36,7 +36,7 @@ def lecture(
     overwrite
         Replace these three files if they exist.
     threads
-        Number of CPU threads. If unset, chosen by torch.
+        Number of CPU threads. If unset, torch's number.
     """
     from headway.lectures import CLAIMS
     from headway.machine import MachineConfig, prepare

@@ -29,8 +29,8 @@ def quantize(
 
     headway quantize runs/NAME --to int8
 
-    int8 is smaller by a factor of nearly 4 and on a CPU 2 to 4 times as fast, with nearly the same
-    outputs. int4 is smaller by a factor of 6 and less accurate; it is for large language models.
+    int8 is smaller by a factor of nearly 4 and on a CPU 1.3 to 3 times as fast, with nearly the
+    same outputs. int4 is smaller by a factor of 6 and less accurate, for large language models.
     bfloat16 is smaller by a factor of 2. Afterwards, headway eval shows how accurate the small
     model is. The original model is not changed.
 

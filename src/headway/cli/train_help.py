@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ def settings_lines(config: Any) -> Iterator[str]:
             "--model SIZE", f"model size, which sets several model settings: {', '.join(sizes)}"
         )
     for key, flag in common.items():
-        yield _setting(flag, fields[key])
+        help = fields[key].help.replace(f" (short: --{flag})", "")
+        yield _setting(flag, replace(fields[key], help=help))
     section = ""
     for key, field in fields.items():
         name, dot, _ = key.partition(".")

@@ -158,9 +158,9 @@ def caption() -> CaptionRunConfig:
 
 
 def caption_emoji() -> CaptionRunConfig:
-    """Captions of 3,054 emoji in English, French and German, from $HEADWAY_DATA/captioning.
+    """Captions of 3,354 emoji, 304 of them held out, in English, French and German.
 
-    Cost and score: docs/results.md.
+    The data are in $HEADWAY_DATA/captioning. Cost and score: docs/results.md.
     """
     root = os.environ.get("HEADWAY_DATA")
     folder = Path(root, "captioning") if root else None

@@ -208,7 +208,8 @@ def bert_tiny() -> EncoderRunConfig:
 
 
 def roberta() -> EncoderRunConfig:
-    """An encoder (RoBERTa): masked language modelling only, with dynamic masking and full rows.
+    """An encoder (RoBERTa): masked language modelling only, with dynamic masking and full-length
+    sequences.
 
     Without next-sentence prediction: a sequence has as many sentences as fit. Liu et al. 2019.
     Settings and cost are those of the recipe bert, but text keeps its capitals.
