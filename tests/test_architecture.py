@@ -199,8 +199,9 @@ def test_the_pages_name_only_files_that_exist(page):
     assert not (missing := {name for name in named if not (ROOT / name).exists()}), missing
 
 
-def test_the_source_tree_in_the_readme_is_complete():
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("page", ["README.md", "docs/tour/files.md"])
+def test_the_source_tree_in_the_docs_is_complete(page):
+    text = (ROOT / page).read_text()
     listing = text.split("src/headway/\n", 1)[1].split("```", 1)[0]
     named = {line.split()[0].rstrip("/") for line in listing.split("\n") if line.startswith("  ")}
     existing = {
