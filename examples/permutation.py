@@ -1,4 +1,4 @@
-"""Self-attention does not know the order of its inputs (lectures 1.2).
+"""Self-attention does not know the order of its inputs.
 
 Four word vectors go through one attention layer, and then the same four in another order. Each
 step is shown for both: on the left as it is, on the right permuted. The rows are the same, in the

@@ -1,4 +1,4 @@
-"""Attention is soft look-up (lectures 1.7).
+"""Attention is soft look-up.
 
 A dictionary has a value only for its keys. Attention has one for every query: it computes the
 similarity of the query to each key (a dot product of their embeddings), turns the similarities

@@ -12,6 +12,7 @@ from headway.exercises.ladder import likely_mistake, same
 from headway.exercises.tiny_translator import make_model, train
 from headway.models.kernels_and_positions import KERNELS
 from tests.exercises.planted import PLANTED
+from tests.fixtures.pages import anchors
 from tests.fixtures.user_texts import ROOT
 
 PLUGGED = [name for name, exercise in EXERCISES.items() if exercise.plug is not None]
@@ -33,6 +34,12 @@ def test_the_solution_passes_every_check(name):
     results = list(climb(EXERCISES[name], function_of(name, EXERCISES[name].solution)))
     assert all(result.passed for result in results), results[-1]
     assert [result.rung for result in results] == rung_names(EXERCISES[name])
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_the_section_of_the_tour_exists(name):
+    page, _, heading = EXERCISES[name].tour.partition("#")
+    assert heading in anchors((ROOT / page).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -1,4 +1,4 @@
-"""Attention: soft look-up. Scores, softmax, weighted sum (lectures 1.1-1.6)."""
+"""Attention: soft look-up. Scores, softmax, weighted sum."""
 
 from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear

@@ -1,4 +1,4 @@
-"""Patches: token_p = W patch_p + b, where patch_p is a rectangle of the image (lecture 2.7).
+"""Patches: token_p = W patch_p + b, where patch_p is a rectangle of the image.
 
 An image of Y x X pixels is cut into patches that do not overlap. The pixels of a patch, written as
 one vector, are projected to the model width: to the Transformer a patch is what a word is in text.

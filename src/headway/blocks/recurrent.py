@@ -1,4 +1,4 @@
-"""Recurrent networks: h_t = f(x_t, h_(t-1)), one word after the other (lecture 3.2).
+"""Recurrent networks: h_t = f(x_t, h_(t-1)), one word after the other.
 
 The state h_t summarises the words up to t; the same cell f is applied at every step. An encoder
 keeps all its states as the memory; a bidirectional one also reads from the end, so that each vector

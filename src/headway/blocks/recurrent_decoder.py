@@ -1,4 +1,4 @@
-"""Recurrent decoder: s_t = f(y_(t-1), s_(t-1)) with s_0 = tanh(W c) (lectures 3.2 and 3.3).
+"""Recurrent decoder: s_t = f(y_(t-1), s_(t-1)) with s_0 = tanh(W c).
 
 The decoder is a recurrent language model of the target whose first state is made from the source.
 Without attention the context vector c is all it gets of the source (the bottleneck). With attention

@@ -38,12 +38,12 @@ def list_exercises(*, json: bool = False) -> None:
         if json:
             data_json(
                 {
-                    **{"name": name, "title": exercise.title, "section": exercise.section},
+                    **{"name": name, "title": exercise.title, "section": exercise.tour},
                     "trains": exercise.plug is not None,
                 }
             )
         else:
-            data(f"{name:<{width}}  {exercise.section:<4} {exercise.title}")
+            data(f"{name:<{width}}  {exercise.title}")
     if not json:
         first = next(iter(EXERCISES))
         talk.print(f"begin     {program()} exercise start {first}", markup=False)
@@ -75,7 +75,7 @@ def start(name: str, /, *, file: Path | None = None, overwrite: bool = False) ->
     if not path.exists():
         check_new_file(path)
     write_file(path, exercise.start.encode())
-    talk.print(f"{exercise.title} (lectures, section {exercise.section})", markup=False)
+    talk.print(f"{exercise.title} ({exercise.tour})", markup=False)
     talk.print(f"\n{exercise.equation.strip()}\n", markup=False)
     talk.print(f"written   {path}", markup=False)
     talk.print(f"next      complete it, then: {_command('check', name, file)}", markup=False)

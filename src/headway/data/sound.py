@@ -1,7 +1,7 @@
 """Sound: waveforms from WAV files, and their log-mel spectrograms.
 
 A log-mel spectrogram is an image with one channel, Y = mel bands and X = frames, so that a model of
-image patches can process it (lectures 1.5, 2.7: "anything can be cut into tokens").
+image patches can process it ("anything can be cut into tokens").
 """
 
 from __future__ import annotations

@@ -64,10 +64,11 @@ class Plug:
 class Exercise:
     """An exercise: one function that a learner writes.
 
-    name: name of the exercise and of its file. section: section of the lectures. signature: the
-    `def` line. body: the body of the solution. reference: the function of Headway. cases: calls
-    with names, the worked example first. random: arguments by seed, for comparisons with the
-    reference. gradients: whether gradients are compared too. mistakes: known wrong variants.
+    name: name of the exercise and of its file. section: page and heading of the tour, below
+    docs/tour. signature: the `def` line. body: the body of the solution. reference: the function of
+    Headway. cases: calls with names, the worked example first. random: arguments by seed, for
+    comparisons with the reference. gradients: whether gradients are compared too. mistakes: known
+    wrong variants.
     """
 
     name: str
@@ -92,6 +93,11 @@ class Exercise:
         return self.signature.removeprefix("def ").split("(")[0]
 
     @property
+    def tour(self) -> str:
+        """The page and the heading of the tour that explain the function."""
+        return f"docs/tour/{self.section}"
+
+    @property
     def start(self) -> str:
         """The text of the learner's file, with a hole."""
         return self._text(f'    {HOLE}("replace this line")')
@@ -103,8 +109,9 @@ class Exercise:
 
     def _text(self, body: str) -> str:
         head = (
-            f"{self.title} (lectures, section {self.section}).\n\n"
+            f"{self.title}.\n\n"
             f"{self.equation.strip()}\n\nShapes and types:\n{_indented(self.shapes)}\n\n"
+            f"Tour:   {self.tour}\n"
             f"Check:  headway exercise check {self.name}\n"
             f"Hint:   headway exercise hint {self.name}\n"
         )

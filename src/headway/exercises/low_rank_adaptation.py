@@ -47,7 +47,7 @@ X = torch.tensor([[[1.0, 2.0]]])
 EXERCISE = Exercise(
     name="lora",
     title="LoRA",
-    section="3.6",
+    section="systems.md#bert-and-its-family",
     equation="""
 y = x W^T + bias + (alpha / r) x A^T B^T
 W is frozen during fine-tuning; only A and B, of rank r, are trained.      (Hu et al. 2021)""",

@@ -1,4 +1,4 @@
-"""Attention maps drawn over the image (lectures 3.9, 3.10)."""
+"""Attention maps drawn over the image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The path length of the gradient: claim (h), lectures 1.9 and 3.3.
+"""The path length of the gradient: claim (h).
 
 The gradient from the last target word to the first source word passes through every state of the
 decoder and the encoder without attention, and takes one step with attention. The models are freshly

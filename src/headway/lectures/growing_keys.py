@@ -1,4 +1,4 @@
-"""The causal mask gives the same result as a loop over growing keys: claim (f), lectures 1.3.
+"""The causal mask gives the same result as a loop over growing keys: claim (f).
 
 The naive way to keep a query from attending to later keys is one call of attention per position,
 with only the keys up to that position. The mask computes all positions in one call.

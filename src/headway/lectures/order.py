@@ -1,4 +1,4 @@
-"""An encoder without positions is permutation-equivariant: part of claim (d), lectures 1.2 and 2.4.
+"""An encoder without positions is permutation-equivariant: part of claim (d).
 
 f(s(x)) = s(f(x)): encoding a shuffled sentence is the same as shuffling the encoded sentence. The
 models are freshly initialised, since the claim follows from the architecture, not from training.

@@ -1,4 +1,4 @@
-"""Why attention scores are divided by sqrt(d): claim (b), lectures 1.9.
+"""Why attention scores are divided by sqrt(d): claim (b).
 
 The gradient is summarised in two ways. Without the scale, most queries give nearly all their weight
 to one key and their gradient vanishes: the median over queries shows this. A few queries divide

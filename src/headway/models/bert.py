@@ -1,4 +1,4 @@
-"""BERT: P(x_t | all other words) = softmax(E f(h_t)), h = encoder(x) (lectures 3.5, 3.6).
+"""BERT: P(x_t | all other words) = softmax(E f(h_t)), h = encoder(x).
 
 A Transformer encoder is trained to predict masked words from the words on both sides (masked
 language modelling). Its vectors then serve other tasks: classes, tags, answers, embeddings.

@@ -1,7 +1,7 @@
 """Captioner: P(y_1 ... y_T | image) = product over t of P(y_t | y_1 ... y_(t-1), encoder(image)).
 
 A Vision Transformer encodes the image once; a decoder generates the caption word by word and
-attends, at each word, to the vectors of the patches (lecture 3.10).
+attends, at each word, to the vectors of the patches.
 
 >>> import torch
 >>> from headway.models import Captioner, CaptionerConfig, GPTConfig, ViTConfig

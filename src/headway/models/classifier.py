@@ -1,4 +1,4 @@
-"""Text classifier on a language model: P(class | x_1 ... x_m) = softmax(W h_m) (lecture 3.7).
+"""Text classifier on a language model: P(class | x_1 ... x_m) = softmax(W h_m).
 
 In a causal model only the vector h_m of the last token depends on the whole text. Fine-tuning adds
 one matrix W that turns it into logits of the classes, as in GPT-1.

@@ -1,4 +1,4 @@
-"""Language model: P(x_1 ... x_T) = product over t of P(x_t | x_1 ... x_(t-1)) (lecture 3.7).
+"""Language model: P(x_1 ... x_T) = product over t of P(x_t | x_1 ... x_(t-1)).
 
 A decoder without cross-attention predicts each token from the tokens before it. Trained on text
 without labels, it generates text by predicting one token after another. GPT-1 to GPT-3 and today's

@@ -2,7 +2,7 @@
 
 DINO trains an image encoder without labels. The student sees a crop of an image and predicts the
 distribution over prototypes that the teacher gives for another crop. The teacher is an exponential
-moving average of the student and has no gradients (lecture 3.9).
+moving average of the student and has no gradients.
 
 >>> import torch
 >>> from headway.blocks import PrototypeHead

@@ -2,7 +2,7 @@
 
 A distilled model is smaller than its teacher: fewer layers, fewer features, smaller feed-forward
 layers. It trains faster if it starts from the teacher's parameters wherever shapes allow, and from
-projections of them elsewhere (lecture 3.6).
+projections of them elsewhere.
 
 >>> import torch
 >>> from headway.models import Bert, BertConfig, student_config, student_of

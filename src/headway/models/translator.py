@@ -2,7 +2,7 @@
 
 An encoder turns the source x into the memory, one vector for each token; a decoder predicts the
 target y word by word from the words before it and the memory. Both may be Transformers, recurrent
-networks or a mixture, with any attention score and position encoding (lectures 3.2 to 3.4).
+networks or a mixture, with any attention score and position encoding.
 
 >>> import torch
 >>> from headway.models import Translator, TranslatorConfig

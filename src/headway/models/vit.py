@@ -1,4 +1,4 @@
-"""Vision Transformer: h = encoder([c; E patch_1; ...; E patch_P] + positions) (lecture 3.8).
+"""Vision Transformer: h = encoder([c; E patch_1; ...; E patch_P] + positions).
 
 An image is cut into patches, which are encoded like the words of a text. The class token c, [CLS],
 attends to all patches; its output is the vector of the image. DINO and DINOv2 use this encoder too.

@@ -1,7 +1,7 @@
 """Word embeddings: score(target | context) = C[target] . mean of E[w] over the context words w.
 
 Each word of the vocabulary gets a vector, a row of E, learned by predicting words from words near
-them. Words that occur in the same contexts get similar vectors (lecture 3.1).
+them. Words that occur in the same contexts get similar vectors.
 
 >>> import torch
 >>> from headway.models import NextWord, WordsConfig

@@ -1,4 +1,4 @@
-"""Language modelling: cross-entropy of the next token (lectures 3.11)."""
+"""Language modelling: cross-entropy of the next token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-training of BERT: masked language modelling and next-sentence prediction (lectures 3.5)."""
+"""Pre-training of BERT: masked language modelling and next-sentence prediction."""
 
 from __future__ import annotations
 
