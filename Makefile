@@ -1,4 +1,4 @@
-# make demo   train a translator from nothing, and look inside it
+# make demo   train a translator from scratch, and look inside it
 # make test   run the tests
 # Both make .venv and install what they need; a second call installs nothing.
 
