@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
+from headway.config_files import write_yaml
 from headway.errors import UsageError
+from headway.files import write_file
+from headway.folders import remove_unfinished_files
 from headway.runs.recipes import AnyRunConfig, changes_of, is_trained, saved
 
 PREPARED = ("data", "*.json", "metrics.jsonl", "glimpses", "report.html")
@@ -26,26 +30,29 @@ READ_WHILE_TRAINING = frozenset(
 """Settings of the data on which prepared data do not depend."""
 
 
-def check_prepared(folder: Path, config: AnyRunConfig) -> str | None:
-    """Compare the settings with those that the data in a run folder were prepared with.
+def begin(folder: Path, config: AnyRunConfig, history: Sequence[str]) -> str | None:
+    """Make a run folder ready for data of these settings; return a note on what was removed.
 
     Data of a run that has saved neither a checkpoint nor a model are removed if any setting has
-    changed; the returned note says so. UsageError if a trained run would get other data.
+    changed, and the new settings are written. UsageError if a trained run would get other data.
     """
+    for path in (folder, folder / "data"):
+        if path.is_dir():
+            remove_unfinished_files(path)  # of a killed process
     before = saved(folder) if (folder / "run.yaml").is_file() else None
-    is_comparable = before is not None and type(before) is type(config)
+    is_comparable = type(before) is type(config)
     if is_trained(folder):
         if before is not None and is_comparable:
             _check_same_data(folder, before, config)
         return None
-    if before is not None and is_comparable and not changes_of(before, config):
-        return None
-    removed = [path for pattern in PREPARED for path in folder.glob(pattern)]
+    is_same = before is not None and is_comparable and not changes_of(before, config)
+    removed = [] if is_same else [path for name in PREPARED for path in folder.glob(name)]
     for path in removed:
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
+    write_file(folder / "run.yaml", write_yaml(config, history).encode())
     return "removed the data that an unfinished run had prepared" if removed else None
 
 

@@ -16,7 +16,6 @@ from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
-from headway.folders import remove_unfinished_files
 from headway.machine import Machine, fastest_threads
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
@@ -24,8 +23,8 @@ from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
-from headway.runs.prepared import check_prepared
-from headway.runs.recipes import AnyRunConfig, is_trained, saved
+from headway.runs.prepared import begin
+from headway.runs.recipes import AnyRunConfig, saved
 from headway.runs.report import PAGE, write_report
 from headway.settings import override
 from headway.tasks.held_out_scores import scores_of
@@ -96,12 +95,7 @@ def train(
         memory_explained(config),
         graceful_stop() as request,
     ):
-        for path in (folder, folder / "data"):
-            if path.is_dir():
-                remove_unfinished_files(path)  # unfinished files of a killed process
-        note = check_prepared(folder, config)
-        if not is_trained(folder):  # so that the data are known by their settings
-            write_file(folder / "run.yaml", write_yaml(config, history).encode())
+        note = begin(folder, config, history)
 
         def emit(event: Event) -> None:
             for listener in listeners:
