@@ -18,7 +18,7 @@ import torch
 from headway.machine import MachineConfig, describe, prepare
 from headway.shapes import Tensor
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
-from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, OneDNN, is_exact
+from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, is_exact
 from headway.transforms.fast.linear import by_mkl, by_onednn, linear, mkl_is_fast
 from headway.transforms.quantize.numbers import Int4, Int8
 
@@ -36,7 +36,7 @@ def products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
     yield "float32", [partial(linear, weight=matrix) for matrix in matrices]
     yield "bfloat16", [partial(_rounded, matrix.bfloat16()) for matrix in matrices]
     small = [Int8.encode(w) for w in matrices]
-    kernels: tuple[type[Int8Kernel], ...] = (*KERNELS, FbgemmInTwoParts, OneDNN)
+    kernels: tuple[type[Int8Kernel], ...] = (*KERNELS, FbgemmInTwoParts)
     for kernel in kernels:
         name = f"int8, {kernel.name}" + ("" if is_exact(kernel) else " (not exact, not used)")
         yield name, [kernel(part["weight_int8"], part["weight_scale"]) for part in small]

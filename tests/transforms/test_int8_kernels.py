@@ -1,6 +1,10 @@
 """The products of integers: exact sums, or not used."""
 
+import os
+import subprocess
+import sys
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -31,7 +35,7 @@ def onednn():
 def test_each_kernel_sums_integers_exactly_and_returns_its_codes(kernel):
     matrix = torch.randn(70, 90) * torch.linspace(0.1, 3, 70)[:, None]
     stored = Int8.encode(matrix)
-    if kernel is Fbgemm and not int8.is_exact(Fbgemm):
+    if not int8.is_exact(kernel):
         stored["weight_int8"] //= 2  # codes of 7 bits do not saturate on any processor
     product = kernel(stored["weight_int8"], stored["weight_scale"])
     assert torch.equal(product.codes(), stored["weight_int8"])
@@ -73,14 +77,16 @@ def test_many_rows_of_a_small_model_use_a_copy_of_the_codes(onednn, monkeypatch,
 
 
 def test_the_kernel_of_many_rows_is_one_that_is_exact_and_faster(monkeypatch):
-    few = int8_kernel()
+    monkeypatch.setattr(int8, "int8_kernel", lambda: FbgemmWithExcess)
     monkeypatch.setattr(int8, "is_exact", lambda _: True)
     monkeypatch.setattr(int8, "_time", lambda kernel, _: 1.0 if kernel is OneDNN else 2.0)
     find = int8.kernel_of_many_rows.__wrapped__
-    assert find() is (None if few is None else OneDNN)
+    assert find() is OneDNN
     monkeypatch.setattr(int8, "_time", lambda kernel, _: 2.0 if kernel is OneDNN else 1.0)
     assert find() is None
     monkeypatch.setattr(int8, "is_exact", lambda kernel: kernel is not OneDNN)
+    assert find() is None
+    monkeypatch.setattr(int8, "int8_kernel", lambda: None)
     assert find() is None
 
 
@@ -105,13 +111,64 @@ def test_a_kernel_that_is_missing_or_saturates_is_not_used(monkeypatch):
                 int8_kernel.cache_clear()
 
 
-def test_the_parts_of_codes_do_not_saturate_where_the_codes_do():
-    """The largest sums of pairs, on any processor; each row has the same bits in any batch."""
+def test_the_first_exact_kernel_is_used_unless_a_later_one_is_clearly_faster(monkeypatch):
+    def chosen(exact, **seconds):
+        monkeypatch.setattr(int8, "is_exact", lambda kernel: kernel in exact)
+        monkeypatch.setattr(int8, "_time", lambda kernel: seconds[kernel.__name__])
+        return int8_kernel.__wrapped__()
+
+    others = {"FbgemmWithExcess": 1.0, "IntMM": 2.0}
+    assert chosen(KERNELS, Fbgemm=1.0, OneDNN=0.9, **others) is Fbgemm
+    assert chosen(KERNELS, Fbgemm=1.0, OneDNN=0.7, **others) is OneDNN
+    without_avx512 = [OneDNN, FbgemmWithExcess]
+    assert chosen(without_avx512, OneDNN=1.0, FbgemmWithExcess=0.9) is OneDNN
+    assert chosen(without_avx512, OneDNN=1.0, FbgemmWithExcess=0.5) is FbgemmWithExcess
+    assert chosen([]) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("instructions", "kernel"),
+    [("AVX2_VNNI", "oneDNN"), ("AVX2", "fbgemm with excess")],
+)
+def test_a_processor_without_avx512_has_an_exact_kernel(instructions, kernel):
+    """The libraries are told to use no other instructions than such a processor has."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.exists() or "avx_vnni" not in cpuinfo.read_text(encoding="utf-8").split():
+        pytest.skip("this processor has no AVX-VNNI")
+    program = """if True:
+        import torch
+        from headway.transforms.fast.int8 import int8_kernel
+        from tests.transforms.test_int8_kernels import extremes
+        codes, x, expected = extremes()
+        kernel = int8_kernel()
+        y = kernel(codes, torch.ones(len(codes)))(x)
+        assert torch.allclose(y.double(), expected, rtol=1e-6, atol=1e-4)
+        print(kernel.name)
+    """
+    limits = {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": instructions}
+    found = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        env={**os.environ, **limits},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert found.stdout.strip() == kernel, found.stderr
+
+
+def extremes():
+    """Codes and inputs whose sums of pairs are the largest, and the product."""
     codes = torch.full((64, 256), 127, dtype=torch.int8)
     codes[1::2] = -127
-    product = FbgemmInTwoParts(codes, torch.ones(64))
     x = torch.tensor([[1.0], [-1.0], [0.5], [-0.004]]).expand(4, 256)
-    expected = (x * 127).round().double() @ codes.double().T / 127
+    return codes, x, (x * 127).round().double() @ codes.double().T / 127
+
+
+def test_the_parts_of_codes_do_not_saturate_where_the_codes_do():
+    """The largest sums of pairs, on any processor; each row has the same bits in any batch."""
+    codes, x, expected = extremes()
+    product = FbgemmInTwoParts(codes, torch.ones(64))
     assert_close(product(x).double(), expected, rtol=1e-6, atol=1e-4)
     for i in range(4):
         assert torch.equal(product(x[i : i + 1])[0], product(x)[i])
