@@ -47,6 +47,17 @@ def test_one_token_is_masked_at_a_time(bundle):
     assert perplexity.per_word == pytest.approx(math.exp(nats / 16), rel=1e-5)
 
 
+def test_models_without_a_maximum_length_take_texts_of_any_length(bundle):
+    torch.manual_seed(0)
+    config = replace(SMALL, positions="rotary", max_length=16, vocabulary=bundle.tokenizer.size + 3)
+    rotary = EncoderBundle(Bert(config).eval(), bundle.tokenizer)
+    assert rotary.model.max_length is None
+    texts = ["", *TEXTS, "fox owl crab " * 12]
+    nats, tokens = (sum(column) for column in zip(*(by_hand(rotary, t) for t in texts), strict=True))
+    perplexity = pseudo_perplexity(rotary, texts)
+    assert perplexity.nats == pytest.approx(nats, rel=1e-5) and perplexity.tokens == tokens
+
+
 def test_long_texts_are_encoded_in_parts(bundle):
     words = ("fox owl crab " * 12).split()
     ids = bundle.tokenizer.encode(" ".join(words))

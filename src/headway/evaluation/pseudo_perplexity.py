@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import EncoderBundle
+from headway.bundle.encoder import FRAME
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.errors import UsageError
 
@@ -66,7 +67,7 @@ def pseudo_perplexity(
     rows: list[tuple[list[int], int]] = []
     words = 0
     for text, ids in zip(texts, bundle.tokenizer.encode_batch(texts), strict=True):
-        room = (bundle.model.max_length or len(ids) + 2) - 2
+        room = bundle.model.max_length - FRAME if bundle.model.max_length else max(1, len(ids))
         for start in range(0, len(ids), room):
             framed, _ = special_tokens.frame(ids[start : start + room])
             rows += [(framed, position) for position, i in enumerate(framed) if i not in special]
