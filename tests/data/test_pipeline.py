@@ -15,7 +15,9 @@ from headway.data.bucketing import Buckets
 from headway.data.formats import Pair
 from headway.data.parallel_corpus import Corpus, prepare
 from headway.errors import DataError, HeadwayError, UsageError
-from headway.text import TokenizerPair
+from headway.text import PretrainedSentenceTokenizer, TokenizerPair
+from headway.text.language_tokens import Roles
+from tests.fixtures import sentencepiece as written
 
 SENTENCES = [
     ("The old baker waves.", "Der alte Bäcker winkt."),
@@ -53,6 +55,20 @@ def test_empty_and_long_pairs_are_left_out_and_counted(tmp_path: Path) -> None:
     assert len(corpus) == 1
     assert corpus.skipped == {"empty": 2, "too long": 1}
     assert indices[-1] == 4
+
+
+def test_pairs_with_a_side_without_tokens_are_left_out_and_counted_as_empty(
+    tmp_path: Path,
+) -> None:
+    content = written.model(written.unigram_pieces())
+    roles = Roles(pad=1, start=1, end=2, unknown=0, size=len(written.unigram_pieces()))
+    names = tuple(map(str, range(roles.size)))
+    side = PretrainedSentenceTokenizer.of_sentencepiece(content, roles, names, "m")
+    blank = " "  # has characters, but no tokens, as U+200B has none in many models
+    assert side.encode(blank) == []
+    odd = [Pair(blank, "the fox", 1), Pair("the fox", "the dog", 2), Pair("the fox", blank, 3)]
+    corpus = prepare(odd, TokenizerPair(side, side), tmp_path / "shards", 50)
+    assert len(corpus) == 1 and corpus.skipped == {"empty": 2, "too long": 0}
 
 
 def test_a_corpus_without_a_usable_pair_is_an_error_and_leaves_no_folder(tmp_path: Path) -> None:

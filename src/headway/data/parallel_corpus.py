@@ -230,18 +230,18 @@ def _encoded(
 ) -> list[tuple[Pair, list[int], list[int]]]:
     """Return the pairs of `chunk` that are kept, with the ids of both sides; count the others in
     `skipped`."""
-    complete = [pair for pair in chunk if pair.source and pair.target]
-    skipped[EMPTY] += len(chunk) - len(complete)
-
-    sources = tokenizers.source.encode_batch([pair.source for pair in complete])
-    targets = tokenizers.target.encode_batch([pair.target for pair in complete])
-    encoded = [
-        (pair, source, target)
-        for pair, source, target in zip(complete, sources, targets, strict=True)
-        if max(len(source), len(target)) <= max_length
+    sources = tokenizers.source.encode_batch([pair.source for pair in chunk])
+    targets = tokenizers.target.encode_batch([pair.target for pair in chunk])
+    # a text may be empty for the tokenizer alone: U+200B has no token in many SentencePiece models
+    complete = [
+        encoded
+        for encoded in zip(chunk, sources, targets, strict=True)
+        if all((encoded[0].source, encoded[0].target, *encoded[1:]))
     ]
-    skipped[TOO_LONG] += len(complete) - len(encoded)
-    return encoded
+    skipped[EMPTY] += len(chunk) - len(complete)
+    kept = [(p, s, t) for p, s, t in complete if max(len(s), len(t)) <= max_length]
+    skipped[TOO_LONG] += len(complete) - len(kept)
+    return kept
 
 
 def _check_description(description: Any, path: Path) -> None:
