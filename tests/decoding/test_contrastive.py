@@ -7,8 +7,9 @@ from torch.nn.functional import cosine_similarity
 from headway.blocks.hidden_states import record_hidden_states
 from headway.decoding import MostProbable, Sampling, greedy_search, open_rows, sample_steps
 from headway.decoding.contrastive import contrastive_steps
-from headway.decoding.layer_contrast import PLAUSIBLE, layer_contrast
-from headway.decoding.rules import Forbidden
+from headway.decoding.layer_contrast import GAP, PLAUSIBLE, contrasted, layer_contrast
+from headway.decoding.rule import PartialOutput
+from headway.decoding.rules import Forbidden, NoRepeat
 from headway.errors import UsageError
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
@@ -107,7 +108,7 @@ def dola_by_hand(model, tokens, layers):
         if divergence > best:
             best, chosen = divergence, early
     scores = last.log() - chosen.log()
-    return torch.where(last >= PLAUSIBLE * last.max(), scores, -torch.inf)
+    return torch.where(last >= PLAUSIBLE * last.max(), scores, last.log() - GAP)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_the_scores_of_each_step_are_those_of_dola(name, half, layers):
             scores, state = contrast.step(torch.tensor([tokens[end - 1 : end]]), state)
             expected = dola_by_hand(model, tokens[:end], layers)
             assert torch.allclose(scores[0, -1], expected, atol=1e-3)
-            assert expected.isinf().any()
+            assert (expected < -GAP / 2).any()
 
 
 @pytest.mark.parametrize("name", ["gpt post-norm", "translator", "captioner"])
@@ -147,3 +148,32 @@ def test_a_contrast_works_in_every_search_and_leaves_the_model_as_it_was(name):
         ]
     assert contrasted == alone
     assert [h.tokens for h in greedy_search(model, inputs, limits(rows))] == before
+
+
+def test_rules_that_forbid_all_plausible_tokens_leave_the_others_in_order_of_probability():
+    last = torch.tensor([[[0.0, 9.0, 1.0, 2.0]]])
+    early = torch.tensor([[[[0.0, 2.0, 1.0, 3.0]]]])
+    scores = contrasted(last, early)[:, -1]
+    assert scores.softmax(-1).tolist() == [[0.0, 1.0, 0.0, 0.0]]
+    allowed = Forbidden([[1]])(scores, [PartialOutput()])
+    expected = last[0].masked_fill(torch.tensor([[False, True, False, False]]), -torch.inf)
+    assert torch.allclose(allowed.softmax(-1), expected.softmax(-1), atol=1e-3)
+
+
+def test_texts_without_a_repeated_token_can_be_written_by_contrast():
+    model = MODELS["gpt"].build()
+    with torch.no_grad():
+        model.output.weight.mul_(20)  # so that few tokens are plausible
+    sampling = Sampling(eos=EOS, max_tokens=7, rules=[*RULES, NoRepeat(1), MostProbable()])
+    rows = open_rows(model, [[BOS]], [[0]], sampling)
+    with layer_contrast(model, "low") as contrast:
+        for _ in sample_steps(contrast, rows, sampling):
+            pass
+    assert len(set(rows[0].tokens)) == len(rows[0].tokens) > 1
+
+
+def test_the_layer_that_differs_most_is_chosen_where_probabilities_vanish():
+    last = torch.tensor([[[0.0, -300.0, -1.0]]])
+    swapped = torch.tensor([[[-1.0, -300.0, 0.0]]])
+    scores = contrasted(last, torch.stack([last, swapped]))
+    assert torch.allclose(scores[0, 0, [0, 2]], torch.tensor([1.0, -1.0]))

@@ -1,15 +1,18 @@
 """DoLa: the last layer's prediction minus that of an earlier, less informed layer.
 
     q_l = softmax(W_out norm(h_l)),   M = argmax over l of JSD(q_L || q_l)
-    score(v) = log q_L(v) - log q_M(v)   if q_L(v) >= alpha max q_L,   else -infinity
+    score(v) = log q_L(v) - log q_M(v)   if q_L(v) >= alpha max q_L,   else log q_L(v) - GAP
 
 What an early layer expects already is frequent everywhere; what only the last layers add is
 specific. M is chosen anew for each token: the candidate layer whose distribution differs most from
-the last one's. Chuang et al. 2024, "DoLa", sections 2.2 and 2.3, with alpha = 0.1.
+the last one's. Chuang et al. 2024, "DoLa", sections 2.2 and 2.3, with alpha = 0.1. There the score
+of an implausible token is -infinity. With a gap instead, its probability is 0 in float32 as well,
+but if rules forbid all plausible tokens, the last layer's distribution of the others decides.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -26,7 +29,11 @@ Half = Literal["low", "high"]
 """The candidate layers: those of the lower half of the stack, or of the upper one."""
 
 PLAUSIBLE = 0.1
-"""alpha: tokens below this fraction of the largest probability are not chosen."""
+"""alpha: tokens below this fraction of the largest probability are implausible."""
+
+GAP = 1000.0
+"""By how much the scores of implausible tokens are lowered, in nats. exp(-GAP) is 0 in float32, at
+temperatures up to 9, and log q - GAP still has four decimals."""
 
 
 class LayerContrast(nn.Module):
@@ -60,13 +67,13 @@ def contrasted(
     """Return the scores of DoLa from the logits of the last layer and of the candidate layers."""
     log_q, log_early = last.float().log_softmax(-1), early.float().log_softmax(-1)
     q, q_early = log_q.exp(), log_early.exp()
-    log_middle = ((q + q_early) / 2).log()
+    log_middle = torch.logaddexp(log_q, log_early) - math.log(2)  # finite where q and q_early are 0
     divergence = (q * (log_q - log_middle) + q_early * (log_early - log_middle)).sum(-1) / 2
     chosen = divergence.argmax(0)  # L N T -> N T
     index = chosen[None, :, :, None].expand(1, *last.shape)
     scores = log_q - log_early.gather(0, index)[0]
     implausible = q < PLAUSIBLE * q.amax(-1, keepdim=True)
-    return scores.masked_fill(implausible, -torch.inf)
+    return torch.where(implausible, log_q - GAP, scores)
 
 
 @contextmanager
