@@ -73,6 +73,36 @@ def test_a_config_that_is_not_supported_is_refused_by_its_key(tmp_path, change, 
         read(folder)
 
 
+@pytest.mark.parametrize("pad", [0, 5])
+def test_positions_of_m2m100_start_after_the_id_of_its_padding(tmp_path, pad):
+    theirs = theirs_of("M2M100", pad_token_id=pad, bos_token_id=4)
+    ours = build(*read(saved(theirs, tmp_path / "theirs")))
+    source, read_ids, keys = inputs()
+    source = source.masked_fill(source == pad, 6).masked_fill(~keys, pad)
+    read_ids = read_ids.masked_fill(read_ids == pad, 6)
+    arguments = {"attention_mask": keys.long(), "decoder_input_ids": read_ids}
+    logits = ours(source, read_ids, keys)
+    with torch.no_grad():
+        expected = theirs(input_ids=source, **arguments).logits
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
+    with pytest.raises(UsageError, match=f"pad_token_id=1, but .* requires {pad}"):
+        write(ours, tmp_path / "refused", "m2m_100", {"pad_token_id": 1})
+    write(ours, tmp_path / "ours", "m2m_100")
+    loaded = transformers.M2M100ForConditionalGeneration.from_pretrained(tmp_path / "ours")
+    with torch.no_grad():
+        written = loaded(input_ids=source, **arguments).logits
+    torch.testing.assert_close(logits, written, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("pad", [-1, 97, "1"])
+def test_the_padding_of_m2m100_is_an_id_of_the_vocabulary(tmp_path, pad):
+    folder = saved(theirs_of("M2M100"), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": pad}))
+    with pytest.raises(DataError, match=f"pad_token_id={pad}: must be an id below vocab_size=97"):
+        read(folder)
+
+
 def test_a_bart_writes_the_forced_first_token_and_is_taught_with_it(tmp_path):
     theirs = theirs_of("Bart", forced_bos_token_id=0, vocab_size=300)
     folder = saved(theirs, tmp_path / "bart")

@@ -8,7 +8,7 @@ They have the same names of tensors, and differ in norms, positions and scales:
 | Pegasus | pre | sines, then cosines | no | yes |
 | BART | post | learned, from row 2 | yes | yes |
 | mBART | pre | learned, from row 2 | yes | yes |
-| M2M100, NLLB | pre | sines, then cosines, fairseq's frequencies, from 2 | no | no |
+| M2M100, NLLB | pre | sines, then cosines, fairseq's frequencies, from padding's id + 1 | no | no |
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class _Kind:
 
     architecture: its class in transformers. max_length: default of `max_position_embeddings`.
     scaled: default of `scale_embedding`. activation: default of `activation_function`.
-    has_sine_files: whether its files contain the table of sines.
+    has_sine_files: whether its files contain the table of sines. starts_after_pad: whether its
+    first position is the one after the id of the padding token.
     """
 
     model_type: str
@@ -47,6 +48,7 @@ class _Kind:
     scaled: bool = False
     activation: str = "gelu"
     has_sine_files: bool = False
+    starts_after_pad: bool = False
 
     def family(self) -> Family:
         # old files have the table of sines although it is computed
@@ -65,7 +67,7 @@ class _Kind:
             heads=rf"lm_head\.weight|{_BIAS}",
             ignored=r"(encoder|decoder)\.embed_positions\.weights?" if sines else "-",
             architectures=(whole,),
-            to_hf_config=_to_hf_config,
+            to_hf_config=self.to_hf_config,
             lacks=self.lacks,
             generates=True,
         )
@@ -75,8 +77,14 @@ class _Kind:
         hf_config.must_be("decoder_vocab_size", vocabulary)
         hf_config.must_be("share_encoder_decoder_embeddings", True)
         hf_config.must_be("tie_word_embeddings", True)
+        settings = dict(self.settings)
+        if self.starts_after_pad:
+            pad = hf_config.values.get("pad_token_id", 1)
+            if type(pad) is not int or not 0 <= pad < vocabulary:
+                raise hf_config.refusal("pad_token_id", pad, f"an id below vocab_size={vocabulary}")
+            settings["first_position"] = pad + 1
         return TranslatorConfig(
-            **self.settings,
+            **settings,
             model_dim=hf_config.whole("d_model", 1024),
             encoder_layers=hf_config.whole("encoder_layers", 12),
             decoder_layers=hf_config.whole("decoder_layers", 12),
@@ -106,7 +114,14 @@ class _Kind:
             "scale_output": (False,),
             **{key: (value,) for key, value in self.settings.items()},
         }
-        return needs(config, required)
+        reasons = needs(config, required)
+        if self.starts_after_pad and not config.first_position:
+            reasons.append("first_position=0 (must be 1 or more)")
+        return reasons
+
+    def to_hf_config(self, config: TranslatorConfig) -> dict[str, Any]:
+        pad = {"pad_token_id": config.first_position - 1} if self.starts_after_pad else {}
+        return {**_to_hf_config(config), **pad}
 
 
 def _parts(config: TranslatorConfig) -> Iterator[Part]:
@@ -232,11 +247,11 @@ M2M100 = _Kind(
         "norm": "pre",
         "positions": "sinusoidal",
         "sinusoids": "endpoint",
-        "first_position": 2,
         "embedding_norm": False,
         "output_bias": False,
     },
     scaled=True,
     activation="relu",
+    starts_after_pad=True,
 ).family()
 FAMILIES = (MARIAN, PEGASUS, BART, MBART, M2M100)
