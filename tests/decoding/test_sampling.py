@@ -135,6 +135,8 @@ def test_the_most_probable_token_at_each_step_is_greedy_search():
         best = greedy_search(model, (torch.tensor([prompt[:-1]], dtype=torch.long),), limits)[0]
         assert tuple(row.tokens) == best.tokens
         assert row.reason == ("end" if len(best.tokens) < 9 else "length")
+        if row.reason == "end":
+            assert row.log_probability == pytest.approx(best.log_probability, rel=1e-5)
 
 
 def test_sample_steps_yields_every_token_and_lets_the_caller_end_a_row():

@@ -53,7 +53,9 @@ def test_models_without_a_maximum_length_take_texts_of_any_length(bundle):
     rotary = EncoderBundle(Bert(config).eval(), bundle.tokenizer)
     assert rotary.model.max_length is None
     texts = ["", *TEXTS, "fox owl crab " * 12]
-    nats, tokens = (sum(column) for column in zip(*(by_hand(rotary, t) for t in texts), strict=True))
+    nats, tokens = (
+        sum(column) for column in zip(*(by_hand(rotary, t) for t in texts), strict=True)
+    )
     perplexity = pseudo_perplexity(rotary, texts)
     assert perplexity.nats == pytest.approx(nats, rel=1e-5) and perplexity.tokens == tokens
 

@@ -9,6 +9,7 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.bundle.image_encoder import image_of
 from headway.errors import DataError, UsageError
 from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
@@ -89,6 +90,21 @@ def test_samples_depend_on_their_seed_alone_and_temperature_0_is_greedy():
     greedy = bundle.search(PIXELS, beam=1)
     cold = bundle.sample(PIXELS, temperature=0.0)
     assert [row[0].tokens for row in cold] == [best[0].tokens for best in greedy]
+
+
+def test_the_score_of_a_sample_is_its_log_probability_with_the_end_token():
+    bundle = bundle_of()
+    with torch.no_grad():  # so that some samples end before their maximum length
+        bundle.model.output.weight[TOKENIZER.eos] *= 2
+    samples = bundle.sample(PIXELS[:1], samples=64, temperature=2.0)[0]
+    image = image_of(bundle.reader.images, PIXELS[0], bundle.device)
+    for caption in samples:
+        ids = torch.tensor([[READER.first(None), *caption.tokens, TOKENIZER.eos]])
+        with torch.inference_mode():
+            log_p = bundle.model(image, ids[:, :-1]).log_softmax(-1)
+        of_tokens = log_p.gather(2, ids[:, 1:, None])[0, : len(caption.tokens) + caption.finished]
+        assert caption.score == pytest.approx(of_tokens.sum().item(), rel=1e-4)
+    assert {caption.finished for caption in samples} == {False, True}
 
 
 @pytest.mark.parametrize("registers", [0, 2])

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from headway.errors import DataError, UsageError
 from headway.tasks import registry
@@ -89,6 +90,20 @@ def test_a_wrong_glossary_is_refused_with_its_line(tmp_path, content, reason):
         Glossary.read(path)
     with pytest.raises(UsageError, match="no such file"):
         Glossary.read(tmp_path / "none.tsv")
+
+
+def test_the_probability_of_a_sample_contains_that_of_its_end():
+    bundle = make()
+    source, target = bundle.tokenizer.source, bundle.tokenizer.target
+    samples = [sample for sample in bundle.sample(TEXTS[:1], 24)[0] if sample.finished]
+    assert samples
+    inputs = torch.tensor([[*source.encode(TEXTS[0]), source.eos]])
+    for sample in samples:
+        outputs = torch.tensor([[target.bos, *sample.tokens, target.eos]])
+        with torch.inference_mode():
+            log_p = bundle.model(inputs, outputs[:, :-1]).log_softmax(-1)
+        expected = log_p.gather(2, outputs[:, 1:, None]).sum().item()
+        assert sample.log_probability == pytest.approx(expected, rel=1e-4)
 
 
 def test_samples_are_ranked_by_their_likeness_to_all_and_do_not_depend_on_the_batch():

@@ -61,8 +61,9 @@ class Row(PartialOutput):
 
     log_probabilities: natural log-probability of each token under the model's own distribution,
     before any rule. alternatives: at each position the most probable tokens under that
-    distribution and their log-probabilities. limit: maximum number of tokens; full: the reason for
-    the end if it is reached. reason: why the output ended; None while it is generated.
+    distribution and their log-probabilities. end_log_probability: that of the token that ended the
+    output, 0 if none did. limit: maximum number of tokens; full: the reason for the end if it is
+    reached. reason: why the output ended; None while it is generated.
     """
 
     seed: int
@@ -70,11 +71,18 @@ class Row(PartialOutput):
     full: Reason
     log_probabilities: list[float] = field(default_factory=list)
     alternatives: list[list[tuple[int, float]]] = field(default_factory=list)
+    end_log_probability: float = 0.0
     reason: Reason | None = None
 
     def __post_init__(self) -> None:
         if self.limit <= 0:
             self.reason = self.full
+
+    @property
+    def log_probability(self) -> float:
+        """The natural logarithm of the probability of all tokens, </s> included if it was generated,
+        as in `Hypothesis`."""
+        return sum(self.log_probabilities) + self.end_log_probability
 
     def end(self, reason: Reason) -> None:
         """End the output. The caller of `sample_steps` may do so between two steps."""
@@ -297,6 +305,7 @@ def _recorded(rows: Sequence[Row], values: Sequence[Any], sampling: Sampling) ->
     grown = []
     for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
         if token == sampling.eos:
+            row.end_log_probability = log_p[i]
             row.end("end")
             continue
         row.tokens.append(token)

@@ -274,8 +274,7 @@ class CaptionerBundle(StoredBundle):
         return Caption(text, best.score, best.log_probability, best.tokens, best.finished)
 
     def _sampled(self, row: Row) -> Caption:
-        total = sum(row.log_probabilities)
-        text = self.reader.decode(row.tokens)
+        text, total = self.reader.decode(row.tokens), row.log_probability
         return Caption(text, total, total, tuple(row.tokens), row.reason == "end")
 
     def reading(

@@ -185,8 +185,8 @@ class TranslationSearch:
         distinct: dict[str, Translation] = {}
         for i in ranked:
             row = samples[i]
-            log_p, is_finished = sum(row.log_probabilities), row.reason == "end"
-            sampled = Translation(texts[i], utilities[i], log_p, tuple(row.tokens), is_finished)
+            tokens, is_finished = tuple(row.tokens), row.reason == "end"
+            sampled = Translation(texts[i], utilities[i], row.log_probability, tokens, is_finished)
             distinct.setdefault(texts[i], sampled)
         return list(distinct.values())
 
