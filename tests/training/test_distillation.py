@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.data.encoder_batches import collate_encoder_batch
+from headway.errors import UsageError
 from headway.models import (
     GPT,
     Bert,
@@ -23,6 +24,7 @@ from headway.training.objectives.distillation import (
     DistillationStudent,
     View,
 )
+from headway.transforms import recompute
 
 ROWS = [[2, 5, 7, 3], [2, 9, 3], [2, 4, 6, 8, 10, 3]]
 NOTHING = {"embedding": 0.0, "hidden": 0.0, "attention": 0.0, "prediction": 0.0}
@@ -208,3 +210,12 @@ def test_what_cannot_be_compared_is_refused():
         differences(teacher, model, batch(), DistillationConfig())
     with pytest.raises(ValueError, match="nothing to learn"):
         differences(teacher, model, batch(), DistillationConfig(**NOTHING))
+
+
+def test_a_student_that_recomputes_activations_has_no_hidden_layers_to_compare():
+    teacher, model = pair()
+    recompute(teacher), recompute(model.student)
+    with pytest.raises(UsageError, match="this BertClassifier recompute them"):
+        differences(teacher, model, batch(), only("hidden"))
+    differences(teacher, model, batch(), only("prediction")).total.backward()
+    assert any(parameter.grad is not None for parameter in model.student.parameters())

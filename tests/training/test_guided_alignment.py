@@ -9,8 +9,10 @@ from torch.testing import assert_close
 
 from headway.attention import record_attention
 from headway.data.batches import TranslationBatch
+from headway.errors import UsageError
 from headway.training import GuidedAlignmentObjective, RDropObjective, TranslationObjective
 from headway.training.objectives.guided_alignment import alignment_loss
+from headway.transforms import recompute
 from tests.fixtures.zoo import MODELS, sources
 
 SOURCE, KEYS = sources([[4, 5, 2], [6, 2]])
@@ -67,3 +69,12 @@ def test_a_weight_of_0_has_a_finite_loss_and_a_batch_without_alignment_is_refuse
         GuidedAlignmentObjective(PLAIN, LAYERS["translator"], 1.0)(
             MODELS["translator"].build(), replace(BATCH, alignment=None)
         )
+
+
+def test_a_model_that_recomputes_its_attention_is_refused_in_training():
+    model = recompute(MODELS["translator"].build())
+    objective = GuidedAlignmentObjective(PLAIN, LAYERS["translator"], 1.0)
+    with pytest.raises(UsageError, match="the blocks of this Translator recompute them"):
+        objective(model, BATCH)
+    with torch.no_grad():
+        assert objective(model, BATCH).total.isfinite()

@@ -50,3 +50,19 @@ def recompute(model: M) -> M:
         if not isinstance(block.forward, Recomputed):
             block.forward = Recomputed(block.forward)
     return model
+
+
+def check_keeps_activations(model: nn.Module, purpose: str) -> None:
+    """Raise UsageError if a block recomputes activations that a loss needs, here for `purpose`.
+
+    Tensors that hooks take from inside a block belong to its first forward pass. The second one,
+    without the hooks, stores others for the gradient, and torch fails in the backward pass.
+    """
+    if torch.is_grad_enabled() and any(
+        isinstance(block.forward, Recomputed) for block in stacked_blocks(model)
+    ):
+        raise UsageError(
+            f"{purpose} needs activations from inside the blocks, but the blocks of this "
+            f"{type(model).__name__} recompute them",
+            hint="do not apply recompute to this model (training.recompute false)",
+        )

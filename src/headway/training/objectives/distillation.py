@@ -17,6 +17,7 @@ from headway.blocks.hidden_states import BlockRecord, layer_map, record_blocks, 
 from headway.settings import setting
 from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
+from headway.transforms.recompute import check_keeps_activations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +125,8 @@ class DistillationObjective:
     summed over the layers. g(m) = m N / M, rounded: the M student blocks are mapped to evenly
     spaced teacher blocks, the last to the last. Jiao et al. 2020, section 3.1; Hinton et al. 2015,
     section 2 (prediction; the factor t^2 makes the size of its gradient independent of t).
+
+    Raises UsageError for a student that recomputes activations of hidden layers that are compared.
     """
 
     def __init__(self, teacher: nn.Module, views: Callable[[Any], Sequence[View]]) -> None:
@@ -162,11 +165,10 @@ class DistillationObjective:
 
 def _watched(model: nn.Module, config: DistillationConfig) -> AbstractContextManager[BlockRecord]:
     """Record hidden states and attention scores, only if they are compared: it costs time."""
-    return (
-        record_blocks(stack_of(model))
-        if config.compares_hidden_layers
-        else nullcontext(BlockRecord())
-    )
+    if not config.compares_hidden_layers:
+        return nullcontext(BlockRecord())
+    check_keeps_activations(model, "the comparison of hidden layers")
+    return record_blocks(stack_of(model))
 
 
 def _prediction(

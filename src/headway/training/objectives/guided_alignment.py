@@ -21,6 +21,7 @@ from headway.data.batches import TranslationBatch
 from headway.models import Translator
 from headway.shapes import Float, Tensor
 from headway.training.objectives.contract import Loss, Objective
+from headway.transforms.recompute import check_keeps_activations
 
 EPSILON = 1e-8
 """Added to the weights before the logarithm, so that a weight of 0 has a finite loss."""
@@ -40,9 +41,11 @@ class GuidedAlignmentObjective:
     weight: float
 
     def __call__(self, model: Translator, batch: TranslationBatch) -> Loss:
-        """Return the loss. Raises ValueError for a batch without alignment."""
+        """Return the loss. Raises ValueError for a batch without alignment, and UsageError if the
+        blocks of the model recompute their activations."""
         if batch.alignment is None:
             raise ValueError("guided alignment needs a batch with an alignment")
+        check_keeps_activations(model, "guided alignment")
         heads: list[Tensor] = []  # of each call: B T S, or with input feeding B 1 S
 
         def keep(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
