@@ -55,6 +55,54 @@ def test_texts_have_the_ids_of_the_package(kind, rule, options):
     assert split(out.getvalue(), texts) == [theirs.encode(text) for text in texts]
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("options", [{}, {"add_dummy_prefix": False}, {"byte_fallback": True}])
+def test_user_defined_symbols_are_atoms_as_in_the_package(kind, options):
+    package = pytest.importorskip("sentencepiece")
+    out = io.BytesIO()
+    package.SentencePieceTrainer.train(
+        sentence_iterator=iter(written.TEXTS * 5),
+        model_writer=out,
+        vocab_size=380 if options.get("byte_fallback") else 120,
+        hard_vocab_limit=False,
+        model_type=kind,
+        user_defined_symbols=["<x>", "the", "th", "x>", "\u2581b"],
+        minloglevel=2,
+        **options,
+    )
+    theirs = package.SentencePieceProcessor(model_proto=out.getvalue())
+    parts = [
+        "<x>",
+        "the",
+        "th",
+        " ",
+        "  ",
+        "a",
+        "eat",
+        "fox",
+        "\u00e9",
+        "<",
+        ">",
+        "theme",
+        "\n",
+        "b",
+    ]
+    pick = random.Random(0)
+    texts = ["".join(pick.choices(parts, k=pick.randrange(9))) for _ in range(300)]
+    assert split(out.getvalue(), texts) == [theirs.encode(text) for text in texts]
+
+
+def test_spaces_before_a_line_break_are_kept():
+    pieces = [("<unk>", 0, 2), *((piece, -1.0, 1) for piece in ("\u2581", "\n", "a"))]
+    assert split(written.model(pieces), [" a \na "]) == [[1, 3, 1, 2, 3]]
+
+
+def test_a_model_with_spaces_at_the_ends_of_words_is_refused():
+    content = written.model(GOOD) + written.field(2, written.field(24, 1))
+    with pytest.raises(DataError, match="treat_whitespace_as_suffix=true"):
+        parse_sentencepiece(content, "m")
+
+
 def test_the_pieces_with_the_largest_total_score_are_chosen():
     pieces = [
         ("<unk>", 0, 2),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,7 +106,7 @@ def engine_json(model: SentencePieceModel) -> dict[str, Any]:
         compiled = base64.b64encode(model.charsmap).decode()
         steps.append({"type": "Precompiled", "precompiled_charsmap": compiled})
     if model.joins_spaces:
-        steps.append(_replacement({"Regex": "^ +| +$"}, ""))
+        steps.append(_replacement({"Regex": r"\A +| +\z"}, ""))
         steps.append(_replacement({"Regex": " {2,}"}, " "))
     steps.append(_replacement({"String": " "}, SPACE))
     if model.leading_space:
@@ -116,7 +117,7 @@ def engine_json(model: SentencePieceModel) -> dict[str, Any]:
         "padding": None,
         "added_tokens": [],
         "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": None,
+        "pre_tokenizer": _atoms(model),
         "post_processor": None,
         "decoder": None,
         "model": _unigram(model, names) if model.kind == UNIGRAM else _byte_pairs(model, names),
@@ -136,12 +137,23 @@ def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
     }
 
 
+def _atoms(model: SentencePieceModel) -> dict[str, Any] | None:
+    """Return the pre-tokenizer that separates user-defined pieces of BPE, the longest first: they
+    are not merged from characters, and merged with nothing."""
+    pairs = zip(model.pieces, model.types, strict=True)
+    defined = [piece for piece, kind in pairs if kind == USER_DEFINED]
+    if model.kind != BPE or not defined:
+        return None
+    pattern = "|".join(map(re.escape, sorted(defined, key=len, reverse=True)))
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
 def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
     """A piece is the merge of every two pieces that it consists of, at the rank of its score."""
     normal = {
         piece: score
         for piece, score, kind in zip(model.pieces, model.scores, model.types, strict=True)
-        if kind in (NORMAL, USER_DEFINED)
+        if kind == NORMAL
     }
     merges = sorted(
         (-score, normal_index, at)
@@ -158,7 +170,7 @@ def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
         "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": model.byte_fallback,
-        "ignore_merges": False,
+        "ignore_merges": USER_DEFINED in model.types,  # what `_atoms` separates is a whole token
         "vocab": {name: index for index, name in enumerate(names)},
         "merges": [[ordered[i][:at], ordered[i][at:]] for _, i, at in merges],
     }
@@ -187,6 +199,13 @@ def _trainer(content: bytes, where: str) -> dict[str, Any]:
     if kind not in (UNIGRAM, BPE):
         raise DataError(
             f"the model is of kind {kind}; supported are 1 (Unigram) and 2 (BPE)", where
+        )
+    if values.get(24, 0):
+        raise DataError(
+            "the model was trained with treat_whitespace_as_suffix=true, which is not supported: "
+            "expected spaces at the starts of words",
+            where,
+            "train the model with treat_whitespace_as_suffix=false",
         )
     return {"kind": kind, "byte_fallback": bool(values.get(35, 0))}
 
