@@ -9,11 +9,12 @@ import math
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, BinaryIO, TypeGuard
 
 from headway.errors import DataError, HeadwayError, UsageError
 
@@ -110,10 +111,39 @@ def make_folder(path: Path) -> None:
         ) from error
 
 
+def open_plain(path: Path) -> BinaryIO:
+    """Open a plain file for reading. DataError for a pipe, socket or device; else what `open` does.
+
+    A named pipe without a writer would be opened, and then read, for ever.
+    """
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 (closed by the caller)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        hint = "write its contents to a file, and name that file"
+        raise DataError("not a plain file: this is a pipe, a socket or a device", str(path), hint)
+    return file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def check_plain(path: Path) -> None:
+    """Check a file that a library opens by its name, which may wait. Raises as `open_plain`."""
+    open_plain(path).close()
+
+
+def not_a_file(path: Path) -> str:
+    """What a path is that is not one of a file, for an error message."""
+    if path.is_dir():
+        return "this is a folder, not a file"
+    return "this is a pipe, socket or device, not a file" if path.exists() else "no such file"
+
+
 def read_bytes(path: Path, limit: int) -> bytes:
     """Read a whole file. DataError if it has more than `limit` bytes or cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > limit:
                 raise DataError(
@@ -128,9 +158,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
         if isinstance(error, DataError):
             raise
         raise DataError(f"the file cannot be read: {error}", str(path)) from error
-    # Devices have no size, and a file that is still written has a wrong one.
     if len(data) != size:
-        raise DataError("not a plain file, or it changed while it was read", str(path))
+        raise DataError("the file has no fixed size, or it changed while it was read", str(path))
     return data
 
 

@@ -15,6 +15,7 @@ from headway.data.formats.lines import read_lines
 from headway.data.formats.parquet import ENDING, read_parquet
 from headway.data.images import Pixels
 from headway.errors import DataError, UsageError
+from headway.files import not_a_file
 
 READERS: dict[str, Callable[[Path], LabelledImages]] = {
     ".zip": read_zip,
@@ -67,9 +68,9 @@ def check_source(source: str) -> None:
     path = Path(source)
     if source in COLLECTIONS and not path.exists():
         return
-    if not path.exists():
+    if not (path.is_file() or path.is_dir()):
         raise UsageError(
-            "no such file or folder",
+            "no such file or folder" if not path.exists() else not_a_file(path),
             source,
             f"give a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )

@@ -15,6 +15,7 @@ from headway.data.formats.segments import Document
 from headway.data.formats.tmx import tmx_document
 from headway.data.formats.xliff import xliff_document
 from headway.errors import UsageError
+from headway.files import not_a_file
 
 DOCUMENTS: Mapping[str, Callable[[Path, str | None, str | None, InlineTags], Document]] = {
     ".po": po_document,
@@ -42,8 +43,7 @@ def open_document(
     line for an invalid file.
     """
     if not path.is_file():
-        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(fault, str(path), "check the path")
+        raise UsageError(not_a_file(path), str(path), "check the path")
     opener = DOCUMENTS.get(ending(path))
     if opener is None:
         hint = f"give a file that ends in {', '.join(DOCUMENTS)}"

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from headway.data.images import BYTES_LIMIT, ENDINGS, Pixels, decoded, is_image, size_and_channels
 from headway.errors import DataError, UsageError
-from headway.files import read_bytes
+from headway.files import check_plain, read_bytes
 
 TRAIN, VALID = "train", "valid"
 SPLITS = {"train": TRAIN, "valid": VALID, "val": VALID, "validation": VALID, "test": "test"}
@@ -135,8 +135,11 @@ def read_zip(source: Path) -> LabelledImages:
     damaged zip file.
     """
     try:
+        check_plain(source)
         archive = zipfile.ZipFile(source)
         members = [item for item in archive.infolist() if not item.is_dir()]
+    except DataError:
+        raise
     except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
         raise DataError(
             f"the file cannot be read as a zip file: {error}",

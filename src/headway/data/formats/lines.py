@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from headway.errors import DataError, UsageError
+from headway.files import not_a_file
 
 LINE_LIMIT = 2**20
 # Highly repetitive text compresses 20-fold. A file beyond both limits is a gzip bomb or useless.
@@ -40,8 +41,8 @@ def check_file(path: Path, endings: Sequence[str], content: str) -> None:
     """
     known = f"{', '.join(endings)} (or the same with .gz)"
     if not path.is_file():
-        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(fault, str(path), f"give the path of a file that ends in {known}")
+        hint = f"give the path of a file that ends in {known}"
+        raise UsageError(not_a_file(path), str(path), hint)
     if ending(path) not in endings:
         suffix = ending(path)
         raise UsageError(
@@ -69,8 +70,7 @@ def read_raw_lines(path: Path, longest: int = LINE_LIMIT) -> Iterator[bytes]:
     Raises what `read_lines` raises, except for bytes that are not UTF-8.
     """
     if not path.is_file():
-        fault = "this is a folder, not a file" if path.is_dir() else "no such file"
-        raise UsageError(fault, where=str(path), hint="check the path")
+        raise UsageError(not_a_file(path), where=str(path), hint="check the path")
     where = partial(location, path)
     number = 0
     try:

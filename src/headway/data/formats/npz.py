@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.errors import DataError
+from headway.files import check_plain
 
 BYTES_LIMIT = 8 * 2**30  # of one array, unpacked
 Array = npt.NDArray[Any]
@@ -23,8 +24,11 @@ class ArrayFile:
     def __init__(self, source: Path) -> None:
         self.source = source
         try:
+            check_plain(source)
             self._archive = zipfile.ZipFile(source)
             names = self._archive.namelist()
+        except DataError:
+            raise
         except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
             raise DataError(
                 f"the file cannot be read as .npz: {error}",

@@ -21,7 +21,7 @@ from headway.data.formats.images import (
     class_name,
 )
 from headway.errors import DataError, UsageError
-from headway.files import parse_json
+from headway.files import check_plain, parse_json
 
 ENDING = ".parquet"
 BYTES_LIMIT = 8 * 2**30  # of a file's columns, unpacked
@@ -46,6 +46,7 @@ def read_parquet(source: Path) -> LabelledImages:
         ) from None
     where = str(source)
     try:
+        check_plain(source)
         file = parquet.ParquetFile(source)
         groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
         size, rows = sum(group.total_byte_size for group in groups), file.metadata.num_rows

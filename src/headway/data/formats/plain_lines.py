@@ -8,6 +8,7 @@ from pathlib import Path
 from headway.data.formats.lines import read_lines
 from headway.data.formats.parallel import Pair, PairFiles
 from headway.errors import UsageError
+from headway.files import not_a_file
 from headway.text import split_sentences
 
 PASSAGE = 400
@@ -18,8 +19,8 @@ def plain_files(paths: Sequence[Path]) -> PairFiles:
     """Return the corpus of text files, plain or .gz. Raises UsageError if one does not exist."""
     for path in paths:
         if not path.is_file():
-            problem = "a folder is no text file" if path.is_dir() else "no such file"
-            raise UsageError(problem, str(path), "name text files, such as text.txt or text.txt.gz")
+            hint = "name text files, such as text.txt or text.txt.gz"
+            raise UsageError(not_a_file(path), str(path), hint)
     return PairFiles(paths=tuple(paths), source="text", target="text", format="plain")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from headway.data.formats import read_texts
 from headway.data.word_corpus import WordCorpus, prepare_words
 from headway.errors import UsageError
+from headway.files import not_a_file
 from headway.tasks.job import Emit
 from headway.tasks.splits import is_held_out
 from headway.tasks.word_vectors.config import TextConfig
@@ -41,8 +42,8 @@ def check_files(paths: Sequence[Path]) -> None:
     """Raise UsageError unless all paths are files."""
     for path in paths:
         if not path.is_file():
-            problem = "a folder, not a file" if path.is_dir() else "no such file"
-            raise UsageError(problem, str(path), "name text files: .txt or .tsv, plain or .gz")
+            hint = "name text files: .txt or .tsv, plain or .gz"
+            raise UsageError(not_a_file(path), str(path), hint)
 
 
 def _lines(config: TextConfig, emit: Emit, name: str) -> Iterator[str]:
