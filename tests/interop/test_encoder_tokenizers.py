@@ -162,7 +162,7 @@ def test_a_missing_special_token_is_named(name, tmp_path):
     [
         ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"mask_token": 7}}, "must be a token of the tokenizer"),
-        ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case=yes"),
+        ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case='yes'"),
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
         ({"tokenizer_config": []}, "JSON object"),
         ({"added_tokens": {"<new>": 150}}, "adds tokens"),

@@ -195,7 +195,7 @@ def test_a_sentencepiece_model_has_its_own_ids_and_the_sentinels_after_them(tmp_
     ("change", "message"),
     [
         ({"relative_attention_num_buckets": 16}, "relative_attention_num_buckets=16"),
-        ({"feed_forward_proj": "tanh"}, "feed_forward_proj=tanh"),
+        ({"feed_forward_proj": "tanh"}, "feed_forward_proj='tanh'"),
         ({"d_kv": 11}, "shape"),
         ({"num_layers": 3}, "encoder.block.2"),
     ],

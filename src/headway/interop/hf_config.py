@@ -25,6 +25,8 @@ ACTIVATION_NAMES = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items(
 """Activation functions: our names -> the first of Hugging Face's."""
 
 LABEL_LIMIT = 100_000
+LARGEST = 2**31
+"""Sizes are below this number."""
 
 
 class HFConfig:
@@ -48,21 +50,21 @@ class HFConfig:
             values["model_type"] = model_type
         return cls(values, str(path))
 
-    def whole(self, key: str, default: int | None = None, below: int = 2**31) -> int:
+    def whole(self, key: str, default: int | None = None, below: int = LARGEST) -> int:
         """Return a whole number above 0 and below `below`."""
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < below:
-            limit = f" and below {below:,}" if below < 2**31 else ""
-            raise self.refusal(key, value, f"a whole number above 0{limit}")
+            raise self.refusal(key, value, f"a whole number above 0 and below {below:,}")
         return value
 
     def sides(self, key: str, default: int) -> tuple[int, int]:
         """Return height and width: two whole numbers above 0, or one for both."""
         value = self._get(key, default)
         pair = value if isinstance(value, list) else [value, value]
-        valid = len(pair) == 2 and all(type(side) is int and 0 < side < 2**31 for side in pair)
+        valid = len(pair) == 2 and all(type(side) is int and 0 < side < LARGEST for side in pair)
         if not valid:
-            raise self.refusal(key, value, "a whole number above 0, or two of them")
+            expected = f"a whole number above 0 and below {LARGEST:,}, or two of them"
+            raise self.refusal(key, value, expected)
         return pair[0], pair[1]
 
     def number(self, key: str, default: float, low: float = 0.0, high: float = math.inf) -> float:
@@ -113,7 +115,7 @@ class HFConfig:
 
     def refusal(self, key: str, value: Any, expected: str) -> DataError:
         """Return the error for the value of a key. expected: the allowed values, in words."""
-        return DataError(f"{key}={str(value)[:80]}: must be {expected}", self.where)
+        return DataError(f"{key}={repr(value)[:80]}: must be {expected}", self.where)
 
     def _get(self, key: str, default: Any) -> Any:
         if default is None and key not in self.values:
