@@ -1,6 +1,7 @@
 """Searches of several computations on one model share their steps, and none sees another."""
 
 import random
+import sys
 import threading
 import time
 
@@ -236,14 +237,34 @@ def test_a_step_that_fails_ends_its_searches_and_no_later_one(engine, monkeypatc
     same(again.last, engine.bundle.predict(SHORT, greedy))
 
 
-def test_an_error_outside_of_the_computations_ends_the_engine(monkeypatch):
+def test_a_computation_with_too_few_results_fails_alone(engine):
+    boxes = [Box(), Box()]
+    jobs = [job_of(engine.bundle, SHORT, TranslateOptions(beam=1), box) for box in boxes]
+    jobs[0].group, jobs[0].compute = "broken", lambda items: []
+    for job in jobs:
+        engine.submit(job)
+    assert isinstance(boxes[0].last, Failed) and isinstance(boxes[1].last, Finished)
+    assert "0 results for 1 inputs" in str(boxes[0].last.error)
+
+
+def test_an_engine_that_died_in_a_computation_can_be_stopped(monkeypatch):
+    """One of its searches has ended with the error, another one waits for its next step."""
     bundle = translator("transformer")
     engine = Engine(bundle, EngineSettings(), Measurements(Metrics(), "m"))
-    box = Box()
-    job = job_of(bundle, SHORT, TranslateOptions(beam=1), box)
-    job.compute = lambda items: []  # no result for the input
-    engine.submit(job)
+    steps, greedy, boxes = SlowSteps(bundle, monkeypatch), TranslateOptions(beam=1), [Box(), Box()]
     engine.start()
-    assert isinstance(box.last, Failed)
+    engine.submit(job_of(bundle, LONG, greedy, boxes[0]))
+    while not steps.rows:
+        time.sleep(0.001)
+    (waiting,) = engine._searches
+    fatal = job_of(bundle, SHORT, greedy, boxes[1])
+    fatal.group, fatal.compute = "fatal", lambda items: sys.exit("broken")
+    engine.submit(fatal)
+    assert all(isinstance(box.last, Failed) for box in boxes)
     engine._thread.join(10)
-    assert isinstance(engine.error, AssertionError) and not engine.healthy
+    assert isinstance(engine.error, SystemExit) and not engine.healthy
+    stopping = threading.Thread(target=engine.stop, daemon=True)
+    stopping.start()
+    stopping.join(10)
+    assert not stopping.is_alive(), "stop() waits for a search that has ended"
+    assert not waiting.thread.is_alive()

@@ -40,6 +40,8 @@ def compute_together(jobs: Sequence[Computation]) -> None:
     try:
         inputs = [item for job in jobs for item in job.inputs]
         results = list(jobs[0].compute(inputs))
+        if len(results) != len(inputs):
+            raise AssertionError(f"{len(results)} results for {len(inputs)} inputs")
     except Cancelled:
         return
     except Exception as error:
@@ -49,8 +51,6 @@ def compute_together(jobs: Sequence[Computation]) -> None:
         for job in jobs:
             compute_together([job])
         return
-    if len(results) != len(inputs):
-        raise AssertionError(f"{len(results)} results for {len(inputs)} inputs")
     start = 0
     for job in jobs:
         job.report(Finished(results[start : start + len(job.inputs)]))

@@ -108,7 +108,7 @@ class Engine:
             self._thread.join(timeout=STUCK)
         if not self._thread.is_alive():
             for search in self._searches:
-                search.resume(Cancelled())  # its thread ends
+                search.cancel(seconds=STUCK)
 
     def _run(self) -> None:
         if self.settings.threads is not None:

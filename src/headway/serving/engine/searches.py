@@ -19,6 +19,7 @@ import torch
 
 from headway.decoding import Step, sharing
 from headway.serving.engine.computations import Computation, compute_together
+from headway.serving.engine.jobs import Cancelled
 from headway.shapes import Float, Int, Tensor
 
 
@@ -72,6 +73,16 @@ class Search:
         self._answer = answer
         self._go.release()
         self._wait()
+
+    def cancel(self, seconds: float) -> None:
+        """End a search that waits for a step, and wait for its thread for at most `seconds`.
+
+        A search that has ended is left alone: it would never answer.
+        """
+        if not self.done:
+            self._answer = Cancelled()
+            self._go.release()
+            self.thread.join(seconds)
 
     def _wait(self) -> None:
         self._stopped.acquire()
