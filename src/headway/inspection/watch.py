@@ -49,6 +49,7 @@ def watch(
     analyses: Collection[str] = ANALYSES,
     top: int = 10,
     label: str = "",
+    max_tokens: int | None = None,
 ) -> Frame:
     """Return the attention maps, predictions and analyses of one input.
 
@@ -57,10 +58,11 @@ def watch(
     queries, keys and norms of values are stored. analyses: what is computed in addition, if the
     model allows it; "importance", not in the default, needs one more forward pass per head. top:
     the number of predictions per position. label: name of the frame; if empty, the kind of the
-    model.
+    model. max_tokens: maximum number of tokens of the input and of the output; if unset, there is
+    none.
 
     The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
-    analysis or layer, and for a model without attention.
+    analysis or layer, for too many tokens, and for a model without attention.
     """
     unknown = set(analyses) - {*ANALYSES, *SLOW}
     if unknown:
@@ -72,19 +74,26 @@ def watch(
         raise UsageError(
             "this model has no attention layers to inspect", hint="use a model with attention"
         )
-    searches = isinstance(bundle, BeamSearching) and target is None
-    if "beam" not in analyses or not searches:
-        probe = bundle.probe(input, second, target=target, language=language, written=written)
-        return inspect_probe(
-            probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
-        )
-    bundle.check_input(input, second, language=language)
-    tree, best = search_tree(bundle, input, language=language)
-    probe = bundle.probe(input, second, target=best, language=language)
+    tree, output = None, target
+    if "beam" in analyses and isinstance(bundle, BeamSearching) and target is None:
+        bundle.check_input(input, second, language=language)
+        tree, output = search_tree(bundle, input, language=language)
+    probe = bundle.probe(input, second, target=output, language=language, written=written)
+    _check_tokens(probe, max_tokens)
     frame = inspect_probe(
         probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
     )
-    return replace(frame, beam=tree)
+    return frame if tree is None else replace(frame, beam=tree)
+
+
+def _check_tokens(probe: Probe, most: int | None) -> None:
+    """Raise UsageError for an input or output of more than `most` tokens."""
+    for side, tokens in probe.reading.tokens.items():
+        if most is not None and len(tokens) > most:
+            raise UsageError(
+                f"{side}: {len(tokens):,} tokens, but at most {most} can be inspected here",
+                hint="inspect a shorter text",
+            )
 
 
 def inspect_probe(

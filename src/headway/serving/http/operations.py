@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client import generate_latest
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from headway.inspection.document import Document
+from headway.inspection.document import Document, Frame
 from headway.inspection.page import encode, page_text
 from headway.inspection.watch import watch
 from headway.serving.engine import Computation
@@ -22,6 +23,8 @@ from headway.serving.http.served import ServedModel, ServedModels, routes_of
 from headway.serving.page import start_page
 
 LONGEST_TEXT = 2000
+MOST_TOKENS = 256
+"""Of an input of /inspect: the other requests of the model wait for its analyses."""
 
 
 async def health(request: Request) -> Response:
@@ -93,15 +96,19 @@ async def inspect(request: Request) -> Response:
     """The inspection page of a model for a text or two, as one file (`headway inspect`)."""
     models: ServedModels = request.app.state.models
     served = models.named(request.query_params.get("model"))
+    bundle = served.bundle
+    if bundle.inputs.modality != "text":  # it would be the name of a file of the server
+        message = f"{served.name} is a {bundle.kind}, whose inputs are no texts"
+        raise ApiError(400, f"{message}; use `headway inspect`", param="model")
     text = request.query_params.get("text", "")
     second = request.query_params.get("second") or None
     if not text.strip() or len(text) + len(second or "") > LONGEST_TEXT:
         raise ApiError(400, f"text must have 1 to {LONGEST_TEXT:,} characters", param="text")
 
-    def pages(texts: list[str]) -> list[str]:
-        title = f"{served.name}: {texts[0][:60]}"
-        frames = [watch(served.bundle, texts[0], second, vectors=True, label=served.name)]
-        return [page_text(encode(Document(title=title, frames=frames)))]
+    def frames(texts: list[str]) -> list[Frame]:
+        """Return a frame for each text, all of which are equal: their requests are one group."""
+        options: dict[str, Any] = {"vectors": True, "label": served.name, "max_tokens": MOST_TOKENS}
+        return [watch(bundle, text, second, **options)] * len(texts)
 
     async with Exchange(request, models.seconds) as exchange:
         make = partial(
@@ -110,8 +117,15 @@ async def inspect(request: Request) -> Response:
             cost=len(text),
             group=("inspect", text, second),
             inputs=[text],
-            compute=pages,
+            compute=frames,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()
-    return Response(finished.result[0], media_type="text/html")
+    title = f"{served.name}: {text[:60]}"
+    page = await run_in_threadpool(_inspection_page, title, finished.result[0])
+    return Response(page, media_type="text/html")
+
+
+def _inspection_page(title: str, frame: Frame) -> str:
+    """Return the page of a frame. It takes seconds, and so is made outside of the engine."""
+    return page_text(encode(Document(title=title, frames=[frame])))
