@@ -104,6 +104,32 @@ def test_a_json_object(client):
             assert isinstance(json.loads(choice["text"]), dict)
 
 
+def test_outputs_of_more_prompts_than_slots_are_all_valid(client):
+    """An output that begins when another one has ended gets a state of its own."""
+    schema = {"type": "object", "properties": {"a": {"enum": ["fox", "b"]}}, "required": ["a"]}
+    schema = {**schema, "additionalProperties": False}
+    form = {"type": "json_schema", "json_schema": {"schema": schema}}
+    fields = {"model": "plain", "prompt": ["fox"] * 60, "max_tokens": 60, "seed": 1}
+    choices = client.complete(**fields, response_format=form)["choices"]
+    assert len(choices) == 60
+    for choice in choices:
+        assert choice["finish_reason"] == "stop", choice
+        jsonschema.validate(json.loads(choice["text"]), schema)
+
+
+def test_a_new_output_with_the_id_of_an_old_one_begins_at_the_start():
+    rule, logits = GRAMMAR.of_schema({"type": "integer"}), torch.zeros(1, TOKENIZER.size)
+    allowed, ids = rule(logits, [PartialOutput()]), set()
+    for _ in range(50):
+        output = PartialOutput()
+        assert torch.equal(rule(logits, [output]), allowed)
+        ids.add(id(output))
+        output.tokens.append(TOKENIZER.encode("7")[0])
+        rule(logits, [output])
+        del output
+    assert len(ids) < 50  # otherwise nothing was tested
+
+
 def nested(levels):
     schema = {"type": "null"}
     for _ in range(levels):

@@ -8,6 +8,7 @@ its schema.
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,14 +108,16 @@ def _depth(value: Any) -> int:
 
 
 class JsonFormat:
-    """A logit rule for the outputs of one request; every output has its own place in the grammar.
+    """A logit rule for the outputs of one request; every output has its own state of the grammar.
 
     UsageError if the limits are exceeded in the middle of an output, which then ends.
     """
 
     def __init__(self, matcher: Any, eos: int, size: int) -> None:
         self._matcher, self._eos, self._size = matcher, eos, size
-        self._places: dict[int, tuple[Any, int]] = {}  # id of an output -> matcher, tokens read
+        self._states: dict[int, tuple[Any, weakref.ref[PartialOutput], int]] = {}
+        """By id of the output: its matcher, the output, and the number of tokens read. Python gives
+        the id of an output that has ended to a later one."""
 
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
@@ -125,10 +128,10 @@ class JsonFormat:
         return logits.masked_fill(~upload(allowed, logits.device), -torch.inf)
 
     def _allowed(self, output: PartialOutput) -> NDArray[np.bool_]:
-        matcher, count = self._places.get(id(output)) or (self._matcher.deep_copy(), 0)
+        matcher, count = self._state_of(output)
         if count < len(output.tokens):
             matcher.consume_tokens(output.tokens[count:])
-        self._places[id(output)] = matcher, len(output.tokens)
+        self._states[id(output)] = matcher, weakref.ref(output), len(output.tokens)
         if matcher.is_stopped() and not matcher.is_error():
             only = np.zeros(self._size, dtype=bool)
             only[self._eos] = True
@@ -138,3 +141,10 @@ class JsonFormat:
             raise UsageError(f"the schema became too complex: {matcher.get_error()[:200]}")
         bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
         return bits[: self._size].astype(bool)
+
+    def _state_of(self, output: PartialOutput) -> tuple[Any, int]:
+        """Return the matcher of an output, and the number of its tokens that it has read."""
+        matcher, owner, count = self._states.get(id(output), (None, None, 0))
+        if owner is None or owner() is not output:
+            return self._matcher.deep_copy(), 0
+        return matcher, count
