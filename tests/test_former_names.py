@@ -228,6 +228,8 @@ def test_a_former_setting_that_a_user_types_is_an_error_with_the_name_of_today(w
         ("figures heads --picture a.png", "--picture, which is now --image"),
         ("inspect run text --place 3", "--place, which is now --position"),
         ("eval run --rows 3", "--rows, which is now --sequences"),
+        ("export run --to hf --out new", "--out, which is now --output"),
+        ("words scatter run --out new.svg", "--out, which is now --output"),
         ("config explain masking.share", "masking.share, which is now masking.fraction"),
     ],
 )

@@ -107,7 +107,7 @@ def make_folder(path: Path) -> None:
         raise UsageError(
             f"cannot make the folder: {error.strerror or error}",
             str(path),
-            "choose another folder with --out",
+            "choose another folder with --output",
         ) from error
 
 

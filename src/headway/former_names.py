@@ -32,6 +32,7 @@ FORMER_NAMES: Mapping[str, str] = {
     "--picture": "--image",
     "--place": "--position",
     "--share": "--outline",
+    "--out": "--output",
     # fields of models and names of tensors
     "first_place": "first_position",
     "masked_words": "masked_lm_head",

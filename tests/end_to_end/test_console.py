@@ -134,7 +134,7 @@ def test_an_argument_that_is_not_utf_8_is_refused(working_folder):
         (["runs", "show", LONG], 1),
         (["inspect", "run", "text", "--html", f"{LONG}.html"], 2),
         (["embed", "run", "text", "--output", f"{LONG}.npz"], 2),
-        (["lecture", "order", "--out", LONG], 1),
+        (["lecture", "order", "--output", LONG], 1),
     ],
 )
 def test_a_name_that_is_too_long_is_refused_with_the_limit(working_folder, words, code):

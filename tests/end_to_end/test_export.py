@@ -38,7 +38,7 @@ def test_the_export_reports_its_files_and_the_comparison_of_outputs(exported, tm
 
 def test_the_folder_the_family_and_a_report_as_json_can_be_chosen(exported, tmp_path):
     llama = replace(TINY, norm_kind="rms", activation="swiglu", bias=False, positions="rotary")
-    words = ("--to", "hf", "--out", "exported", "--family", "llama", "--json")
+    words = ("--to", "hf", "--output", "exported", "--family", "llama", "--json")
     code, out, _ = exported(random_gpt(llama), *words)
     report = json.loads(out)
     assert code == 0 and report["architecture"] == "LlamaForCausalLM"
@@ -56,7 +56,7 @@ def test_an_impossible_export_is_refused_and_writes_nothing(exported, tmp_path):
             "it can be represented as a GPT2LMHeadModel",
         ),
         (random_gpt(TINY), ("--to", "nowhere"), "nowhere"),
-        (random_gpt(TINY), ("--to", "hf", "--out", "r"), "exists already"),
+        (random_gpt(TINY), ("--to", "hf", "--output", "r"), "exists already"),
     ]:
         code, out, stderr = exported(model, *words)
         assert code == 2 and reason in stderr and out == "", stderr

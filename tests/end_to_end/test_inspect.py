@@ -155,13 +155,13 @@ def test_an_impossible_request_is_refused_with_a_reason(
 
 
 def test_figures_are_drawn_from_the_named_models(run_headway, working_folder):
-    stderr = run_headway("figures", "--out", "f", "--translator", "translator")[1]
+    stderr = run_headway("figures", "--output", "f", "--translator", "translator")[1]
     for name in ("positions", "mask", "agreement"):
         assert (working_folder / "f" / f"{name}.png").stat().st_size > 5000
     assert "not drawn monkey: needs --encoder" in stderr
-    stderr = run_headway("figures", "positions", "--out", "f", code=2)[1]
+    stderr = run_headway("figures", "positions", "--output", "f", code=2)[1]
     assert "exists already" in stderr
-    options = ("--vision", "vit", "--image", "a.png", "--out", "f")
+    options = ("--vision", "vit", "--image", "a.png", "--output", "f")
     stderr = run_headway("figures", "heads", *options)[1]
     assert "drawn     f/heads.png" in stderr
     assert "Did you mean mask" in run_headway("figures", "maks", code=2)[1]

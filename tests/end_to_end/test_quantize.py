@@ -41,8 +41,8 @@ def test_the_small_model_is_written_beside_the_run_and_its_size_is_printed(folde
 @pytest.mark.parametrize("to", ["int8", "int4"])
 def test_calibration_texts_change_the_rounding(to, folder):
     nearest = ("quantize", "gpt", "--to", to, "--group", "64")
-    run_headway(*nearest, "--out", "a", cwd=folder)
-    run_headway(*nearest, "--out", "b", "--calibration", "texts.txt", cwd=folder)
+    run_headway(*nearest, "--output", "a", cwd=folder)
+    run_headway(*nearest, "--output", "b", "--calibration", "texts.txt", cwd=folder)
     paths = [folder / name / "model.safetensors" for name in "ab"]
     nearest_codes, codes = (load_file(path) for path in paths)
     assert any(not torch.equal(codes[name], value) for name, value in nearest_codes.items())
@@ -60,7 +60,7 @@ def test_wrong_requests_are_refused_before_anything_is_written(folder):
     for words, code, reason in [
         (("gpt", "--to", "int3"), 2, "int8"),
         (("gpt", "--group", "20"), 2, "32"),
-        (("gpt", "--out", "full"), 2, "full exists already"),
+        (("gpt", "--output", "full"), 2, "full exists already"),
         (("gpt", "--to", "bfloat16", "--calibration", "texts.txt"), 2, "not to bfloat16"),
         (("gpt", "--to", "int4", "--calibration", "none.txt"), 2, "none.txt"),
         (("gpt", "--to", "int4", "--calibration", "empty.txt"), 3, "has no text"),

@@ -133,7 +133,7 @@ def test_an_image_encoder_is_fine_tuned_and_exported(working_folder, run_headway
     )
     reader = ImageReader(height=8, width=8, mean=(0.5,) * 3, deviation=(0.5,) * 3)
     ImageEncoderBundle(ViT(config), reader).save(working_folder / "encoder")
-    stderr = run_headway("export", "encoder", "--to", "hf", "--out", "encoder-hf")[1]
+    stderr = run_headway("export", "encoder", "--to", "hf", "--output", "encoder-hf")[1]
     assert "ViTModel, image preprocessing" in stderr and "image preprocessing is the same" in stderr
     start = ("--from", "encoder-hf", "--model.pooling", "first", "--steps", "4")
     run_headway(
@@ -147,7 +147,7 @@ def test_an_image_encoder_is_fine_tuned_and_exported(working_folder, run_headway
         for model in ("runs/t", "runs/t/hf")
     )
     assert theirs == pytest.approx(ours, abs=1e-5)
-    _, stderr = run_headway("export", "runs/v", "--to", "hf", "--out", "no", code=2)
+    _, stderr = run_headway("export", "runs/v", "--to", "hf", "--output", "no", code=2)
     assert "positions=sinusoidal" in stderr and not (working_folder / "no").exists()
 
 

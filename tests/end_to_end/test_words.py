@@ -81,7 +81,7 @@ def test_neighbours_and_analogies_are_printed_as_text_and_as_json(working_folder
 
 
 def test_words_are_drawn_as_points(working_folder, run_headway):
-    run_headway("words", "scatter", "runs/r", "--out", "all.svg")
+    run_headway("words", "scatter", "runs/r", "--output", "all.svg")
     plot = (working_folder / "all.svg").read_text()
     assert "<svg" in plot and all(word in plot for word in (*SUBJECTS, *FOODS, *OTHER_WORDS))
     words = ("Fox", "dog", "bread", "soup", "fox")
@@ -91,7 +91,8 @@ def test_words_are_drawn_as_points(working_folder, run_headway):
     spread = [sum(point[axis] ** 2 for point in points.values()) for axis in (0, 1)]
     assert spread[0] >= spread[1] > 0  # the first direction has the largest variance
     assert (
-        "exists already" in run_headway("words", "scatter", "runs/r", "--out", "all.svg", code=2)[1]
+        "exists already"
+        in run_headway("words", "scatter", "runs/r", "--output", "all.svg", code=2)[1]
     )
 
 
@@ -169,14 +170,14 @@ def test_a_dry_run_writes_nothing_and_suggests_a_setting_for_short_texts(
         ("words nearest runs/r", 2, "the word is missing"),
         ("words nearest nowhere fox", 2, "no such folder"),
         ("words analogy runs/r fox dog breads", 2, "bread, the closest"),
-        ("words scatter runs/r", 2, "--out words.svg"),
-        ("words scatter runs/r --out words.pdf", 2, ".svg or .png"),
+        ("words scatter runs/r", 2, "-o words.svg"),
+        ("words scatter runs/r --output words.pdf", 2, ".svg or .png"),
         (
-            "words scatter runs/r fox dog Fox --out words.svg",
+            "words scatter runs/r fox dog Fox --output words.svg",
             2,
             "at least 3 words, and there are 2",
         ),
-        ("words scatter runs/r fox dog breadd --out words.svg", 2, "bread, the closest"),
+        ("words scatter runs/r fox dog breadd --output words.svg", 2, "bread, the closest"),
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r nowhere.txt", 2, "no such file"),
         ("eval runs/r empty.txt", 3, "no example"),

@@ -192,7 +192,7 @@ def test_the_command_exports_the_labels_of_the_bundle(tmp_path, monkeypatch, cap
     bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
     monkeypatch.setattr(opening, "load", lambda folder: bundle)
     with pytest.raises(SystemExit) as exit_info:
-        main(["export", "r", "--to", "hf", "--out", str(tmp_path / "hf")])
+        main(["export", "r", "--to", "hf", "--output", str(tmp_path / "hf")])
     assert exit_info.value.code == 0
     assert read_labels(tmp_path / "hf") == tags
 
@@ -241,7 +241,7 @@ def test_numbers_are_exported_on_their_own_scale(tmp_path):
 def test_the_command_exports_an_encoder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     EncoderBundle(with_noise(Bert(TINY)), trained()).save(tmp_path / "r" / "model")
-    for words in (("--json",), ("--out", "mine", "--family", "bert")):
+    for words in (("--json",), ("--output", "mine", "--family", "bert")):
         with pytest.raises(SystemExit) as exit_info:
             main(["export", "r", "--to", "hf", *words])
         assert exit_info.value.code == 0

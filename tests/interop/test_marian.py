@@ -63,9 +63,9 @@ def test_every_verb_takes_a_marian(tmp_path):
     aligned = run_headway("align", "m", "test.tsv", *words, cwd=tmp_path, check=None)
     assert aligned.returncode == 0, aligned.stderr
     run_headway("inspect", "m", "two dogs play", "--html", "page.html", cwd=tmp_path)
-    run_headway("quantize", "m", "--to", "int8", "--out", "small", cwd=tmp_path)
+    run_headway("quantize", "m", "--to", "int8", "--output", "small", cwd=tmp_path)
     run_headway("translate", "small", "two dogs play", cwd=tmp_path)
-    run_headway("export", "small", "--to", "hf", "--out", "again", cwd=tmp_path)
+    run_headway("export", "small", "--to", "hf", "--output", "again", cwd=tmp_path)
     for name in ("source.spm", "target.spm"):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
     ids = [json.loads((tmp_path / name / "vocab.json").read_text()) for name in ("m", "again")]
@@ -81,7 +81,7 @@ def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
     assert tuned.tokenizer.fingerprint == before.tokenizer.fingerprint
     bias, bias_before = tuned.model.output.bias, before.model.output.bias
     assert tuned.config.sinusoids == "halves" and not torch.equal(bias, bias_before)
-    run_headway("export", "runs/tuned", "--to", "hf", "--out", "again", cwd=tmp_path)
+    run_headway("export", "runs/tuned", "--to", "hf", "--output", "again", cwd=tmp_path)
     source = (tmp_path / "again" / "source.spm").read_bytes()
     assert source == (tmp_path / "m" / "source.spm").read_bytes()
     refused = run_headway(

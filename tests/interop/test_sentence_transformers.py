@@ -159,7 +159,7 @@ def test_an_exported_encoder_gives_the_same_vectors(tmp_path, pooling, length):
     plain = encoder()
     bundle = EncoderBundle(plain.model, plain.tokenizer, pooling, length)
     bundle.save(tmp_path / "ours")
-    headway("export", "ours", "--to", "hf", "--out", "theirs", cwd=tmp_path)
+    headway("export", "ours", "--to", "hf", "--output", "theirs", cwd=tmp_path)
     reloaded = load(tmp_path / "theirs")
     assert (reloaded.pooling, reloaded.length) == (pooling, length)
     torch.testing.assert_close(reloaded.embed(TEXTS), bundle.embed(TEXTS), rtol=0, atol=1e-5)

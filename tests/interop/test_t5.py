@@ -168,8 +168,8 @@ def test_every_verb_takes_a_t5(tmp_path):
     words = ("--source", "en", "--target", "de", "--text-metrics")
     assert "exact" in run_headway("eval", "t5", "test.tsv", *words, cwd=tmp_path).stdout
     run_headway("inspect", "t5", "two dogs play", "--html", "page.html", cwd=tmp_path)
-    run_headway("quantize", "t5", "--to", "int8", "--out", "small", cwd=tmp_path)
-    run_headway("export", "small", "--to", "hf", "--out", "again", cwd=tmp_path)
+    run_headway("quantize", "t5", "--to", "int8", "--output", "small", cwd=tmp_path)
+    run_headway("export", "small", "--to", "hf", "--output", "again", cwd=tmp_path)
     again = json.loads((tmp_path / "again" / "config.json").read_text())
     assert again["model_type"] == "t5" and again["vocab_size"] == make().tokenizer.source.size + 7
     assert headway.load(tmp_path / "again").tokenizer.source.eos == make().tokenizer.source.eos
@@ -186,7 +186,7 @@ def test_a_sentencepiece_model_has_its_own_ids_and_the_sentinels_after_them(tmp_
     assert tokenizer.decode(ids) == "the fox eats the lemon"
     names = tokenizer.token_strings([len(pieces), len(pieces) + 99, len(pieces) + 100])
     assert names == ["<extra_id_99>", "<extra_id_0>", f"<unused {len(pieces) + 100}>"]
-    run_headway("export", "t5", "--to", "hf", "--out", "again", cwd=tmp_path)
+    run_headway("export", "t5", "--to", "hf", "--output", "again", cwd=tmp_path)
     files = [tmp_path / name / "spiece.model" for name in ("t5", "again")]
     assert files[0].read_bytes() == files[1].read_bytes()
 

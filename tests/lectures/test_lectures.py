@@ -234,7 +234,7 @@ def test_the_command_measures_prints_and_writes(command, capfd, tmp_path):
 
 
 def test_the_command_prints_json(command, capfd):
-    code, output, _ = command(capfd, "scaling", "--json", "--out", "here")
+    code, output, _ = command(capfd, "scaling", "--json", "--output", "here")
     assert code == 0 and json.loads(output)["verdict"] == quick("scaling").verdict
 
 
@@ -242,10 +242,10 @@ def test_existing_files_are_replaced_only_with_overwrite(command, capfd, tmp_pat
     (tmp_path / "here").mkdir()
     page = tmp_path / "here" / "order.md"
     page.write_text("mine")
-    code, _, error = command(capfd, "order", "--out", "here")
+    code, _, error = command(capfd, "order", "--output", "here")
     assert code == 2 and "files exist already: order.md" in error and "--overwrite" in error
     assert page.read_text() == "mine" and len(list(page.parent.iterdir())) == 1
-    assert command(capfd, "order", "--out", "here", "--overwrite")[0] == 0
+    assert command(capfd, "order", "--output", "here", "--overwrite")[0] == 0
     assert "It holds" in page.read_text()
 
 
@@ -253,7 +253,7 @@ def test_wrong_names_and_folders_are_usage_errors(command, capfd, tmp_path):
     code, _, error = command(capfd, "scalling")
     assert code == 2 and "Did you mean scaling?" in error
     (tmp_path / "file").touch()
-    code, _, error = command(capfd, "order", "--out", "file/inside")
+    code, _, error = command(capfd, "order", "--output", "file/inside")
     assert code == 2 and "cannot make the folder" in error
     assert command(capfd, "order", "--threads", "0")[0] == 2
 

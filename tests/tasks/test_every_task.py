@@ -165,7 +165,7 @@ def test_it_is_inspected(name, folder, run):
 
 def test_it_is_exported_where_hugging_face_has_such_models(name, folder, run, tmp_path):
     out = str(tmp_path / "hf")
-    process = headway("export", str(run), "--to", "hf", "--out", out, cwd=folder, check=None)
+    process = headway("export", str(run), "--to", "hf", "--output", out, cwd=folder, check=None)
     if not EVERY[name].exports:
         assert process.returncode == 2 and not Path(out).exists()
         return

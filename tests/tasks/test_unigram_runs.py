@@ -40,7 +40,7 @@ def _losses(run):
 def test_its_exported_folder_has_been_compared(folder, kind):
     if kind == "ctranslate2":
         pytest.importorskip("ctranslate2")
-    words = ("export", "runs/u", "--to", kind, "--out", kind)
+    words = ("export", "runs/u", "--to", kind, "--output", kind)
     assert "checked" in run_headway(*words, cwd=folder).stderr
     if kind == "hf":
         theirs = transformers.AutoTokenizer.from_pretrained(folder / "hf")
@@ -85,7 +85,7 @@ def test_a_language_model_has_a_unigram_tokenizer(folder):
     bundle = headway.load(folder / "runs/g")
     assert isinstance(bundle.tokenizer, TextUnigram)
     assert bundle.tokenizer.decode(bundle.tokenizer.encode(text)) == text
-    exported = run_headway("export", "runs/g", "--to", "hf", "--out", "g", cwd=folder)
+    exported = run_headway("export", "runs/g", "--to", "hf", "--output", "g", cwd=folder)
     assert "checked" in exported.stderr
     theirs = transformers.AutoTokenizer.from_pretrained(folder / "g")
     ids = theirs("the fox  eats", add_special_tokens=False)["input_ids"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, UNNAMED, LanguageFlags, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, UNNAMED, LanguageFlags, MachineFlags
 from headway.errors import DataError, UsageError, index_from_one
 from headway.files import check_new_file, write_file
 
@@ -31,7 +31,7 @@ def align(
     head: int | None = None,
     gold: Path | None = None,
     gold_first: int = 0,
-    output: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     json: bool = False,
     languages: LanguageFlags = UNNAMED,
     machine: MachineFlags = ON_THIS_MACHINE,

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from headway.cli.console import data, data_json, program, talk
+from headway.cli.flags import OUTPUT
 from headway.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def fetch(
     /,
     *,
     target: str | None = None,
-    output: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     hold_out: str | None = None,
 ) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json as json_
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headway.cli.console import data, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, MachineFlags
 from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
 from headway.cli.texts import Texts, gather
@@ -38,7 +38,7 @@ def embed(
     run: str,
     /,
     *texts: str,
-    output: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     plot: Path | None = None,
     column: str = "text",
     label: str | None = None,

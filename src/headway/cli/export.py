@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from headway.cli.console import data_json, talk
+from headway.cli.flags import OUTPUT
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def export(
     /,
     *,
     to: Literal["hf", "ctranslate2"],
-    out: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     family: str | None = None,
     dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = None,
     json: bool = False,
@@ -41,7 +42,7 @@ def export(
     to
         Target format; hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json);
         ctranslate2: a CTranslate2 folder (config.json, model.bin, vocabularies).
-    out
+    output
         New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2.
     family
         Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, roberta,
@@ -60,7 +61,7 @@ def export(
         )
     if to == "ctranslate2" and family is not None:
         raise UsageError(f"--family {family} is for --to hf; CTranslate2 has one architecture")
-    bundle, folder = load(run), run / to if out is None else out
+    bundle, folder = load(run), run / to if output is None else output
     exported: Exported | ExportedCTranslate2
     if to == "hf":
         exported = _to_hugging_face(bundle, run, folder, family)

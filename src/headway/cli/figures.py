@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from headway.cli.console import talk
-from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
 from headway.errors import UsageError, did_you_mean
 from headway.files import check_new, make_folder
 
@@ -50,7 +50,7 @@ NO_MODELS = ModelFlags()
 
 def figures(
     *names: str,
-    out: Path = Path("figures"),
+    output: Annotated[Path, OUTPUT] = Path("figures"),
     ending: Annotated[Literal["png", "svg", "pdf"], Parameter(name="--format")] = "png",
     models: ModelFlags = NO_MODELS,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -66,7 +66,7 @@ def figures(
     ----------
     names
         Names of the figures.
-    out
+    output
         Folder for the files, each called NAME.png.
     ending
         File format: png, svg or pdf.
@@ -89,11 +89,11 @@ def figures(
     if models.image is not None and not models.image.is_file():
         raise UsageError("no such file", str(models.image), "check the path of --image")
     for name in drawn:
-        check_new(out / f"{name}.{ending}")
-    make_folder(out)
+        check_new(output / f"{name}.{ending}")
+    make_folder(output)
     opened = _opener(machine.prepare())
     for name in drawn:
-        path = out / f"{name}.{ending}"
+        path = output / f"{name}.{ending}"
         FIGURES[name].draw(path, models, opened)
         talk.print(f"drawn     {path}", markup=False)
     for name in chosen:

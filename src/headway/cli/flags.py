@@ -46,6 +46,9 @@ def between(least: int, most: Most) -> Callable[[Any, Any], None]:
     return lambda kind, value: check_number(kind, value, least, most)
 
 
+OUTPUT = Parameter(name=("--output", "-o"))
+"""The flag of a new file or folder, in every command that writes one."""
+
 BeamWidth = Annotated[int, Parameter(validator=between(1, BEAMS), help="Beam width; 1 is greedy.")]
 LengthPenalty = Annotated[
     float,

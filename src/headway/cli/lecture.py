@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from headway.cli.console import data, data_json, program, talk
+from headway.cli.flags import OUTPUT
 from headway.errors import UsageError, did_you_mean
 from headway.files import make_folder
 
@@ -18,7 +19,7 @@ def lecture(
     name: str | None = None,
     /,
     *,
-    out: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     json: bool = False,
     overwrite: bool = False,
     threads: int | None = None,
@@ -29,7 +30,7 @@ def lecture(
     ----------
     name
         Name of the claim.
-    out
+    output
         Folder for NAME.md, NAME.json and NAME.svg. If unset, lectures/NAME.
     json
         Print one JSON object instead of text.
@@ -50,7 +51,7 @@ def lecture(
             f"unknown claim {name!r}" + did_you_mean(name, CLAIMS),
             hint="one of: " + ", ".join(CLAIMS),
         )
-    path = _output_path(name, out, overwrite)
+    path = _output_path(name, output, overwrite)
     machine = prepare(override(MachineConfig(device="cpu"), {"threads": threads}, COMMAND_LINE))
     claim, started = CLAIMS[name], time.monotonic()
     with talk.status(f"measuring {name}"):
@@ -85,18 +86,18 @@ def _list(as_json: bool) -> None:
         talk.print(f"with training  {us} compare {' | '.join(PLANS)}", markup=False)
 
 
-def _output_path(name: str, out: Path | None, overwrite: bool) -> Path:
+def _output_path(name: str, output: Path | None, overwrite: bool) -> Path:
     """The path of the three files without suffix; creates their folder. Called before measuring.
 
     UsageError if a file exists and must not be overwritten.
     """
-    folder = Path("lectures", name) if out is None else out
+    folder = Path("lectures", name) if output is None else output
     existing = [f"{name}{end}" for end in ENDINGS if (folder / f"{name}{end}").exists()]
     if existing and not overwrite:
         raise UsageError(
             f"files exist already: {', '.join(existing)}",
             str(folder),
-            "replace them with --overwrite, or choose another folder with --out",
+            "replace them with --overwrite, or choose another folder with --output",
         )
     make_folder(folder)
     return folder / name

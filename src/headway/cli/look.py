@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from headway.cli.console import talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, MachineFlags
 from headway.errors import UsageError, index_from_one
 from headway.files import check_new_file
 
@@ -15,7 +16,7 @@ def look(
     image: Path,
     /,
     *,
-    output: Path = Path("attention.png"),
+    output: Annotated[Path, OUTPUT] = Path("attention.png"),
     layer: int | None = None,
     size: int | None = None,
     outline: float = 0.0,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from headway.cli.console import data_json, talk
+from headway.cli.flags import OUTPUT
 from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def quantize(
     /,
     *,
     to: Literal["int8", "int4", "bfloat16"] = "int8",
-    out: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     group: Literal[32, 64, 128] = 32,
     calibration: Path | None = None,
     json: bool = False,
@@ -40,7 +41,7 @@ def quantize(
         A run folder or a model folder.
     to
         Dtype of the weights.
-    out
+    output
         New folder for the small model. If unset, RUN/int8, RUN/int4 or RUN/bfloat16.
     group
         Number of consecutive weights that share a scale in int4; fewer are more accurate and need
@@ -60,7 +61,7 @@ def quantize(
         raise UsageError(
             "--calibration applies to int8 and int4, not to bfloat16", hint="leave it out"
         )
-    folder = _folder(run, to, out)
+    folder = _folder(run, to, output)
     bundle = _float32(run)
     texts = [] if calibration is None else _texts(bundle, calibration)
     float32_bytes = 4 * parameter_count(bundle.model)
@@ -75,11 +76,11 @@ def quantize(
     talk.print(f"next      headway eval {folder} ...   its accuracy", markup=False)
 
 
-def _folder(run: Path, to: str, out: Path | None) -> Path:
+def _folder(run: Path, to: str, output: Path | None) -> Path:
     """Return the folder for the small model. Raises UsageError if it is in use."""
-    folder = out if out is not None else (run.parent if run.is_file() else run) / to
+    folder = output if output is not None else (run.parent if run.is_file() else run) / to
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists already", hint="remove it, or choose another: --out NEW")
+        raise UsageError(f"{folder} exists already", hint="remove it, or choose another: -o NEW")
     return folder
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from headway.cli.console import talk
+from headway.cli.flags import OUTPUT
 
 
-def report(run: Path, /, *, output: Path | None = None) -> None:
+def report(run: Path, /, *, output: Annotated[Path | None, OUTPUT] = None) -> None:
     """Write the report of a run: curves, samples, attention during training, settings.
 
     Training writes the report at its end. This command writes it again, also during training.

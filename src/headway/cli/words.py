@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Count, MachineFlags
 from headway.errors import UsageError
 from headway.files import check_new_file
 
@@ -95,7 +95,7 @@ def scatter(
     run: Path,
     /,
     *words: str,
-    out: Path | None = None,
+    output: Annotated[Path | None, OUTPUT] = None,
     count: Count = SHOWN,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -108,21 +108,21 @@ def scatter(
         A run folder or a model folder.
     words
         Words to draw. If unset, the most frequent ones.
-    out
+    output
         New file for the plot, .svg or .png.
     count
         Number of most frequent words to draw, if no words are named.
     json
         Print the points as one JSON object.
     """
-    if out is None and not json:
+    if output is None and not json:
         raise UsageError(
-            "neither --out nor --json is set", hint=f"headway words scatter {run} --out words.svg"
+            "neither --output nor --json is set", hint=f"headway words scatter {run} -o words.svg"
         )
-    if out is not None and out.suffix not in {".svg", ".png"}:
-        raise UsageError(f"--out {out}: must end in .svg or .png")
-    if out is not None:
-        check_new_file(out)
+    if output is not None and output.suffix not in {".svg", ".png"}:
+        raise UsageError(f"--output {output}: must end in .svg or .png")
+    if output is not None:
+        check_new_file(output)
     bundle = _load(run, machine)
     chosen = _chosen(bundle, words, count)
 
@@ -133,9 +133,9 @@ def scatter(
 
     vectors = torch.stack([bundle.vector(word) for word in chosen]).cpu()
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
-    if out is not None:
-        draw(out, points, chosen, title=f"{len(chosen)} words of {run}")
-        talk.print(f"drawn     {out}", markup=False)
+    if output is not None:
+        draw(output, points, chosen, title=f"{len(chosen)} words of {run}")
+        talk.print(f"drawn     {output}", markup=False)
     if json:
         data_json({word: list(point) for word, point in zip(chosen, points, strict=True)})
 

@@ -34,7 +34,7 @@ class WordVectorLearning:
     next_commands: Sequence[str] = (
         "words nearest {run} WORD",
         "words analogy {run} A B C",
-        "words scatter {run} --out words.svg",
+        "words scatter {run} -o words.svg",
         "eval {run}",
     )
 
