@@ -106,7 +106,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
 
 
 def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_headway):
-    assert "minutes for" in run_headway(*train("dry", "--dry-run"))[1]
+    assert "steps, without evaluations" in run_headway(*train("dry", "--dry-run"))[1]
     assert not (working_folder / "runs" / "dry").exists()
     assert "auxiliary: 0.5" in run_headway("config", "show", "classify")[0]
 

@@ -293,8 +293,20 @@ def test_a_run_belongs_to_one_process_at_a_time_and_ctrl_c_saves_it(tmp_path):
 def test_a_dry_run_keeps_nothing(tmp_path):
     data = write_corpus(tmp_path / "data")
     done = headway(*train_words(data, "r", "--dry-run"), cwd=tmp_path)
-    assert "minutes for" in done.stderr and "GB of memory" in done.stderr
+    assert " for 6,000 steps" in done.stderr and "preparing tokenizer\n" in done.stderr
+    assert "GB of memory" in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_dry_run_prints_its_report_as_json_and_no_progress_with_quiet(tmp_path):
+    data = write_corpus(tmp_path / "data")
+    words = train_words(data, "r", "--dry-run", "--steps", "40")
+    done = headway(*words, "--json", cwd=tmp_path)
+    report = json.loads(done.stdout)
+    assert report["steps"] == 40 and 0 < report["seconds"] < 600
+    assert report["memory_bytes"] > 2**20 and not done.stderr
+    done = headway(*words, "--quiet", cwd=tmp_path)
+    assert done.stderr.startswith("dry run ") and done.stderr.count("\n") == 1 and not done.stdout
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run_and_names_the_pairs(tmp_path):

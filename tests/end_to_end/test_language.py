@@ -84,7 +84,7 @@ def test_eval_gives_the_scores_of_the_validation_during_training(working_folder,
 
 
 def test_a_dry_run_keeps_nothing(working_folder, run_headway):
-    assert "minutes for" in run_headway(*train("dry", "--dry-run"))[1]
+    assert "steps, without evaluations" in run_headway(*train("dry", "--dry-run"))[1]
     assert not (working_folder / "runs" / "dry").exists()
 
 

@@ -153,7 +153,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
 
 
 def test_a_dry_run_writes_nothing_and_settings_are_printed(working_folder, run_headway):
-    assert "minutes for" in run_headway(*train_tag("dry", "--dry-run"))[1]
+    assert "steps, without evaluations" in run_headway(*train_tag("dry", "--dry-run"))[1]
     assert not (working_folder / "runs" / "dry").exists()
     assert "stride: 96" in run_headway("config", "show", "answer")[0]
     assert "max_length: 128" in run_headway("config", "show", "tag")[0]

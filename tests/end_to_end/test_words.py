@@ -148,7 +148,7 @@ def test_a_dry_run_writes_nothing_and_suggests_a_setting_for_short_texts(
     working_folder, run_headway
 ):
     output = run_headway(*train("dry", "--dry-run", "--training.subsample", "1e-3"))[1]
-    assert "minutes for" in output and "--training.subsample 0" in output
+    assert "steps, without evaluations" in output and "--training.subsample 0" in output
     assert not (working_folder / "runs" / "dry").exists()
 
 

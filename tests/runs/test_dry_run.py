@@ -69,7 +69,7 @@ def test_a_dry_run_evaluates_no_more_batches_than_its_limit(name, folder, monkey
         headway("train", *_words(name), "--evaluation.every", "1", "--run", "dry", "--dry-run")
     assert max(evaluated.calls.values(), default=0) <= 1
     output = capsys.readouterr().err
-    assert "dry run   no evaluation" in output and "minutes for" in output
+    assert "dry run   no evaluation" in output and "steps, without evaluations" in output
     assert not (folder / "runs" / "dry").exists()
 
 

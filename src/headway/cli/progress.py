@@ -80,9 +80,8 @@ class Screen:
     def _on_preparing(self, event: Mapping[str, Any]) -> None:
         if time.monotonic() - self.last_line > 2:
             self.last_line = time.monotonic()
-            talk.print(
-                f"preparing {event['what']}: {event['done']:,} {event.get('unit', 'pairs')} read"
-            )
+            read = f": {event['done']:,} {event.get('unit', 'pairs')} read"
+            talk.print(f"preparing {event['what']}{read if event['done'] else ''}", markup=False)
 
     def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
         talk.print(f"tokenizer vocabulary size {event['vocabulary_size']:,} ({event['how']})")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data_json, program, talk
+from headway.cli.numbers import gigabytes, time_span
 from headway.cli.progress import Screen
 from headway.config_files import read_yaml
 from headway.errors import UsageError
@@ -77,7 +78,7 @@ def train(
     dry_run
         Train and evaluate a few batches, and report the memory and time that the run would need.
     json
-        Print the outcome as one JSON object on standard output.
+        Print the outcome, or the report of a dry run, as one JSON object on standard output.
     quiet
         Show no progress.
     """
@@ -94,7 +95,7 @@ def train(
     else:
         settings, folder, history = _new(run, arguments, layers)
     if dry_run:
-        _try_out(settings)
+        _try_out(settings, json=json, quiet=quiet)
         return
     outcome = run_training(settings, folder, history, quiet=quiet or json)
     if json:
@@ -233,22 +234,28 @@ def _resumed(
     return settings, folder, history
 
 
-def _try_out(settings: AnyRunConfig) -> None:
-    """Run a few steps in a temporary folder, and report time and memory."""
+def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
+    """Run a few steps in a temporary folder, and report time and memory.
+
+    The report is the result, not progress: it is printed with --quiet too.
+    """
     import resource
 
     from headway.runs import DryRun, saved
 
     dry_run = DryRun()
     with tempfile.TemporaryDirectory() as folder:
-        trial = Path(folder) / "trial"
-        outcome = run_training(dry_run.configured(settings), trial, dry_run=dry_run)
+        trial, tried = Path(folder) / "trial", dry_run.configured(settings)
+        outcome = run_training(tried, trial, quiet=quiet or json, dry_run=dry_run)
         if outcome.stop == "interrupted":
             raise SystemExit(130)
         steps = saved(trial).training.steps or outcome.step
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    total = outcome.seconds / outcome.step * steps
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    seconds = outcome.seconds / outcome.step * steps
+    if json:
+        data_json({"steps": steps, "seconds": seconds, "memory_bytes": memory})
+        return
     talk.print(
-        f"dry run   about {total / 60:.0f} minutes for {steps:,} steps, without evaluations; "
-        f"{memory:.1f} GB of memory. Nothing was saved."
+        f"dry run   about {time_span(seconds)} for {steps:,} steps, without evaluations; "
+        f"{gigabytes(memory)} GB of memory. Nothing was saved."
     )
