@@ -133,10 +133,27 @@ def test_all_weights_are_printed_as_json(run_headway):
     torch.testing.assert_close(weights.sum(-1), torch.ones(3, 6, tokens), atol=1e-4, rtol=0)
 
 
+def test_json_has_only_the_chosen_map_layer_and_head(run_headway):
+    def frame(*words):
+        return json.loads(run_headway("inspect", *words, "--json")[0])["frames"][0]
+
+    whole = {m["measure"]: m for m in frame("gpt", FOX)["maps"]}
+    chosen = {m["measure"]: m for m in frame("gpt", FOX, "--layer", "2", "--head", "3")["maps"]}
+    assert chosen.keys() == whole.keys() - {"rollout"} != whole.keys()
+    for measure, maps in chosen.items():
+        assert maps["weights"] == [[whole[measure]["weights"][1][2]]]
+        assert maps["layers"] == [whole[measure]["layers"][1]]
+    some = frame("gpt", FOX, "--layers", "1", "3")["maps"]
+    assert {len(maps["weights"]) for maps in some} == {2} and len(some) == len(whole)
+    cross = frame("translator", "two dogs play", "--map", "cross")["maps"]
+    assert {maps["name"] for maps in cross} == {"cross"}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["nowhere", FOX], "nowhere"),
+        (["gpt", FOX, "--json", "--layers", "9"], "there is no layer 9"),
         (["gpt", ""], "empty"),
         (["gpt", FOX, "--map", "cross"], "--map cross: the model has no such map"),
         (["gpt", FOX, "--layer", "9"], "--layer 9: must be from 1 to 3"),

@@ -4,7 +4,18 @@ from headway.cli.main import register_verbs
 from headway.tasks.registry import verbs
 from tests.fixtures.user_texts import commands
 
-WRITING = "align data.fetch embed export figures lecture look quantize report translate".split()
+WRITING = [
+    "align",
+    "data.fetch",
+    "embed",
+    "export",
+    "figures",
+    "lecture",
+    "look",
+    "quantize",
+    "report",
+    "translate",
+]
 
 
 def test_output_has_a_short_name_in_every_command_that_has_it():

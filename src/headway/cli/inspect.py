@@ -60,7 +60,7 @@ class PageFlags:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class HeadFlags:
-    """The map that the terminal shows, and the head that the walk explains."""
+    """The map that the terminal shows, the maps in JSON, and the head that the walk explains."""
 
     maps: Annotated[
         str | None,
@@ -116,7 +116,8 @@ def inspect(
     term
         Draw one map in the terminal. This is the default without --html and --json.
     json
-        Print tokens, output and all attention weights as one JSON object.
+        Print tokens, output and attention weights as one JSON object; --map, --layers, --layer and
+        --head select some of the weights.
     target
         Output text to inspect. If unset, the output that the model generates.
     compare
@@ -132,7 +133,7 @@ def inspect(
     if html is not None:
         _write(html, document, page)
     if json:
-        data_json(_as_dict(document))
+        data_json(_as_dict(document, page, shown))
     if term or not (html or json):
         for frame in document.frames:
             _draw(frame, shown)
@@ -209,18 +210,27 @@ def _maps_in(document: Document) -> int:
     return sum(len(w) for frame in document.frames for maps in frame.maps for w in maps.weights)
 
 
-def _as_dict(document: Document) -> dict[str, Any]:
-    return {"frames": [_frame(frame) for frame in document.frames]}
+def _as_dict(document: Document, page: PageFlags, shown: HeadFlags) -> dict[str, Any]:
+    return {"frames": [_frame(frame, page, shown) for frame in document.frames]}
 
 
-def _frame(frame: Frame) -> dict[str, Any]:
+def _frame(frame: Frame, page: PageFlags, shown: HeadFlags) -> dict[str, Any]:
+    """A frame as plain values, with the chosen maps, layers and heads; if none is chosen, all."""
+    from headway.inspection.page import only_layers
+
+    _named(frame, shown)  # the checks of the choice
+    layers = page.layers if shown.layer is None else [shown.layer]
+    head = slice(None) if shown.head is None else slice(shown.head - 1, shown.head)
     all_maps = [
         {
             **{"name": maps.name, "measure": maps.measure, "layers": list(maps.layers)},
             **{"queries": maps.queries, "keys": maps.keys},
-            "weights": [_rounded(weights) for weights in maps.weights],
+            "weights": [_rounded(weights[head]) for weights in maps.weights],
         }
-        for maps in frame.maps
+        for maps in (only_layers(frame, layers) if layers else frame).maps
+        if shown.maps in (None, maps.name)
+        # a rollout is of all heads together
+        and (shown.head is None or maps.measure != "rollout")
     ]
     sides = {name: list(side.tokens) for name, side in frame.sides.items()}
     return {"model": dict(frame.model), "answer": frame.answer, "sides": sides, "maps": all_maps}

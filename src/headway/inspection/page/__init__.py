@@ -1,6 +1,6 @@
 """The inspection page: one HTML file, a page of a server, or a cell of a notebook."""
 
-from headway.inspection.page.encoding import Encoded, encode, header_json
+from headway.inspection.page.encoding import Encoded, encode, header_json, only_layers
 from headway.inspection.page.notebook import NotebookPage
 from headway.inspection.page.writer import (
     page_size,
@@ -16,6 +16,7 @@ __all__ = [
     "NotebookPage",
     "encode",
     "header_json",
+    "only_layers",
     "page_size",
     "page_text",
     "page_top",

@@ -76,7 +76,7 @@ def encode(
     notes = list(document.notes)
     frames = document.frames
     if layers:
-        frames = [_only(frame, sorted(set(layers))) for frame in frames]
+        frames = [only_layers(frame, sorted(set(layers))) for frame in frames]
         notes.append(f"Only layers {', '.join(map(str, sorted(set(layers))))} are in this page.")
     if levels < TOP:
         notes.append(f"Weights are rounded to {levels} levels, to make this page smaller.")
@@ -101,7 +101,11 @@ def header_json(header: Mapping[str, Any]) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _only(frame: Frame, layers: Sequence[int]) -> Frame:
+def only_layers(frame: Frame, layers: Sequence[int]) -> Frame:
+    """Return a frame with the maps of these layers only, counted from 1.
+
+    Maps that have none of the layers are left out. Raises UsageError if no map has one of them.
+    """
     if low := [n for n in layers if n < 1]:
         raise UsageError(f"there is no layer {low[0]}", hint="layers are counted from 1")
     if not any(n <= len(maps.layers) for maps in frame.maps for n in layers):
