@@ -155,6 +155,7 @@ def test_json_has_only_the_chosen_map_layer_and_head(run_headway):
         (["nowhere", FOX], "nowhere"),
         (["gpt", FOX, "--json", "--layers", "9"], "there is no layer 9"),
         (["gpt", ""], "empty"),
+        (["gpt", "text.txt"], "the input is the path of a file"),
         (["gpt", FOX, "--map", "cross"], "--map cross: the model has no such map"),
         (["gpt", FOX, "--layer", "9"], "--layer 9: must be from 1 to 3"),
         (["gpt", FOX, "--head", "0"], "must be from 1 to 6"),

@@ -239,6 +239,23 @@ def test_an_argument_that_is_no_text_is_refused_with_its_number(verb, outcome):
     assert f"argument {len(words) + 1}" in err and "byte 0xe9 at character 4 is not UTF-8" in err
 
 
+@pytest.mark.parametrize("name", ["a.txt", "a.tsv", "a.conll"])
+@pytest.mark.parametrize("verb", ["translate", "generate", "classify", "tag", "fill", "answer"])
+def test_the_path_of_a_file_is_no_input(verb, name, working_folder, outcome):
+    (working_folder / name).write_text("[MASK] fox\n")
+    words = {"answer": ["answer", "answerer", "--context", "x"]}.get(verb) or VERBS[verb].split()
+    code, out, err = outcome([*words, "a fox [MASK]", name])
+    assert code == 2 and not out
+    assert f"the input is the path of a file, but inputs are texts\n  at   {name}\n" in err
+    assert f"< {name}" in err or f"--file {name}" in err or f"-o a.new{name[1:]}" in err
+
+
+def test_a_text_that_is_not_the_path_of_a_file_is_an_input(working_folder, outcome):
+    (working_folder / "fox").write_text("a file without a suffix may have the name of a text")
+    code, out, _ = outcome([*VERBS["classify"].split(), "fox", "no.txt", "x" * 5000])
+    assert code == 0 and len(out.splitlines()) == 3
+
+
 def test_standard_input_that_is_closed_is_refused(working_folder, monkeypatch, capsys):
     monkeypatch.chdir(working_folder)
     monkeypatch.setattr("sys.stdin", None)

@@ -169,7 +169,7 @@ def test_the_report_as_json(folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("a.po", "without -o inputs are texts"),
+        ("a.po", "add -o a.new.po"),
         ("a.po a.tmx -o c.po", "exactly one input"),
         ("-o c.po", "exactly one input"),
         ("no.po -o c.po", "no such file"),

@@ -79,16 +79,12 @@ def pop_options(
     return options
 
 
-def check_not_a_file(task: DocumentWriting, inputs: Sequence[str]) -> None:
-    """UsageError if an input is the path of a file and -o is missing: it is no text."""
-    for text in inputs:
-        path = Path(text)
-        if path.suffix in task.document_suffixes and len(text) < 256 and path.is_file():
-            raise UsageError(
-                "the input is the path of a file, and without -o inputs are texts",
-                text,
-                f"add -o {path.stem}.new{path.suffix}, or write < {text} for lines of text",
-            )
+def hint_for(task: DocumentWriting, text: str) -> str | None:
+    """How to predict for the texts of a file of that name; None if the task cannot write it."""
+    path = Path(text)
+    if path.suffix not in task.document_suffixes:
+        return None
+    return f"add -o {path.stem}.new{path.suffix}, or write < {text} for lines of text"
 
 
 def write_document(

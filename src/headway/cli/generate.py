@@ -60,7 +60,7 @@ def generate(
     """
     bundle, settings, prompts, loader = _opened(words, machine)
     examples = "" if few_shot is None else _text(few_shot)
-    prompts = list(arguments_or_lines(prompts, "prompt"))
+    prompts = list(arguments_or_lines(prompts, "prompt", _hint_for_file))
     draft_model = None if draft is None else _loaded(draft, loader)
     is_single = len(prompts) == 1 and settings.samples == 1 and settings.beam_groups == 1
     with loader.precision():
@@ -139,6 +139,10 @@ def _opened(
     loader = machine.prepare()
     bundle = _loaded(model, loader)
     return bundle, settings, [prompt.replace("\\n", "\n") for prompt in prompts], loader
+
+
+def _hint_for_file(path: str) -> str:
+    return f"< {path} reads one prompt per line, --few-shot {path} puts the text before each prompt"
 
 
 def _text(path: Path) -> str:

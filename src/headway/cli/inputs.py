@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from headway.cli.console import talk
@@ -44,9 +45,32 @@ def _utf8(argument: str, number: int) -> str:
     return argument
 
 
-def arguments_or_lines(arguments: Sequence[str], unit: str) -> Iterator[str]:
+def is_file(argument: str) -> bool:
+    """Whether an argument is the path of an existing file."""
+    return os.path.isfile(argument)  # unlike Path.is_file, False too for a text that is too long
+
+
+def check_no_file(text: str, hint: str | None = None) -> None:
+    """UsageError if a text is the path of an existing file with a suffix.
+
+    The result would be of the name of the file. hint: how its contents are read; if unset, as lines
+    of standard input.
+    """
+    if Path(text).suffix and is_file(text):
+        raise UsageError(
+            "the input is the path of a file, but inputs are texts",
+            text,
+            hint or f"< {text} reads one input per line of the file",
+        )
+
+
+def arguments_or_lines(
+    arguments: Sequence[str], unit: str, of_file: Callable[[str], str | None] = lambda path: None
+) -> Iterator[str]:
     """The arguments; without any, the lines of standard input. unit: the name of one input, for the
-    prompt on a terminal."""
+    prompt on a terminal. of_file: how the contents of a file are read (`check_no_file`)."""
+    for text in arguments:
+        check_no_file(text, of_file(text))
     return iter(arguments) if arguments else standard_input(unit)
 
 

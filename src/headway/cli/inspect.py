@@ -19,6 +19,7 @@ from headway.cli.flags import (
     Port,
     number,
 )
+from headway.cli.inputs import check_no_file
 from headway.errors import UsageError, index_from_one
 from headway.files import check_new_file
 
@@ -129,6 +130,8 @@ def inspect(
     runs = [run, *(compare or [])]
     options = {"second": second, "target": target, "language": languages.to}
     bundles = [languages.source_of(loader.load(name)) for name in runs]
+    if bundles[0].inputs.modality != "image":
+        check_no_file(text_or_image, "write the text itself in quotes")
     document = _document(runs, bundles, text_or_image, options, (page, shown))
     if html is not None:
         _write(html, document, page)
@@ -314,6 +317,8 @@ def ui(
         ) from None
 
     viewer = BundleViewer(machine.prepare().load(run), Path(run).name)
+    if text_or_image is not None and not viewer.takes_images:
+        check_no_file(text_or_image, "write the text itself in quotes")
     first = viewer.first() if text_or_image is None else viewer.open(text_or_image)
 
     def ready(address: str) -> None:

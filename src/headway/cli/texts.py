@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.cli.console import talk
-from headway.cli.inputs import standard_input
+from headway.cli.inputs import is_file, standard_input
 from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
@@ -36,13 +36,13 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
     labelled: list[tuple[str, str | None]] = []
     for argument in arguments:
         path = Path(argument)
-        if _is_file(argument) and ending(path) == ARRAYS:
+        if is_file(argument) and ending(path) == ARRAYS:
             raise UsageError(
                 "an .npz file has vectors, not texts",
                 argument,
                 "headway similar RUN QUERY searches vectors",
             )
-        if _is_file(argument):
+        if is_file(argument):
             rows = _rows(path, column, label)
             talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
             labelled += rows
@@ -61,13 +61,6 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
         )
     labels = None if label is None else [str(text_label) for _, text_label in labelled]
     return Texts([text for text, _ in labelled], labels)
-
-
-def _is_file(argument: str) -> bool:
-    try:
-        return Path(argument).is_file()
-    except (OSError, ValueError):  # a long text cannot be a file name
-        return False
 
 
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:

@@ -7,6 +7,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature
 from itertools import islice
@@ -83,8 +84,6 @@ def verb_command(verb: str) -> Callable[..., None]:
                 writing, bundle, run, path, output, described, options, loader, json=json
             )
             return
-        if writing:
-            documents.check_not_a_file(writing, inputs)
         examples = _inputs(predicting, entry, bundle, inputs, fixed)
         if isinstance(predicting, TableReading) and table:
             examples = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
@@ -355,6 +354,16 @@ def _of_table(
     return predicting.read_table(bundle, path, config, columns)
 
 
+def _hint_for_file(predicting: Predicting, text: str) -> str | None:
+    """How the task reads a file of that name, if it does so otherwise than as lines of text."""
+    from headway.data.formats import TABLES, ending
+    from headway.tasks.task import DocumentWriting, TableReading
+
+    if isinstance(predicting, TableReading) and ending(Path(text)) in TABLES:
+        return f"--file {text} reads a table"
+    return documents.hint_for(predicting, text) if isinstance(predicting, DocumentWriting) else None
+
+
 def _inputs(
     predicting: Predicting,
     entry: Entry,
@@ -377,6 +386,6 @@ def _inputs(
     if _is_image(predicting):
         values = iter(image_paths(arguments))
     else:
-        values = arguments_or_lines(arguments, entry.unit)
+        values = arguments_or_lines(arguments, entry.unit, partial(_hint_for_file, predicting))
     for value in values:
         yield predicting.input(**{first: value}, **fixed)
