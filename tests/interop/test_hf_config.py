@@ -28,9 +28,9 @@ def test_a_smaller_limit_is_shown():
 
 def test_a_text_instead_of_a_number_or_a_flag_is_shown_as_a_text():
     config = HFConfig({"dropout": "0.1", "bias": "true", "n": True}, "config.json")
-    with pytest.raises(DataError, match="^dropout='0.1': must be a number"):
+    with pytest.raises(DataError, match=r"^dropout='0\.1': must be a number"):
         config.number("dropout", 0.0)
-    with pytest.raises(DataError, match="^bias='true': must be true or false"):
+    with pytest.raises(DataError, match=r"^bias='true': must be true or false"):
         config.flag("bias", False)
-    with pytest.raises(DataError, match="^n=True: must be a whole number"):
+    with pytest.raises(DataError, match=r"^n=True: must be a whole number"):
         config.whole("n")

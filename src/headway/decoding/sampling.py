@@ -80,8 +80,8 @@ class Row(PartialOutput):
 
     @property
     def log_probability(self) -> float:
-        """The natural logarithm of the probability of all tokens, </s> included if it was generated,
-        as in `Hypothesis`."""
+        """The natural logarithm of the probability of all tokens, as in `Hypothesis`: with </s> if
+        it was generated."""
         return sum(self.log_probabilities) + self.end_log_probability
 
     def end(self, reason: Reason) -> None:
