@@ -6,7 +6,8 @@ import random
 import pytest
 
 from headway.errors import DataError
-from headway.text import PretrainedTokenizer
+from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer
+from headway.text.language_tokens import Roles
 from headway.text.sentencepiece import BPE, engine_json, parse_sentencepiece
 from tests.fixtures import sentencepiece as written
 
@@ -148,6 +149,16 @@ def test_the_settings_of_a_model_are_read():
     assert parsed.pieces == ("<unk>", "a") and parsed.scores == (0.0, -1.5)
     assert (parsed.byte_fallback, parsed.charsmap) == (True, b"x")
     assert not (parsed.leading_space or parsed.joins_spaces)
+
+
+def test_an_unknown_token_at_the_start_is_decoded_with_its_spaces():
+    pieces = [("<unk>", 0, 2), ("</s>", 0, 3), ("\u2581", -1, 1), ("c", -1, 1), ("\u2581c", -1, 1)]
+    names = [piece for piece, _, _ in pieces]
+    roles = Roles(pad=1, start=1, end=1, unknown=0, size=5)
+    content = written.model(pieces)
+    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(content, roles, names, "m")
+    decoded = {(0, 3): " \u2047 c", (2, 0, 3): " \u2047 c", (4, 4): "c c", (): ""}
+    assert {ids: tokenizer.decode(ids) for ids in decoded} == decoded
 
 
 GOOD = [("<unk>", 0, 2), ("a", -1, 1)]

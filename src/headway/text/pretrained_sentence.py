@@ -161,7 +161,9 @@ class PretrainedSentenceTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         kept = [i for i in checked_ids(ids, self.size) if i not in self._specials]
-        return self._text(kept).removeprefix(" ")
+        # the space of an unknown token is part of it, not one added before the text
+        begins = not kept or self._names is None or kept[0] != self.roles.unknown
+        return self._text(kept).removeprefix(" " if begins else "")
 
     def _text(self, ids: Sequence[int]) -> str:
         if self._names is None:
