@@ -377,3 +377,13 @@ def test_queries_keys_and_values_are_one_product_by_one_copy():
         attention.key.weight.mul_(2)
         assert_close(linears(x, layers)[1] - attention.key.bias, 2 * (y - attention.key.bias))
     assert attention.query in module._PACKED and attention.key not in module._PACKED
+
+
+def test_copies_of_weights_changed_by_way_of_data_are_forgotten_on_request():
+    layer, _ = packed()
+    x = torch.randn(4, layer.in_features)
+    with torch.inference_mode():
+        before = layer(x)
+        layer.weight.data.mul_(2)
+        pack_weights(layer)
+        assert_close(layer(x) - layer.bias, 2 * (before - layer.bias), rtol=1e-4, atol=1e-4)

@@ -119,7 +119,8 @@ def prepare_for_inference(model: M) -> M:
 
     The parameters move into one block of memory (`contiguous_parameters`), int8 and int4 codes into
     the layout of their product (`release_codes`), and linear layers may keep a packed copy of their
-    matrix (`pack_weights`).
+    matrix (`pack_weights`). Change weights afterwards under `torch.no_grad()` or by
+    `load_state_dict`, not by way of `parameter.data`; after the latter, call this again.
     """
     model = fast(model)
     contiguous_parameters(model)

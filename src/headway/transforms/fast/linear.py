@@ -187,12 +187,14 @@ def pack_weights(model: nn.Module) -> None:
     """Let the linear layers of a model for inference keep copies of their matrices.
 
     A copy is made when a layer first multiplies few rows, and again when its weights have changed
-    since.
+    since: under `torch.no_grad()`, or by `load_state_dict`. Changes by way of `parameter.data` are
+    not noticed, since torch does not count them; call this again after them.
     """
     layers = [module for module in model.modules() if isinstance(module, FastLinear)]
     is_small = sum(layer.weight.nbytes for layer in layers) <= PACKED_BYTES
     for layer in layers:
         layer.keeps_packed = is_small and not layer.weight.is_inference()
+        _PACKED.pop(layer, None)
 
 
 def _packed(weight: Tensor, layers: Sequence[FastLinear]) -> Tensor:
