@@ -190,3 +190,9 @@ def test_tokens_of_a_text_and_back(client):
     assert client.post("/detokenize", {"tokens": tokens}).json == {"prompt": PROMPT}
     info = client.get("/tokenizer_info").json
     assert info["eos_token"] == BUNDLE.tokenizer.token_strings([BUNDLE.tokenizer.eos])[0]
+
+
+def test_an_error_names_the_fields_of_the_request():
+    with running({"gpt": language_model()}) as client:
+        reply = client.post("/v1/completions", {"prompt": "a", "min_tokens": 10, "max_tokens": 5})
+        assert "min_tokens=10 is more than max_tokens=5" in reply.json["error"]["message"]

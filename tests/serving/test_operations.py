@@ -22,6 +22,7 @@ from headway.cli.serve import serve
 from headway.serving import model_server
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.engine import engine as engine_module
+from headway.serving.http import app as app_module
 from headway.serving.http import connection, request_log
 from tests.fixtures.model_server import JSON, Client, language_model, running, serve_process
 
@@ -171,6 +172,32 @@ def test_a_slow_connection_is_closed_and_others_are_served(monkeypatch):
             one.close()
         assert time.monotonic() - begun < 5
         assert client.get("/health").status == 200
+
+
+@pytest.mark.parametrize("start", [b"GET /hea", b"POST /tokenize HTTP/1.1\r\n"])
+def test_a_slow_second_request_behind_a_whole_one_is_closed(monkeypatch, start):
+    monkeypatch.setattr(connection, "SECONDS", 0.5)
+    with running({"gpt": BUNDLE}) as client:
+        host = f"Host: 127.0.0.1:{client.port}\r\n".encode()
+        with socket.create_connection(("127.0.0.1", client.port), timeout=10) as one:
+            one.sendall(b"GET /health HTTP/1.1\r\n" + host + b"\r\n" + start)
+            begun = time.monotonic()
+            while one.recv(1000):
+                pass  # the reply to the first request
+        assert time.monotonic() - begun < 5
+
+
+def test_a_client_that_goes_during_its_upload_is_no_error(monkeypatch):
+    errors, statuses = [], []
+    monkeypatch.setattr(app_module, "log_error", lambda *error: errors.append(error))
+    monkeypatch.setattr(app_module, "log_request", lambda _, status, begun: statuses.append(status))
+    with running({"gpt": BUNDLE}) as client:
+        head = f"POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n"
+        with socket.create_connection(("127.0.0.1", client.port), timeout=10) as one:
+            one.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
+            time.sleep(0.2)
+        wait_for(lambda: statuses)
+    assert (errors, statuses) == ([], [app_module.GONE])
 
 
 @pytest.fixture

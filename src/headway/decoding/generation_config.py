@@ -173,9 +173,13 @@ class GenerationConfig:
         if not all(self.stop):
             raise ValueError("stop: a stop string must not be empty")
         if self.min_tokens > self.max_tokens:
-            raise ValueError(f"min_tokens={self.min_tokens} is more than {self.max_tokens=}")
+            raise ValueError(
+                f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}"
+            )
         if self.beam % self.beam_groups:
-            raise ValueError(f"beam={self.beam} must be a multiple of {self.beam_groups=}")
+            raise ValueError(
+                f"beam={self.beam} must be a multiple of beam_groups={self.beam_groups}"
+            )
         if self.beam > 1 and self.samples > self.beam:
             raise ValueError(f"samples={self.samples} is more than beam={self.beam}")
         if self.contrastive and (self.beam > 1 or self.samples > 1):
@@ -184,7 +188,9 @@ class GenerationConfig:
                 f"beam={self.beam}, samples={self.samples}"
             )
         if self.contrastive and self.dola != "none":
-            raise ValueError(f"{self.contrastive=} and {self.dola=} exclude each other")
+            raise ValueError(
+                f"contrastive={self.contrastive} and dola={self.dola} exclude each other"
+            )
 
     @property
     def own_draft(self) -> PromptLookup | None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -97,7 +97,7 @@ def _answering(handler: Handler) -> Handler:
     async def reply_to(request: Request) -> Response:
         try:
             return await handler(request)
-        except Disconnected:
+        except (Disconnected, ClientDisconnect):  # while it waits, or in its upload
             return Response(status_code=GONE)
         except TooLarge:
             raise  # the guard replies

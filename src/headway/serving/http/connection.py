@@ -30,6 +30,13 @@ class Connection(H11Protocol):
         if self.conn.their_state in _WHOLE:
             self._end()
 
+    def on_response_complete(self) -> None:
+        """Begin the deadline of a request whose first bytes came with the request before it."""
+        super().on_response_complete()
+        is_begun = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
+        if self._deadline is None and is_begun and self.conn.their_state not in _WHOLE:
+            self._begin()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
         super().connection_lost(exc)
