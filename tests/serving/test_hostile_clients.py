@@ -1,9 +1,7 @@
 """Clients of bad will: hostile bodies, wrong keys and origins, connections that send nothing."""
 
-import http.client
 import random
 import socket
-import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +9,15 @@ import pytest
 
 from headway.serving.http import connection
 from tests.fixtures import bundles
-from tests.fixtures.model_server import Client, language_model, memory, running, serve_process
+from tests.fixtures.model_server import (
+    Client,
+    for_seconds,
+    language_model,
+    memory,
+    running,
+    seconds_of_health,
+    serve_process,
+)
 
 GPT = language_model()
 USUAL = (None, True, 0.5, "x", "", {}, [], {"a": 1})
@@ -60,26 +66,6 @@ def test_hostile_bodies_are_refused_and_memory_stays():
         assert client.get("/health").status == 200
         for body in accepted:  # only defaults and values that the API allows
             assert any(value in USUAL for value in body.values()), body
-
-
-def seconds_of_health(port, continues, pause=0.02):
-    """The 99th percentile of the seconds that `GET /health` takes, until `continues` is False."""
-    times, one = [], http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    while continues():
-        begun = time.monotonic()
-        one.request("GET", "/health")
-        response = one.getresponse()
-        response.read()
-        times.append(time.monotonic() - begun)
-        assert response.status == 200
-        time.sleep(pause)
-    one.close()
-    return statistics.quantiles(times, n=100)[-1]
-
-
-def for_seconds(seconds):
-    end = time.monotonic() + seconds
-    return lambda: time.monotonic() < end
 
 
 @pytest.mark.slow

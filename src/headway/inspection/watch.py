@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -22,7 +22,7 @@ from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
 from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
-from headway.inspection.document import Attribution, Frame, Leaf, Maps, Side, Vectors
+from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
 from headway.inspection.gradient_x_input import gradient_x_input
 from headway.inspection.head_patterns import head_pattern_scores
 from headway.inspection.logit_lens import logit_lens, unembedding_of
@@ -74,8 +74,7 @@ def watch(
         raise UsageError(
             "this model has no attention layers to inspect", hint="use a model with attention"
         )
-    tree: list[Leaf] | None = None
-    output: str | Sequence[int] | None = target
+    tree, output = None, cast(str | Sequence[int] | None, target)
     if "beam" in analyses and isinstance(bundle, BeamSearching) and target is None:
         bundle.check_input(input, second, language=language)
         tree, output = search_tree(bundle, input, language=language)

@@ -224,7 +224,9 @@ class ByteLevel:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without special tokens; [] for the empty string."""
-        return list(self._engine.encode(checked(text), add_special_tokens=False).ids)
+        # as a batch: the engine then lets other threads of Python run, which `encode` does not
+        batch = self._engine.encode_batch_fast([checked(text)], add_special_tokens=False)
+        return list(batch[0].ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode each text, in parallel on all cores."""

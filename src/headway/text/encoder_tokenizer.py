@@ -221,7 +221,7 @@ class EncoderTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text` without special tokens."""
-        return list(self._engine.encode(checked(text), add_special_tokens=False).ids)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode each text, in parallel on all cores."""
@@ -234,7 +234,7 @@ class EncoderTokenizer:
 
         Spans do not include leading spaces.
         """
-        encoding = self._engine.encode(checked(text), add_special_tokens=False)
+        (encoding,) = self._engine.encode_batch([checked(text)], add_special_tokens=False)
         return list(encoding.ids), [
             _without_space(text, int(a), int(b)) for a, b in encoding.offsets
         ]

@@ -88,17 +88,19 @@ class PretrainedTokenizer:
         return engine
 
     def encode(self, text: str) -> list[int]:
-        return list(self._engine.encode(checked(text), add_special_tokens=False).ids)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         clean = [checked(text) for text in texts]
+        # a batch of one text, too, lets other threads of Python run, which the engine's `encode`
+        # does not
         encodings = self._engine.encode_batch_fast(clean, add_special_tokens=False)
         return [list(encoding.ids) for encoding in encodings]
 
     def begin(self, text: str) -> list[int]:
         """Return the ids of `text` with the special tokens that the pretrained tokenizer adds
         before it; [`bos`] for an empty text."""
-        ids = list(self._engine.encode(checked(text)).ids)
+        ids = list(self._engine.encode_batch_fast([checked(text)])[0].ids)
         while len(ids) > 1 and ids[-1] == self.eos:  # some add eos, but this text is continued
             ids.pop()
         return ids or [self.bos]
@@ -117,7 +119,8 @@ class PretrainedTokenizer:
         if self._parsing is None:
             self._parsing = tokenizers.Tokenizer.from_str(self._engine.to_str())
             self._parsing.encode_special_tokens = False
-        return list(self._parsing.encode(checked(text), add_special_tokens=False).ids)
+        batch = self._parsing.encode_batch_fast([checked(text)], add_special_tokens=False)
+        return list(batch[0].ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         known = checked_ids(ids, self.size)

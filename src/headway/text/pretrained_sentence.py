@@ -128,9 +128,7 @@ class PretrainedSentenceTokenizer:
         return self.roles.prefix
 
     def encode(self, text: str) -> list[int]:
-        tags, words = self._without_tag(text)
-        encoding = self._engine.encode(checked(words), add_special_tokens=False)
-        return self._with_prefix(tags, encoding)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         parts = [self._without_tag(text) for text in texts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -123,6 +124,8 @@ async def chat_completions(request: Request) -> Response:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
     messages = [(message.role, message.text) for message in fields.messages]
+    characters = sum(len(text) for _, text in messages)
+    await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
     prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
     context = bundle.config.max_length
     wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
 from headway.serving.http.replies import ApiError
@@ -64,24 +66,13 @@ class Templates:
         self, template: str, messages: Sequence[tuple[str, str]], tokenizer: TextTokenizer
     ) -> list[int]:
         """Return the tokens of a conversation. ApiError 400 if the template refuses it or fails."""
-        special = _special_texts(tokenizer)
         kept: list[str] = []
-        marked = [
-            {"role": role, "content": _marked(text, special, kept)} for role, text in messages
-        ]
+        marked = await run_in_threadpool(_all_marked, messages, _special_texts(tokenizer), kept)
         bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
         text = await self._rendered(
             {"template": template, "messages": marked, "bos_token": bos, "eos_token": eos}
         )
-        parts = _MARK.split(text)
-        encode = getattr(tokenizer, "encode_with_special_tokens", tokenizer.encode)
-        ids: list[int] = []
-        for n, part in enumerate(parts):
-            if n % 2 == 0:
-                ids += encode(part)
-            elif int(part) < len(kept):
-                ids += tokenizer.encode(kept[int(part)])
-        return ids or [tokenizer.bos]
+        return await run_in_threadpool(_encoded, text, kept, tokenizer)
 
     async def close(self) -> None:
         """End the child process."""
@@ -123,6 +114,24 @@ class Templates:
 
 def _special_texts(tokenizer: Any) -> Sequence[str]:
     return getattr(tokenizer, "special_texts", ())
+
+
+def _encoded(text: str, kept: Sequence[str], tokenizer: TextTokenizer) -> list[int]:
+    """Return the tokens of a rendered text, whose marks are the texts in `kept`."""
+    encode = getattr(tokenizer, "encode_with_special_tokens", tokenizer.encode)
+    ids: list[int] = []
+    for n, part in enumerate(_MARK.split(text)):
+        if n % 2 == 0:
+            ids += encode(part)
+        elif int(part) < len(kept):
+            ids += tokenizer.encode(kept[int(part)])
+    return ids or [tokenizer.bos]
+
+
+def _all_marked(
+    messages: Sequence[tuple[str, str]], special: Sequence[str], kept: list[str]
+) -> list[dict[str, str]]:
+    return [{"role": role, "content": _marked(text, special, kept)} for role, text in messages]
 
 
 def _marked(text: str, special: Sequence[str], kept: list[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,7 +18,7 @@ from headway.serving.http.generation_fields import (
     generation_config,
 )
 from headway.serving.http.replies import ApiError
-from headway.serving.http.served import ServedModels
+from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.texts import Output, TextRequest, answer, format_rules
 from headway.text import TextTokenizer
 
@@ -58,7 +59,7 @@ async def completions(request: Request) -> Response:
     fields = await read_json(request, CompletionRequest)
     check_unsupported(fields, {"suffix": (fields.suffix, ("",))})
     served, bundle = models.able(fields.model, TextGenerating, "continue texts")
-    prompts = read_prompts(fields.prompt, bundle.tokenizer)
+    prompts = await run_in_threadpool(read_prompts, fields.prompt, served)
     max_tokens = 16 if fields.max_tokens is None else fields.max_tokens
     if max_tokens == 0 and not fields.echo:
         raise ApiError(400, "max_tokens must be at least 1, except with echo", param="max_tokens")
@@ -71,7 +72,7 @@ async def completions(request: Request) -> Response:
         config=generation_config(fields, max(1, max_tokens), fields.logprobs or 0),
         fields=fields,
         form=CompletionForm(),
-        echoes=_texts(fields.prompt, prompts, bundle.tokenizer) if fields.echo else (),
+        echoes=await run_in_threadpool(_echoes, fields, prompts, bundle.tokenizer),
         logprobs=fields.logprobs,
         scores_prompts=fields.echo and fields.logprobs is not None,
         dropped=max_tokens == 0,
@@ -80,17 +81,22 @@ async def completions(request: Request) -> Response:
     return await answer(request, asked, models.seconds)
 
 
-def read_prompts(prompt: str | list[Any], tokenizer: TextTokenizer) -> list[list[int]]:
+def read_prompts(prompt: str | list[Any], served: ServedModel) -> list[list[int]]:
     """Return the tokens of each prompt: a text, a list of texts, tokens, or lists of tokens.
 
-    Raises ApiError 400 for an empty list, for mixed forms, and for a token that does not exist.
+    Raises ApiError 400 for an empty list, for mixed forms, for a token that does not exist, and for
+    a text that is too long, before any is tokenized.
     """
     given = [prompt] if isinstance(prompt, str) else prompt
     if given and isinstance(given[0], int):
         given = [given]
     if not 1 <= len(given) <= MOST_PROMPTS:
         raise ApiError(400, f"prompt must have 1 to {MOST_PROMPTS} prompts", param="prompt")
-    return [_tokens(item, f"prompt[{n}]", tokenizer) for n, item in enumerate(given)]
+    for n, item in enumerate(given):
+        if isinstance(item, str):
+            served.check_prompt(len(item), f"prompt[{n}]", "prompt")
+    bundle: Any = served.bundle
+    return [_tokens(item, f"prompt[{n}]", bundle.tokenizer) for n, item in enumerate(given)]
 
 
 def _tokens(item: Any, name: str, tokenizer: TextTokenizer) -> list[int]:
@@ -106,12 +112,16 @@ def _tokens(item: Any, name: str, tokenizer: TextTokenizer) -> list[int]:
     return list(item)
 
 
-def _texts(
-    prompt: str | list[Any], prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
+def _echoes(
+    fields: CompletionRequest, prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
 ) -> list[str]:
-    """Return the text of each prompt."""
+    """Return the text of each prompt if they are echoed."""
+    prompt = fields.prompt
+    if not fields.echo:
+        return []
     if isinstance(prompt, str):
         return [prompt]
-    if all(isinstance(item, str) for item in prompt):
-        return list(prompt)
+    texts = [item for item in prompt if isinstance(item, str)]
+    if texts:  # `read_prompts` refuses texts and tokens together
+        return texts
     return [tokenizer.decode(tokens) for tokens in prompts]

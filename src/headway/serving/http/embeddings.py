@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +20,7 @@ from headway.serving.http.completions import Token
 from headway.serving.http.exchange import Exchange, read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels
+from headway.serving.http.text_sizes import check_characters
 
 MOST_TEXTS = 1024
 
@@ -56,7 +58,7 @@ async def embeddings(request: Request) -> Response:
     """Return one vector for each text."""
     fields = await read_json(request, EmbeddingRequest)
     served, bundle = _able(request, fields.model)
-    texts = _texts(fields.input, bundle)
+    texts = await run_in_threadpool(_texts, fields.input, bundle)
     vectors = await vectors_of(request, served, bundle, texts, normalise=True)
     width = fields.dimensions or vectors.shape[1]
     if width > vectors.shape[1]:
@@ -65,7 +67,7 @@ async def embeddings(request: Request) -> Response:
     if width < vectors.shape[1]:
         vectors = vectors[:, :width]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    tokens = sum(bundle.lengths(texts))
+    tokens = sum(await run_in_threadpool(bundle.lengths, texts))
     data = [
         {"object": "embedding", "index": n, "embedding": _encoded(row, fields.encoding_format)}
         for n, row in enumerate(vectors)
@@ -114,13 +116,14 @@ def _texts(given: str | list[Any], bundle: Any) -> list[str]:
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Raise ApiError 400 for texts that are empty, or too many."""
+    """Raise ApiError 400 for texts that are empty, too long, or too many."""
     if not 1 <= len(texts) <= MOST_TEXTS:
         raise ApiError(400, f"1 to {MOST_TEXTS} texts are expected", param="input")
     for n, text in enumerate(texts):
         if not text.strip() or "\0" in text:
             message = f"text {n} must not be empty, and must not have NUL"
             raise ApiError(400, message, param="input")
+    check_characters(texts, "input")
 
 
 async def vectors_of(

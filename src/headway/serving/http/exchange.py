@@ -15,19 +15,22 @@ from starlette.requests import Request
 
 from headway.serving.engine import Engine, Event, Failed, Finished, Job
 from headway.serving.http.replies import ApiError
+from headway.serving.http.text_sizes import FORM_BODY, TEXT_BODY, check_body
 
 S = TypeVar("S")
 MOST_EVENTS = 4096
 """Events that wait for a client that reads slowly, after which its jobs are cancelled."""
 
 
-async def read_json(request: Request, kind: type[S]) -> S:
-    """Return the body as a `kind`. ApiError 400 or 415 names the field that is wrong.
+async def read_json(request: Request, kind: type[S], *, limit: int | None = TEXT_BODY) -> S:
+    """Return the body as a `kind`. ApiError 400 or 415 names the field that is wrong, 413 a body of
+    more than `limit` bytes.
 
     Unknown fields are ignored.
     """
     check_media_type(request, "application/json")
     body = await request.body()
+    check_body(body, limit)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -39,9 +42,11 @@ async def read_json(request: Request, kind: type[S]) -> S:
 
 async def parse_form(request: Request) -> dict[str, str]:
     """Return the fields of a body in the form of HTML's forms; the last of equal names counts."""
-    body = (await request.body()).decode("utf-8", errors="replace")
+    body = await request.body()
+    check_body(body, FORM_BODY)
     try:
-        return dict(parse_qsl(body, keep_blank_values=True, max_num_fields=64))
+        text = body.decode("utf-8", errors="replace")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=64))
     except ValueError as error:
         raise ApiError(400, f"the body is no valid form: {error}") from None
 

@@ -26,6 +26,7 @@ from headway.serving.engine import Computation
 from headway.serving.http.exchange import Exchange, parse_form, read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
+from headway.serving.http.text_sizes import TEXT_BODY, check_characters
 from headway.settings import override
 from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
 
@@ -57,7 +58,11 @@ async def predict(request: Request) -> Response:
         body = base64.b64encode(await request.body()).decode()
         return await _answer(request, served, verb, PredictionRequest(inputs=body))
     fields: dict[str, Any] = {}
-    fields |= await parse_form(request) if media == FORM else await read_json(request, dict)
+    if media == FORM:
+        fields |= await parse_form(request)
+    else:
+        files = any(takes_files(m.verbs[verb]) for m in models if verb in m.verbs)
+        fields |= await read_json(request, dict, limit=None if files else TEXT_BODY)
     if fields.get("model") is None:  # a client of one address names the model there
         fields["model"] = request.query_params.get("model")
     served = _model(models, verb, fields["model"])
@@ -134,7 +139,8 @@ async def _answer_foreign(
 async def computed(
     request: Request, served: ServedModel, inputs: Sequence[Any], options: Any
 ) -> list[Any]:
-    """Return the predictions for the inputs."""
+    """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
+    check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
 
     def compute(items: list[Any]) -> Sequence[Any]:
@@ -155,6 +161,12 @@ async def computed(
         (finished,) = await exchange.results()
     predictions: list[Any] = finished.result
     return predictions
+
+
+def _texts(item: Any) -> list[str]:
+    """Return the texts of an input."""
+    values = (getattr(item, field.name) for field in dataclasses.fields(item))
+    return [value for value in values if isinstance(value, str)]
 
 
 def _cost(item: Any) -> int:

@@ -14,6 +14,8 @@ from headway.serving.grammar import Grammar
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
 
+LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
+
 
 @dataclass
 class ServedModel:
@@ -31,6 +33,35 @@ class ServedModel:
         """The grammars of the vocabulary of a language model; made when it is first needed."""
         bundle: Any = self.bundle
         return Grammar(bundle.tokenizer)
+
+    @cached_property
+    def context(self) -> int:
+        """The maximum number of tokens of a prompt of a language model."""
+        context = getattr(self.bundle.config, "max_length", None) or LONGEST_PROMPT
+        unbounded = getattr(self.bundle.model, "max_length", None) is None
+        return max(context, LONGEST_PROMPT) if unbounded else context
+
+    @cached_property
+    def longest_prompt(self) -> int:
+        """The maximum number of characters of a prompt: if each of its tokens was the longest of
+        the vocabulary, it would fill the context."""
+        bundle: Any = self.bundle
+        tokens = bundle.tokenizer.token_strings(range(bundle.tokenizer.size))
+        return self.context * max(map(len, tokens), default=1)
+
+    def check_prompt(self, characters: int, name: str, param: str) -> None:
+        """Raise ApiError 400 for a prompt that cannot fit into the context, without tokenizing it.
+
+        Takes a while the first time: call it outside of the event loop.
+        """
+        if characters > self.longest_prompt:
+            raise ApiError(
+                400,
+                f"{name} has {characters:,} characters; the maximum of this model is "
+                f"{self.context:,} tokens, or {self.longest_prompt:,} characters",
+                param=param,
+                code="context_length_exceeded",
+            )
 
     @property
     def verbs(self) -> dict[str, Any]:

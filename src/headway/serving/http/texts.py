@@ -45,7 +45,6 @@ REASONS: dict[Reason, str] = {
     "length": "length",
     "context": "length",
 }
-LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 
 
 @dataclass(kw_only=True)
@@ -148,9 +147,7 @@ def check_lengths(asked: TextRequest) -> None:
     slots = asked.served.engine.settings.slots
     if asked.config.samples > slots and asked.config.beam == 1:
         raise ApiError(400, f"n must be at most {slots} on this server", param="n")
-    context = getattr(asked.bundle.config, "max_length", None) or LONGEST_PROMPT
-    if asked.served.bundle.model.max_length is None:
-        context = max(context, LONGEST_PROMPT)
+    context = asked.served.context
     for prompt in asked.prompts:
         if len(prompt) > context:
             raise ApiError(

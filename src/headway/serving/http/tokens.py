@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,6 +14,10 @@ from headway.serving.http.completions import Token
 from headway.serving.http.exchange import read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModels
+from headway.serving.http.text_sizes import LONGEST_TEXTS
+
+MOST_TOKENS = 2**18
+"""Of /detokenize."""
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):
@@ -41,9 +46,13 @@ async def tokenize(request: Request) -> Response:
     """Return the tokens of a text."""
     fields = await read_json(request, TokenizeRequest)
     bundle, tokenizer = _tokenizer(request, fields.model)
+    if len(fields.prompt) > LONGEST_TEXTS:
+        message = f"the prompt has {len(fields.prompt):,} characters; the maximum of this route is "
+        raise ApiError(400, f"{message}{LONGEST_TEXTS:,}", param="prompt")
     read = tokenizer.begin if fields.add_special_tokens else tokenizer.encode
-    ids = read(fields.prompt)
-    strings = tokenizer.token_strings(ids) if fields.return_token_strs else None
+    ids = await run_in_threadpool(read, fields.prompt)
+    wanted = fields.return_token_strs
+    strings = await run_in_threadpool(tokenizer.token_strings, ids) if wanted else None
     reply = {"count": len(ids), "max_model_len": bundle.config.max_length, "tokens": ids}
     return json_reply({**reply, "token_strs": strings})
 
@@ -52,9 +61,12 @@ async def detokenize(request: Request) -> Response:
     """Return the text of tokens."""
     fields = await read_json(request, DetokenizeRequest)
     _, tokenizer = _tokenizer(request, fields.model)
+    if len(fields.tokens) > MOST_TOKENS:
+        message = f"there are {len(fields.tokens):,} tokens; the maximum is {MOST_TOKENS:,}"
+        raise ApiError(400, message, param="tokens")
     if max(fields.tokens, default=0) >= tokenizer.size:
         raise ApiError(400, f"tokens must be below {tokenizer.size:,}", param="tokens")
-    return json_reply({"prompt": tokenizer.decode(fields.tokens)})
+    return json_reply({"prompt": await run_in_threadpool(tokenizer.decode, fields.tokens)})
 
 
 async def tokenizer_info(request: Request) -> Response:
