@@ -8,6 +8,8 @@ import pytest
 from headway.bundle import TextBundle
 from headway.cli.main import main
 from headway.tasks import opening
+from tests.fixtures.captioners import bundle_of, exportable
+from tests.fixtures.command_line import headway
 from tests.fixtures.hf_gpt import TINY, Bytes, load_in_transformers, random_gpt
 
 
@@ -61,3 +63,14 @@ def test_an_impossible_export_is_refused_and_writes_nothing(exported, tmp_path):
         code, out, stderr = exported(model, *words)
         assert code == 2 and reason in stderr and out == "", stderr
     assert list((tmp_path / "r").iterdir()) == []
+
+
+def test_an_error_names_another_format_only_if_that_can_represent_the_model(tmp_path):
+    exportable().save(tmp_path / "plain")
+    refused = headway("export", "plain", "--to", "ctranslate2", cwd=tmp_path, check=2).stderr
+    assert "headway export plain --to hf" in refused
+    headway("export", "plain", "--to", "hf", cwd=tmp_path)
+    bundle_of().save(tmp_path / "registers")
+    refused = headway("export", "registers", "--to", "ctranslate2", cwd=tmp_path, check=2).stderr
+    assert "--to hf" not in refused and "keep it as a Headway model" in refused
+    headway("export", "registers", "--to", "hf", cwd=tmp_path, check=2)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from headway.interop import Exported, ExportedCTranslate2
 
 
+KEEP = "keep it as a Headway model"
+
+
 def export(
     run: Path,
     /,
@@ -72,13 +75,14 @@ def export(
 
 
 def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
-    from headway.tasks.opening import spec_of
+    from headway.tasks.opening import spec_of, with_article
 
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export is None:
         raise UsageError(
-            f"{run} is a {bundle.kind}, which cannot be exported: Hugging Face has no such model",
-            hint="keep it as a Headway model",
+            f"{run} is {with_article(bundle.kind)}, which cannot be exported: Hugging Face has no "
+            "such model",
+            hint=KEEP,
         )
     exported = spec.export(bundle, folder, family)
     is_image_model = bundle.inputs.modality == "image"
@@ -97,14 +101,17 @@ def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None
 
 
 def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
-    from headway.tasks.opening import spec_of
+    from headway.tasks.opening import spec_of, with_article
 
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export_to_ctranslate2 is None:
+        fits = spec is not None and spec.export is not None and _fits_hugging_face(bundle)
         raise UsageError(
-            f"{run} is a {bundle.kind}; only translators and language models can be exported to "
-            "CTranslate2",
-            hint="headway export RUN --to hf writes a folder for other libraries",
+            f"{run} is {with_article(bundle.kind)}; only translators and language models can be "
+            "exported to CTranslate2",
+            hint=f"headway export {run} --to hf writes a folder for other libraries"
+            if fits
+            else KEEP,
         )
     exported = spec.export_to_ctranslate2(bundle, folder, dtype)
     talk.print(f"written   {exported.folder}: {exported.dtype}, tokenizer", markup=False)
@@ -117,3 +124,14 @@ def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> Expo
     call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
     talk.print(f"next      {call}", markup=False)
     return exported
+
+
+def _fits_hugging_face(bundle: Bundle) -> bool:
+    """Whether a Hugging Face model has the architecture of this one."""
+    from headway.interop import fitting
+
+    try:
+        fitting(bundle.model.config, None)
+    except UsageError:
+        return False
+    return True

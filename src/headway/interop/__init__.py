@@ -17,7 +17,7 @@ from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
 from headway.interop.hf_export_images import export_images
 from headway.interop.hf_export_translator import export_translator_to_hf
-from headway.interop.hf_folders import FAMILIES, Model, build, read, read_labels, write
+from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, read_labels, write
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
@@ -37,6 +37,7 @@ __all__ = [
     "export_language_model",
     "export_translator",
     "export_translator_to_hf",
+    "fitting",
     "read",
     "read_captioner_images",
     "read_encoder_tokenizer",
