@@ -32,7 +32,7 @@ from headway.transforms.fast import (
 )
 from headway.transforms.fast.int4 import PackedInt4
 from headway.transforms.fast.int8 import Fbgemm
-from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of
+from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of, prepare
 from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8
 from tests.fixtures import bundles, zoo
@@ -244,6 +244,44 @@ def test_a_saved_model_is_small_and_loads_as_itself(kind, tmp_path):
     assert not is_quantized(whole.model)
     with pytest.raises(ValueError, match="quantised already"):
         quantize(reloaded.model, "int8")
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_shapes_of_int4_follow_from_the_stored_tensors_for_any_row(group):
+    for columns in range(8, 201):
+        stored = Int4.encode(torch.randn(2, columns), group)
+        with torch.device("meta"):
+            model = nn.Sequential(nn.Linear(columns, 2, bias=False))
+        prepare(model, {f"0.{name}": value for name, value in stored.items()})
+        shapes = {name: value.shape for name, value in model[0].named_parameters()}
+        assert shapes == {name: value.shape for name, value in stored.items()}, columns
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_model_whose_rows_are_one_group_of_int4_loads_as_itself(group, tmp_path):
+    bundle = TextBundle(gpt(vocabulary=bundles.TOKENIZER.size, model_dim=64), bundles.TOKENIZER)
+    quantize(bundle.model, "int4", group=group)
+    bundle.save(tmp_path / "m")
+    reloaded = headway.load(tmp_path / "m", fast=False)
+    for name, value in bundle.model.named_parameters():
+        assert torch.equal(value, reloaded.model.state_dict()[name]), name
+
+
+@pytest.mark.parametrize(("groups", "width"), [(0, 64), (1, 1024), (2, 1024), (3, 96), (32, 64)])
+def test_int4_with_groups_that_the_row_cannot_have_is_refused(groups, width, tmp_path):
+    bundle = TextBundle(gpt(vocabulary=bundles.TOKENIZER.size, model_dim=64), bundles.TOKENIZER)
+    quantize(bundle.model, "int4")
+    bundle.save(tmp_path / "m")
+    path, name = tmp_path / "m" / WEIGHTS_FILE, "decoder.blocks.0.feedforward.expand.weight_"
+    (tmp_path / "m" / MANIFEST).unlink()
+    tensors = load_file(path)
+    rows = len(tensors[f"{name}int4"])
+    tensors[f"{name}int4"] = torch.zeros(rows, width // 2, dtype=torch.uint8)
+    for part in ("scale", "centre"):
+        tensors[f"{name}{part}"] = torch.ones(rows, groups, dtype=torch.bfloat16)
+    save_file(tensors, path)
+    with pytest.raises(DataError, match="has shape"):
+        headway.load(tmp_path / "m")
 
 
 def test_a_damaged_file_of_small_numbers_is_refused_by_name(tmp_path):

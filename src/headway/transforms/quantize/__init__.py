@@ -33,7 +33,7 @@ from headway.transforms.quantize.layers import (
     QuantizedEmbedding,
     QuantizedLinear,
 )
-from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int8, NumberName
+from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int4, Int8, NumberName
 from headway.transforms.quantize.smoothing import column_scales
 
 M = TypeVar("M", bound=nn.Module)
@@ -145,9 +145,8 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
     for name, layer in layers.items():
         for numbers in NUMBERS.values():
             if f"{name}.{numbers.names[0]}" in tensors:
-                groups = _groups(tensors.get(f"{name}.weight_scale"))
                 rows, columns = layer.weight.shape
-                shapes = numbers.shapes(rows, columns, groups)
+                shapes = numbers.shapes(rows, columns, _group(name, tensors))
                 further = numbers.column_name
                 if further and f"{name}.{further}" in tensors and layer.weight not in tables:
                     shapes[further] = torch.float32, (columns,)
@@ -156,9 +155,10 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
     return _with_stored(model, layers, stored)
 
 
-def _groups(scale: Tensor | None) -> int:
-    """Return the number of groups of a row: the columns of its scales."""
-    return scale.shape[1] if scale is not None and scale.ndim == 2 and scale.shape[1] else 1
+def _group(name: str, tensors: Mapping[str, Tensor]) -> int:
+    """Return the group size of a layer in int4; it does not matter for other numbers."""
+    codes, scale = tensors.get(f"{name}.weight_int4"), tensors.get(f"{name}.weight_scale")
+    return GROUP if codes is None or scale is None else Int4.group_of(codes, scale)
 
 
 def _tables(layers: Mapping[str, nn.Linear | nn.Embedding]) -> set[Tensor]:

@@ -59,8 +59,8 @@ class Numbers(ABC):
 
     @classmethod
     @abstractmethod
-    def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
-        """Return dtype and shape of the stored tensors. groups: of a row, only for int4."""
+    def shapes(cls, rows: int, columns: int, group: int) -> Layouts:
+        """Return dtype and shape of the stored tensors. group: as in `encode`."""
 
 
 class Int8(Numbers):
@@ -97,7 +97,7 @@ class Int8(Numbers):
         return stored["weight_int8"] * stored["weight_scale"][..., None]
 
     @classmethod
-    def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
+    def shapes(cls, rows: int, columns: int, group: int) -> Layouts:
         return {
             "weight_int8": (torch.int8, (rows, columns)),
             "weight_scale": (torch.float32, (rows,)),
@@ -134,9 +134,16 @@ class Int4(Numbers):
         groups = codes.view(*scale.shape, -1)
         return ((groups - 8) * scale[..., None] + centre[..., None]).view(codes.shape)
 
+    @staticmethod
+    def group_of(codes: Tensor, scale: Tensor) -> int:
+        """Return the group size of stored tensors, or the default if no group has these shapes."""
+        groups = scale.shape[1] if scale.ndim == codes.ndim == 2 else 0
+        group = 2 * codes.shape[1] // groups if groups else GROUP
+        return group if group in GROUPS else GROUP
+
     @classmethod
-    def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
-        group = next((g for g in GROUPS if groups * g >= columns), GROUPS[-1])
+    def shapes(cls, rows: int, columns: int, group: int) -> Layouts:
+        groups = -(-columns // group)
         return {
             "weight_int4": (torch.uint8, (rows, groups * group // 2)),
             "weight_scale": (torch.bfloat16, (rows, groups)),
@@ -160,7 +167,7 @@ class BFloat16(Numbers):
         return stored["weight_bfloat16"].float()
 
     @classmethod
-    def shapes(cls, rows: int, columns: int, groups: int) -> Layouts:
+    def shapes(cls, rows: int, columns: int, group: int) -> Layouts:
         return {"weight_bfloat16": (torch.bfloat16, (rows, columns))}
 
 
