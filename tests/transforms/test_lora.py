@@ -7,9 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+import headway
+from headway.bundle import TextBundle
 from headway.models import parameter_count
 from headway.transforms import LoRALinear, lora, lora_state, merge_lora, recompute
-from tests.fixtures import zoo
+from headway.transforms.quantize import NUMBERS
+from tests.fixtures import bundles, zoo
+from tests.fixtures.rounding import gpt
 
 ADAPTABLE = [n for n in zoo.MODELS if n != "rnn without attention"]
 READ = torch.tensor([[1, 5, 9], [1, 3, 8]])
@@ -145,3 +149,23 @@ def test_adapters_on_adapters_are_refused_and_merging_none_changes_nothing():
     assert not model.embedding.tokens.weight.requires_grad
     with pytest.raises(ValueError, match="merge_lora first"):
         lora(lora(model, 2), 2)
+
+
+@pytest.mark.parametrize("kind", sorted(NUMBERS))
+def test_a_loaded_model_of_small_numbers_is_adapted_and_merged(kind, tmp_path):
+    model = gpt(vocabulary=bundles.TOKENIZER.size, model_dim=64)
+    TextBundle(model, bundles.TOKENIZER).save(tmp_path / "m")
+    bundle = headway.load(tmp_path / "m", dtype=kind)
+    prompt, tokens = ["the fox eats"], torch.randint(bundles.TOKENIZER.size, (2, 9))
+    with torch.no_grad():
+        before, text = bundle.model(tokens), bundle.generate(prompt, max_tokens=8, temperature=0)
+        weights = {n: m.weight for n, m in bundle.model.named_modules() if n.endswith(".query")}
+        adapted = lora(bundle.model, 2)
+        assert_close(adapted(tokens), before, rtol=0, atol=0.05)  # fast products round otherwise
+        assert bundle.generate(prompt, max_tokens=8, temperature=0)[0][0].text == text[0][0].text
+        for name, weight in weights.items():
+            assert torch.equal(adapted.get_submodule(name).weight, weight)
+            nn.init.ones_(adapted.get_submodule(name).lora_b)
+        changed = adapted(tokens)
+        assert (changed - before).abs().max() > 0.1
+        assert_close(merge_lora(adapted)(tokens), changed, rtol=0, atol=0.05)

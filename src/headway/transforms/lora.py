@@ -42,6 +42,8 @@ class LoRALinear(nn.Linear):
             )
         nn.Module.__init__(self)  # nn.Linear's own would make a matrix
         self.in_features, self.out_features = linear.in_features, linear.out_features
+        if isinstance(linear, QuantizedLinear):
+            linear.restore_codes()
         for name, parameter in linear._parameters.items():
             self.register_parameter(name, parameter)
         self.scale = alpha / rank

@@ -74,6 +74,9 @@ class QuantizedLinear(nn.Linear, _Stored):
         layer = cls(linear.in_features, linear.out_features, linear.bias, **stored)
         return layer.train(linear.training)
 
+    def restore_codes(self) -> None:
+        """Keep the stored numbers in the parameters; only a fast twin may have them elsewhere."""
+
     @property
     def weight(self) -> Float[Tensor, "O I"]:  # type: ignore[override]
         return self.numbers.decode(self.stored())[:, : self.in_features]
