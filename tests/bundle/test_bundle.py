@@ -9,6 +9,7 @@ import headway
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
+from headway.transforms import lora, merge_lora
 from tests.fixtures.manifests import flip_one_bit
 from tests.fixtures.translators import SENTENCES, make
 
@@ -50,6 +51,17 @@ def test_a_folder_that_is_not_empty_is_not_changed(tmp_path):
     with pytest.raises(UsageError, match="not empty"):
         make().save(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_model_with_adapters_is_saved_only_merged(tmp_path):
+    bundle = make()
+    lora(bundle.model, 2)
+    with pytest.raises(UsageError, match="has adapters") as caught:
+        bundle.save(tmp_path / "m")
+    assert "merge_lora" in caught.value.hint and not (tmp_path / "m").exists()
+    bundle.model = merge_lora(bundle.model)
+    bundle.save(tmp_path / "m")
+    assert headway.load(tmp_path / "m").translate(TEXTS) == bundle.translate(TEXTS)
 
 
 def test_order_is_kept_and_empty_texts_stay_empty():

@@ -19,6 +19,7 @@ from headway.models.contracts import set_parameters
 from headway.settings import to_dict
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.transforms.lora import LoRALinear
 from headway.transforms.quantize import numbers_of
 from headway.transforms.quantize import prepare as prepare_quantized
 
@@ -53,8 +54,17 @@ def save_files(
     """Write all files durably and atomically, with a manifest of their hashes.
 
     more: further entries of config.json. overwrite: replace a folder that is not empty; otherwise
-    such a folder raises UsageError.
+    such a folder raises UsageError, and so does a model with adapters.
     """
+    adapted = next((n for n, m in model.named_modules() if isinstance(m, LoRALinear)), None)
+    if adapted is not None:
+        raise UsageError(
+            f"the model has LoRA adapters, such as that of {adapted}; a model folder has merged "
+            "weights only",
+            str(folder),
+            "save a merged copy: bundle.model = merge_lora(bundle.model); or the adapters alone: "
+            "lora_state(model)",
+        )
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise UsageError(
             f"the folder {folder} is not empty", hint="choose a new or an empty folder"
