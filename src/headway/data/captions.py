@@ -171,8 +171,12 @@ class CaptionBatches:
         self.image_indices = sorted(self.captions)
 
     @property
+    def examples_per_epoch(self) -> int:
+        return len(self.image_indices)
+
+    @property
     def batches_per_epoch(self) -> int:
-        return -(-len(self.image_indices) // self.batch_size)
+        return -(-self.examples_per_epoch // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""

@@ -95,10 +95,15 @@ class Windows:
         np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
         return ids, positions
 
+    @property
+    def examples_per_epoch(self) -> int:
+        """The expected number of words; subsampling makes epochs differ slightly."""
+        kept = float((self.keep * self.counts).sum() / self.counts.sum())
+        return round(kept * self.corpus.words)
+
     def batches_per_epoch(self) -> int:
-        """Return the expected number of batches; subsampling makes epochs differ slightly."""
-        visited = float((self.keep * self.counts).sum() / self.counts.sum()) * self.corpus.words
-        return max(1, round(visited / self.settings.batch_size))
+        """Return the expected number of batches."""
+        return max(1, round(self.examples_per_epoch / self.settings.batch_size))
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""

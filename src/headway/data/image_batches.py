@@ -101,8 +101,12 @@ class ImageBatches:
         self.batch_size, self.seed = batch_size, seed
 
     @property
+    def examples_per_epoch(self) -> int:
+        return len(self.corpus)
+
+    @property
     def batches_per_epoch(self) -> int:
-        return -(-len(self.corpus) // self.batch_size)
+        return -(-self.examples_per_epoch // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ImageBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""

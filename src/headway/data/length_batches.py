@@ -30,8 +30,12 @@ class LengthBatches(Generic[B]):
         self._lengths = np.array(lengths)
 
     @property
+    def examples_per_epoch(self) -> int:
+        return len(self._lengths)
+
+    @property
     def batches_per_epoch(self) -> int:
-        return -(-len(self._lengths) // self.batch_size)
+        return -(-self.examples_per_epoch // self.batch_size)
 
     def epoch(self, number: int) -> list[list[int]]:
         """Return the indices of the sequences in each batch of an epoch."""

@@ -178,7 +178,8 @@ class MaskedBatches:
         """The fraction of the sequences that come from each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.fractions * sum(sizes))).astype(np.int64)
-        self.batches_per_epoch = -(-int(self.quotas.sum()) // self.settings.batch_size)
+        self.examples_per_epoch = int(self.quotas.sum())
+        self.batches_per_epoch = -(-self.examples_per_epoch // self.settings.batch_size)
         self._epoch, self._pass = -1, _Pass()
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:

@@ -124,8 +124,12 @@ class ViewBatches:
         self.small = tuple(max(1, round(side * config.local_size / p)) * p for side, p in sides)
 
     @property
+    def examples_per_epoch(self) -> int:
+        return len(self.corpus)
+
+    @property
     def batches_per_epoch(self) -> int:
-        return -(-len(self.corpus) // self.batch_size)
+        return -(-self.examples_per_epoch // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ViewBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""

@@ -62,6 +62,7 @@ class _Source:
     number: int
     length: int
     seed: int
+    name: str
     _orders: dict[int, npt.NDArray[np.int64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class _Source:
             raise DataError(
                 f"the text must have more than {self.length:,} tokens, the sequence length, but "
                 f"has {len(self.corpus):,}",
-                str(self.corpus.folder),
+                self.name,
                 f"set --training.length to {max(len(self.corpus) - 1, 1)} or less, or add text",
             )
 
@@ -105,7 +106,8 @@ class PackedBatches:
 
     batch_size: number of sequences per batch (the last batch of an epoch may be smaller). length:
     targets per sequence. weights: relative number of sequences from each corpus; if unset,
-    proportional to their lengths, so that an epoch is one pass over all. A batch depends only on
+    proportional to their lengths, so that an epoch is one pass over all. names: those of the
+    corpora for errors; if unset, their folders. A batch depends only on
     (seed, epoch, position). Memory holds the indices of the sequences of an epoch.
     """
 
@@ -116,16 +118,18 @@ class PackedBatches:
         length: int,
         *,
         weights: Sequence[float] = (),
+        names: Sequence[str] = (),
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
+        names = names or [str(corpus.folder) for corpus in corpora]
         if not corpora or batch_size < 1 or length < 1:
             raise ValueError(
                 "the number of corpora, batch_size and length must be at least 1, but there are "
                 f"{len(corpora)} corpora, {batch_size=}, {length=}"
             )
         check_weights(weights, len(corpora))
-        self.sources = [_Source(c, i, length, seed) for i, c in enumerate(corpora)]
+        self.sources = [_Source(c, i, length, seed, names[i]) for i, c in enumerate(corpora)]
         self.batch_size, self.length, self.seed, self.device = batch_size, length, seed, device
         sizes = [source.num_sequences for source in self.sources]
         self.quotas: npt.NDArray[np.int64] = quotas_of(sizes, weights)
@@ -134,8 +138,12 @@ class PackedBatches:
         self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
 
     @property
+    def examples_per_epoch(self) -> int:
+        return int(self.quotas.sum())
+
+    @property
     def batches_per_epoch(self) -> int:
-        return -(-int(self.quotas.sum()) // self.batch_size)
+        return -(-self.examples_per_epoch // self.batch_size)
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""

@@ -14,7 +14,7 @@ from headway.machine import Machine
 from headway.models import Bert
 from headway.settings import override
 from headway.tasks.finetuning import copy_encoder, describe_shape
-from headway.tasks.job import planned_steps, prepare_blocks
+from headway.tasks.job import planned_steps, prepare_blocks, update_size
 from headway.training import Objective, Stream
 
 
@@ -88,9 +88,10 @@ class EncoderJob(ABC):
     def plan(self) -> dict[str, Any]:
         """Summarise model and batches for the terminal."""
         training = self.config.training
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": self.described,
-            "batches": f"{training.batch_size * training.accumulate:,} {self.unit}",
+            "batches": f"{examples:,} {self.unit}",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": self.targets,
         }

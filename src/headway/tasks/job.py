@@ -132,6 +132,22 @@ def _updates(training: FineTuningConfig, batches: int, passes: float) -> int:
     return math.ceil(passes * batches / training.accumulate)
 
 
+@runtime_checkable
+class SizedTraining(Protocol):
+    """The settings that determine the number of examples of an update."""
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def accumulate(self) -> int: ...
+
+
+def update_size(training: SizedTraining, examples_per_epoch: int) -> int:
+    """Return the number of examples of an update: no batch has more than an epoch."""
+    return min(training.batch_size, examples_per_epoch) * training.accumulate
+
+
 def prepare_blocks(
     model: nn.Module,
     training: BlocksLoopConfig,

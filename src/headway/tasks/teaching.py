@@ -73,6 +73,9 @@ class BatchStream(Protocol):
     """The batches that a student is trained on."""
 
     @property
+    def examples_per_epoch(self) -> int: ...
+
+    @property
     def batches_per_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream: ...

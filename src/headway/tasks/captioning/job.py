@@ -29,7 +29,7 @@ from headway.tasks.captioning.data import (
 from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.image_config import SHAPE
 from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
-from headway.tasks.job import Emit, Example, Job, moved
+from headway.tasks.job import Emit, Example, Job, moved, update_size
 from headway.tasks.opening import load_as
 from headway.training import CaptionObjective, Stream
 from headway.transforms import compile, recompute
@@ -108,12 +108,13 @@ class CaptionJob:
         model, training = self.config.model.captioner, self.config.training
         (y, x), (height, width) = model.vit.image, model.vit.patch
         languages = ", ".join(self.prepared.reader.languages)
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"images of {y} x {x} x {model.vit.channels} in patches of {height} x "
             f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
             f"d={model.vit.model_dim}+{model.gpt.model_dim}"
             + (f", languages {languages}" if languages else ""),
-            "batches": f"{training.batch_size * training.accumulate:,} images"
+            "batches": f"{examples:,} images"
             + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",

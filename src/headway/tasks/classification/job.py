@@ -24,7 +24,7 @@ from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig
 from headway.tasks.classification.data import PreparedTexts, prepare_texts
 from headway.tasks.finetuning import adapt, balanced, copy_encoder, describe_shape, without_adapters
-from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks
+from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks, update_size
 from headway.tasks.opening import load
 from headway.tasks.task import NO_OPTIONS
 from headway.training import ClassificationObjective, RegressionObjective, Stream
@@ -136,9 +136,10 @@ class ClassifyJob:
         training, reader = self.config.training, self.prepared.reader
         head = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
         unit = "pairs" if reader.pairs else "texts"
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{describe_shape(self.start)}, {head}",
-            "batches": f"{training.batch_size * training.accumulate:,} {unit}",
+            "batches": f"{examples:,} {unit}",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": unit,
         }

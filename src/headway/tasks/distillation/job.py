@@ -25,7 +25,7 @@ from headway.tasks.distillation.config import (
     without_teacher,
 )
 from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
-from headway.tasks.job import Emit, Job
+from headway.tasks.job import Emit, Job, update_size
 from headway.tasks.opening import load
 from headway.tasks.registry import task
 from headway.tasks.task import NO_OPTIONS
@@ -124,10 +124,11 @@ class DistilJob:
 
     def plan(self) -> dict[str, Any]:
         body, training = backbone_of(self.teacher).config, self.config.training
+        examples = update_size(training, self.course.train_batches.examples_per_epoch)
         return {
             "model": f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
             f"{parameter_count(self.teacher) / 1e6:.1f} M parameters",
-            "batches": f"{training.batch_size * training.accumulate:,} {self.course.unit}",
+            "batches": f"{examples:,} {self.course.unit}",
             "batches_per_epoch": self.course.train_batches.batches_per_epoch,
             "unit": self.course.unit,
         }

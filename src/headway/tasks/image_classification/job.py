@@ -24,7 +24,7 @@ from headway.tasks.image_classification.bundle import ImageClasses, ImageClassif
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
-from headway.tasks.job import Emit, Example, Job, moved, planned_steps, prepare_blocks
+from headway.tasks.job import Emit, Example, Job, moved, planned_steps, prepare_blocks, update_size
 from headway.tasks.task import NO_OPTIONS
 from headway.training import ImageObjective, Stream
 
@@ -86,9 +86,10 @@ class VisionJob:
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.described}, {len(self.prepared.labels)} classes",
-            "batches": f"{training.batch_size * training.accumulate:,} images",
+            "batches": f"{examples:,} images",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",
         }

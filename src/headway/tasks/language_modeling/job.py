@@ -16,7 +16,7 @@ from headway.machine import Machine
 from headway.models import GPT
 from headway.settings import override
 from headway.tasks.finetuning import adapt, without_adapters
-from headway.tasks.job import Emit, Example, Job, prepare_blocks
+from headway.tasks.job import Emit, Example, Job, prepare_blocks, update_size
 from headway.tasks.language_modeling.config import LanguageRunConfig, LanguageScoring
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
 from headway.tasks.language_modeling.evaluation import ScoredText, Windows
@@ -52,6 +52,7 @@ class LanguageJob:
             training.batch_size,
             training.length,
             weights=data.weights,
+            names=data.train,
             seed=training.seed,
             device=machine.device,
         )
@@ -76,11 +77,11 @@ class LanguageJob:
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
-        tokens = training.batch_size * training.length * training.accumulate
+        sequences = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
             f"vocabulary size {model.vocabulary:,}",
-            "batches": f"{tokens:,} tokens",
+            "batches": f"{sequences * training.length:,} tokens",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "tok",
         }
@@ -106,8 +107,7 @@ def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emi
     prepared = prepare_language(config, start, folder, emit)
     job = LanguageJob(config, prepared, start, machine)
     _check_prompt(job)
-    tokens = config.training.steps * config.training.batch_size * config.training.length
-    epochs = tokens * config.training.accumulate / sum(len(corpus) for corpus in prepared.train)
+    epochs = training.steps * training.accumulate / job.train_batches.batches_per_epoch
     if epochs > 20:
         text = f"{math.floor(epochs)} epochs: the model will overfit the text; "
         emit({"kind": "note", "text": text + "use fewer --steps, or --model.dropout 0.2"})

@@ -29,7 +29,7 @@ from headway.evaluation import pseudo_perplexity
 from headway.machine import Machine
 from headway.models import Bert, start_from
 from headway.settings import override
-from headway.tasks.job import Emit, Example, prepare_blocks
+from headway.tasks.job import Emit, Example, prepare_blocks, update_size
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig, EncoderScoring
 from headway.tasks.masked_language_modeling.data import (
     PreparedSentences,
@@ -159,11 +159,11 @@ class PretrainingJob:
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
         kind = "pairs" if model.next_sentence else "sequences"
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
             f"vocabulary size {model.vocabulary:,}",
-            "batches": f"{training.batch_size * training.accumulate} {kind} of up to "
-            f"{training.length} tokens",
+            "batches": f"{examples:,} {kind} of up to {training.length} tokens",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "words",
         }

@@ -19,7 +19,7 @@ from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.settings import override
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
-from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks
+from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks, update_size
 from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
@@ -85,9 +85,10 @@ class DinoJob:
     def plan(self) -> dict[str, Any]:
         model, training, views = self.config.model, self.config.training, self.config.views
         small = self.train_batches.small
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.described}, and a teacher",
-            "batches": f"{training.batch_size * training.accumulate:,} images, each in "
+            "batches": f"{examples:,} images, each in "
             f"{views.global_crops} large views and {views.local_crops} of {small[0]} x {small[1]}",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "images",

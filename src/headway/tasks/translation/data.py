@@ -279,7 +279,7 @@ def _held_out_fraction(corpora: Sequence[DirectedSplits]) -> float:
             count = sum(1 for _ in read_pairs(files))
             raise DataError(
                 f"there are too few training pairs ({count}) to hold out some for validation",
-                files.describe(),
+                " + ".join(map(str, files.paths)),
                 hint,
             )
     return fraction

@@ -12,7 +12,7 @@ from headway.errors import DataError
 from headway.machine import Machine
 from headway.models import words_model
 from headway.settings import override
-from headway.tasks.job import Emit, Job
+from headway.tasks.job import Emit, Job, update_size
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.tasks.word_vectors.config import WordsRunConfig
@@ -49,9 +49,10 @@ class WordsJob:
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
+        examples = update_size(training, self.windows.examples_per_epoch)
         return {
             "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
-            "batches": f"{training.batch_size * training.accumulate:,} words",
+            "batches": f"{examples:,} words",
             "batches_per_epoch": self.windows.batches_per_epoch(),
             "unit": "pairs",
         }
