@@ -103,8 +103,8 @@ def test_values_are_parsed_by_the_type_of_their_field(key, text, value):
         ("optimizer.kind", ["adam"], "must be one of adam, sgd"),
         ("tie", "maybe", "must be true or false"),
         ("tie", 1, "must be true or false"),
-        ("limit", "0", "must be a whole number or none more than 0"),
-        ("folder", ["a"], "must be a path or none"),
+        ("limit", "0", "must be a whole number more than 0, or none"),
+        ("folder", ["a"], "must be a path, or none"),
         ("name", False, "must be text"),  # YAML reads the language code `no` as false
         ("name", {"a": 1}, "must be text"),
         ("widths", "3,x", "must be a list, each a whole number"),

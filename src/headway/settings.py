@@ -119,7 +119,8 @@ class Field:
             return "one of " + ", ".join(self.names)
         limits = {name: limit for name, limit in self.limits.items() if abs(limit) != MOST}
         bounds = [f"{_LIMITS[name][0]} {_shown(limit)}" for name, limit in limits.items()]
-        return " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
+        kind = " ".join([_type_name(self.type), " and ".join(bounds)]).strip()
+        return f"{kind}, or none" if type(None) in get_args(self.type) else kind
 
 
 def fields_of(config: Any) -> dict[str, Field]:
@@ -192,7 +193,11 @@ def _meant(key: str, leaves: Mapping[str, Field]) -> str | None:
     current = current_name(key)
     if current in leaves:
         return current
-    return closest(key, leaves) or _by_last_part(key, leaves)
+    last = key.split(".")[-1]
+    same = [leaf for leaf in leaves if leaf.split(".")[-1] == last]
+    if len(same) == 1:
+        return same[0]
+    return closest(key, same) or closest(key, leaves) or _by_last_part(key, leaves)
 
 
 def _advice(key: str, meant: str | None, dashes: str = "") -> str:
@@ -375,7 +380,7 @@ def plain(value: Any) -> Any:
 
 def _type_name(kind: Any) -> str:
     if get_origin(kind) in (typing.Union, types.UnionType):
-        return " or ".join("none" if k is type(None) else _type_name(k) for k in get_args(kind))
+        return " or ".join(_type_name(k) for k in get_args(kind) if k is not type(None))
     if get_origin(kind) is Literal:
         choices = ", ".join(str(choice) for choice in get_args(kind))
         return choices if len(get_args(kind)) == 1 else f"one of {choices}"

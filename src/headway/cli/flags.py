@@ -143,6 +143,8 @@ class MachineFlags:
                 "bfloat16 or float32",
                 hint="--dtype bfloat16",
             )
+        if self.dtype not in ("float32", "bfloat16"):
+            raise UsageError(f"dtype={self.dtype}: must be one of float32, bfloat16", COMMAND_LINE)
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
         return Loader(
             **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"
