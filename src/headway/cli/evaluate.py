@@ -60,6 +60,7 @@ def evaluate_command() -> Callable[..., None]:
 
     def evaluate(run: Path, path: Path | None = None, /, **chosen: Any) -> None:
         from headway.runs.evaluation import evaluate_model
+        from headway.tasks.opening import with_article
 
         json: bool = chosen.pop("json", False)
         machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
@@ -71,10 +72,18 @@ def evaluate_command() -> Callable[..., None]:
         loader = machine.prepare()
         paths = None if path is None else [path]
 
-        def scores_of(folder: Path) -> tuple[ModelScores, Bundle]:
-            bundle = loader.load(folder)
+        bundle = loader.load(run)
+        second = None if other is None else loader.load(other)
+        if second is not None and second.kind != bundle.kind:
+            raise UsageError(
+                f"{run} holds {with_article(bundle.kind)}, {other} {with_article(second.kind)}",
+                f"--against {other}",
+                "compare models of one kind",
+            )
+
+        def scores_of(folder: Path, bundle: Bundle) -> ModelScores:
             with loader.precision(), talk.status("reading the examples") as status:
-                evaluated = evaluate_model(
+                return evaluate_model(
                     bundle,
                     folder if paths else run,  # without a file: on the held-out data of `run`
                     paths,
@@ -82,10 +91,10 @@ def evaluate_command() -> Callable[..., None]:
                     where=COMMAND_LINE,
                     announce=lambda count: status.update(f"evaluating on {count:,} examples"),
                 )
-            return evaluated, bundle
 
-        evaluated, bundle = scores_of(run)
-        _print(run, evaluated, other, None if other is None else scores_of(other)[0], json=json)
+        evaluated = scores_of(run, bundle)
+        compared = None if other is None or second is None else scores_of(other, second)
+        _print(run, evaluated, other, compared, json=json)
         if plot is not None:
             _draw_confusion(plot, evaluated, bundle)
 
