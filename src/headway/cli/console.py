@@ -57,9 +57,15 @@ output, messages = Stream("stdout", "standard output"), Stream("stderr", "standa
 talk = Console(file=cast(TextIO, messages), stderr=True, highlight=False, soft_wrap=True)
 
 
+class _OutputConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave the error to `main`: rich exits with 1, but a reader may end before the text."""
+        raise  # rich calls this while it handles the BrokenPipeError
+
+
 def on_output(**settings: Any) -> Console:
     """A rich console that writes to standard output."""
-    return Console(file=cast(TextIO, output), **settings)
+    return _OutputConsole(file=cast(TextIO, output), **settings)
 
 
 def program() -> str:

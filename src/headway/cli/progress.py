@@ -130,7 +130,7 @@ class Screen:
             values = " ".join(f"{name}={text}" for name, text in numbers.items())
             talk.print(f"valid step={event['step']} {values} best={str(event['is_best']).lower()}")
             return
-        if "nats" in event:
+        if "nats" in event and "perplexity" not in numbers:
             numbers["ppl"] = f"{min(2.718281828 ** event['nats'], 1e6):.1f}"
         if not self.shown_header:
             self.shown_header = True
