@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.files import read_bytes
 from headway.settings import flatten, plain
 
@@ -47,8 +47,11 @@ _PlainLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _ma
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a YAML file of plain values as a dictionary from dotted keys to values.
 
-    DataError names the file and, where the parser knows it, the line.
+    UsageError if the file does not exist. DataError names the file and, where the parser knows it,
+    the line.
     """
+    if not path.exists():
+        raise UsageError("no such file", str(path), "check the path")
     text = read_bytes(path, YAML_LIMIT)
     try:
         loaded = _PlainLoader(text).get_single_data()

@@ -86,17 +86,17 @@ def check_new(path: Path) -> None:
 def check_new_file(path: Path) -> None:
     """Check the path of a new file before the work whose result it will contain.
 
-    UsageError as in `check_new`; HeadwayError if its folder is missing or not writable.
+    UsageError as in `check_new`, and if its folder is missing; HeadwayError if that is not
+    writable.
     """
     check_new(path)
     folder = path.parent
-    code = None
     if not os.path.isdir(folder):
         code = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        code = errno.EACCES
-    if code is not None:
-        raise cannot_write(path, OSError(code, os.strerror(code)))
+        missing = cannot_write(path, OSError(code, os.strerror(code)))
+        raise UsageError(missing.what, missing.where, missing.hint)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise cannot_write(path, OSError(errno.EACCES, os.strerror(errno.EACCES)))
 
 
 def make_folder(path: Path) -> None:

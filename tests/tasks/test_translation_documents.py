@@ -174,7 +174,7 @@ def test_the_report_as_json(folder):
         ("-o c.po", "exactly one input"),
         ("no.po -o c.po", "no such file"),
         ("a.po -o c.tmx", "the output has the format of the input"),
-        ("a.po -o a.po", "exists already"),
+        ("a.po -o a.po", "the output is the input file"),
         ("a.po -o no/c.po", "no does not exist"),
         ("hello --target fr", "--target is an option for a file"),
         ("a.po -o c.po --target de", "the translations of the file are in fr"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from headway.cli.console import data_json, talk
+from headway.cli.inputs import is_file
 from headway.errors import UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
@@ -56,6 +57,12 @@ def check_output(output: Path | None, inputs: Sequence[str]) -> None:
     """Check -o before a model is loaded. UsageError for an existing file, or several inputs."""
     if output is None:
         return
+    if len(inputs) == 1 and is_file(inputs[0]) and output.exists() and output.samefile(inputs[0]):
+        raise UsageError(
+            "the output is the input file, but a new file is written",
+            f"-o {output}",
+            f"choose another name: -o {output.with_suffix(f'.new{output.suffix}')}",
+        )
     check_new_file(output)
     if len(inputs) != 1:
         raise UsageError(

@@ -16,17 +16,20 @@ runs_app = App(name="runs", help="List the runs in a folder, or show one.")
 
 
 @runs_app.command
-def ls(folder: Path = Path("runs"), /, *, json: bool = False) -> None:
+def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
     """List runs, newest first.
 
     Parameters
     ----------
     folder
-        Folder that contains the run folders.
+        Folder that contains the run folders. If unset, runs.
     json
         Print one JSON object per line.
     """
-    folders = [path.parent for path in folder.glob("*/run.yaml")] if folder.is_dir() else []
+    if folder is not None and not folder.is_dir():
+        raise UsageError("no such folder", str(folder), "check the path")
+    folder = folder or Path("runs")
+    folders = [path.parent for path in folder.glob("*/run.yaml")]
     if not folders:
         talk.print(f"no runs in {folder}/ yet. Start one: headway demo")
     for run in sorted(folders, key=lambda path: -(path / "run.yaml").stat().st_mtime):

@@ -142,6 +142,7 @@ def check_same(folder: Path, settings: AnyRunConfig) -> None:
             hint="choose another name with --run",
         )
     if shown := changes_of(before, settings):
+        task_of_config(settings).check(settings)  # a mistyped file is not another configuration
         raise UsageError(
             f"{folder} has a run with other settings: {shown}",
             hint="choose another name with --run for a new run; or change settings of this one: "

@@ -95,8 +95,10 @@ def _from_folder(
         if path.name.startswith(prefix) and not path.name.startswith(".") and path.is_file()
     )
     if not names:
-        fault = f"no file name starts with {prefix!r}" if prefix else "the folder has no files"
-        raise UsageError(fault, where=str(folder), hint="check the path")
+        if prefix:
+            fault = f"no such file or folder, and no file name starts with {prefix!r}"
+            raise UsageError(fault, str(folder / prefix.removesuffix(".")), "check the path")
+        raise UsageError("the folder has no files", str(folder), "check the path")
     candidates, refused = _candidates(folder, names, (source, target), inline_tags)
     corpus = _only_corpus(folder, candidates)
     corpora: dict[str, PairFiles] = {}

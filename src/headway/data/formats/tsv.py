@@ -111,7 +111,7 @@ def aligned_files(path: Path, source: str | None, target: str | None) -> PairFil
         names = " and ".join(f"{path.name}.{name}" for name in missing)
         raise UsageError(
             f"there is no table {path.name}, and no {names}",
-            where=str(path.parent),
+            where=str(path),
             hint=f"give a table, or two files {path.name}.{source} and {path.name}.{target}",
         )
     return PairFiles(paths=paths, source=source, target=target)

@@ -1,0 +1,92 @@
+"""Errors of the command line name the mistake, the path as it was typed, and the exit code of its
+kind."""
+
+import subprocess
+import sys
+
+import pytest
+
+from headway.cli.progress import Screen
+from headway.runs import recipe
+from headway.tasks.job import update_size
+from tests.fixtures.bundles import gpt, translator
+from tests.fixtures.command_line import ROOT, headway
+
+TINY = [
+    *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),
+    *("--model.num-layers", "1", "--model.max-length", "48", "--training.length", "32"),
+    *("--data.vocabulary", "270", "--steps", "3", "--threads", "1"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("refusals")
+    gpt().save(path / "gpt")
+    translator().save(path / "translator")
+    (path / "data").mkdir()
+    lines = "\n".join(f"The {c} baker waves to {i} old foxes." for i in range(60) for c in "abc")
+    (path / "data" / "text.txt").write_text(lines)
+    (path / "data" / "short.txt").write_text("hi\n" * 5)
+    (path / "data" / "header.tsv").write_text("en\tde\n")
+    headway("train", "gpt", "data/text.txt", "--run", "used", *TINY, "--quiet", cwd=path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "parts"),
+    [
+        ("eval gpt --against translator", 2, ("gpt holds a language model, translator a tran",)),
+        ("train gpt x --optimizer.warmup 3", 2, ("Did you mean --schedule.warmup?",)),
+        ("translate translator hi --dtype float16", 2, ("one of float32, bfloat16\n",)),
+        ("translate translator hi --threads 0", 2, ("whole number more than 0", ", or none")),
+        ("train translate data/header.tsv --run a", 3, ("at   data/header.tsv\n",)),
+        ("train gpt data/short.txt --run a", 3, ("at   data/short.txt\n",)),
+        ("data check nowhere", 2, ("no such file or folder", "at   nowhere\n")),
+        ("train gpt nowhere.txt --run used", 2, ("no such file", "at   nowhere.txt\n")),
+        ("runs ls nowhere", 2, ("no such folder", "at   nowhere\n")),
+        ("train gpt data/text.txt --config no.yaml", 2, ("no such file", "at   no.yaml\n")),
+        ("inspect gpt hi --html no/a.html", 2, ("no does not exist",)),
+        (
+            "translate translator data/text.txt -o data/text.txt",
+            2,
+            ("the output is the input file", "-o data/text.new.txt"),
+        ),
+    ],
+)
+def test_an_error_names_the_mistake_and_the_path(folder, words, code, parts):
+    stderr = headway(*words.split(), cwd=folder, check=code).stderr
+    assert all(part in stderr for part in parts), stderr
+
+
+def test_the_folder_of_runs_may_be_missing_if_it_is_not_named(tmp_path):
+    assert "no runs in runs/ yet" in headway("runs", "ls", cwd=tmp_path).stderr
+
+
+def test_a_batch_and_the_epochs_of_a_plan_are_limited_by_the_data(folder):
+    words = ("train", "gpt", "data/text.txt", *TINY, "--training.batch-size", "1000000")
+    stderr = headway(*words, "--run", "large", cwd=folder).stderr
+    (plan,) = [line for line in stderr.split("\n") if line.startswith("plan")]
+    (size,) = [part for part in plan.split(" · ") if part.startswith("batches of ")]
+    assert int(size.split()[2].replace(",", "")) < 20_000 and " epochs: " not in stderr
+    training = recipe("gpt-tiny").training
+    assert update_size(training, 10**9) == training.batch_size * training.accumulate
+
+
+@pytest.mark.parametrize("words", ["--help", "train --help"])
+def test_help_whose_reader_ends_is_no_failure(words):
+    command = f"{sys.executable} -m headway {words} | head -1; exit ${{PIPESTATUS[0]}}"
+    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment, capture_output=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"Usage")
+
+
+def test_a_terminal_shows_perplexity_once(capsys):
+    screen = Screen()
+    screen.live = True
+    screen({"kind": "valid", "step": 3, "nats": 1.5, "perplexity": 4.5, "took": 0.1,
+            "is_best": True})  # fmt: skip
+    header = capsys.readouterr().err.split("\n")[0]
+    assert "perplexity" in header and "ppl" not in header
