@@ -7,6 +7,8 @@ import sys
 import pytest
 
 from headway.cli.progress import Screen
+from headway.data.images import decoded
+from headway.errors import DataError
 from headway.runs import recipe
 from headway.tasks.job import update_size
 from tests.fixtures.bundles import gpt, translator
@@ -57,6 +59,23 @@ def folder(tmp_path_factory):
 def test_an_error_names_the_mistake_and_the_path(folder, words, code, parts):
     stderr = headway(*words.split(), cwd=folder, check=code).stderr
     assert all(part in stderr for part in parts), stderr
+
+
+def test_all_rows_of_a_table_that_are_too_short_are_counted(folder):
+    (folder / "rows.tsv").write_text("en\tde\na\tb\nx\nc\td\ny\n")
+    done = headway("data", "check", "rows.tsv", cwd=folder, check=3)
+    assert "rows.tsv:3: the row must have at least 2 columns" in done.stdout
+    assert "(2 such rows: lines 3, 5)" in done.stdout and "2 pairs" in done.stdout
+    assert "training refuses these files" in done.stderr and "train anyway" not in done.stderr
+    (folder / "empty.tsv").write_text("en\tde\na\tb\nx\t\n")
+    assert "train anyway" in headway("data", "check", "empty.tsv", cwd=folder, check=3).stderr
+
+
+def test_a_sound_file_that_cannot_be_read_is_not_called_an_image():
+    with pytest.raises(DataError, match="cannot be read as a sound: its content is not WAV"):
+        decoded(b"no sound", "a.wav")
+    with pytest.raises(DataError, match="as an image: its content is not PNG, JPEG or WEBP"):
+        decoded(b"no image", "a.png")
 
 
 def test_the_folder_of_runs_may_be_missing_if_it_is_not_named(tmp_path):

@@ -139,7 +139,9 @@ def check(
         raise DataError(
             f"the data has {count} {'fault' if count == 1 else 'faults'}",
             str(path),
-            "fix them, or train anyway: empty pairs are skipped, all others are used unchanged",
+            "fix them, or train anyway: empty pairs are skipped, all others are used unchanged"
+            if all(split.readable and split.pairs for split in report.splits.values())
+            else "fix them: training refuses these files",
         )
 
 

@@ -29,7 +29,7 @@ CHUNK = 4096
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd]")
 """Control characters other than tab and newline, byte-order marks, replacement characters."""
 
-_EMPTY, _RATIO, _CONTROLS, _SAME = "empty", "ratio", "control", "same"
+_EMPTY, _RATIO, _CONTROLS, _SAME, _SHORT = "empty", "ratio", "control", "same", "short"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Finding:
 class SplitReport:
     """Counts for one corpus. The keys of `lengths` are "source words", "target characters" etc.
 
-    `readable` is False if reading stopped at an error; then the counts are of the lines before it.
+    `readable` is False if training refuses the files; the counts are of the lines that can be read,
+    up to an error that is not of a single row.
     `leaked` counts held-out pairs whose source sentence also occurs in the training set.
     """
 
@@ -95,6 +96,12 @@ class _Tally:
     pair_lines: "array[int]" = field(default_factory=lambda: array("Q"))
     leaked: Finding = Finding(0, ())
     error: HeadwayError | None = None
+    short: HeadwayError | None = None
+
+    def note_short(self, error: HeadwayError, line: int) -> None:
+        """Count a row of a table with too few columns; the error of the first one is kept."""
+        self.short = self.short or error
+        self.note(_SHORT, line)
 
     def note(self, kind: str, line: int) -> None:
         self.counts[kind] += 1
@@ -147,7 +154,7 @@ def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
 def _guarded(files: PairFiles, tally: _Tally) -> Iterator[Pair]:
     """Yield the pairs up to the first error, which is stored in the tally."""
     try:
-        yield from read_pairs(files)
+        yield from read_pairs(files, tally.note_short)
     except HeadwayError as error:
         tally.error = error
 
@@ -204,7 +211,7 @@ def _report(files: PairFiles, tally: _Tally) -> SplitReport:
     return SplitReport(
         files=tuple(str(path) for path in files.paths),
         pairs=tally.pairs,
-        readable=tally.error is None,
+        readable=tally.error is None and tally.short is None,
         empty=tally.finding(_EMPTY),
         ratio_outliers=tally.finding(_RATIO),
         control_characters=tally.finding(_CONTROLS),
@@ -229,8 +236,14 @@ def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
     if tally.error is not None:
         where = f"{tally.error.where}: " if tally.error.where else ""
         yield f"{name}: {where}{tally.error.what}"
-    elif tally.pairs == 0:
+    elif tally.pairs == 0 and tally.short is None:
         yield f"{name}: {files.paths[0]}: has no sentence pairs"
+    if tally.short is not None:
+        short = tally.finding(_SHORT)
+        lines = ", ".join(map(str, short.first_lines))
+        more = ", …" if short.count > len(short.first_lines) else ""
+        rows = "" if short.count == 1 else f" ({short.count:,} such rows: lines {lines}{more})"
+        yield f"{name}: {tally.short.where}: {tally.short.what}{rows}"
     empty = tally.finding(_EMPTY)
     if empty.count:
         yield _sentence(name, files, empty, "an empty side", "have", "has")

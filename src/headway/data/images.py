@@ -128,10 +128,12 @@ class _decoder_errors:
         if isinstance(error, HeadwayError) or not isinstance(error, Exception):
             return
         reason = str(error).split("\n", 1)[0][:120] or type(error).__name__
-        if "cannot identify" in reason:
-            reason = f"its content is not {', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+        kind = "a sound" if Path(self.where).suffix.lower() == ".wav" else "an image"
+        if "cannot identify" in str(error):
+            content = "WAV" if kind == "a sound" else f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
+            reason = f"its content is not {content}"
         raise DataError(
-            f"the file cannot be read as an image: {reason}",
+            f"the file cannot be read as {kind}: {reason}",
             self.where,
             "convert it, copy it again, or remove it",
         ) from error

@@ -14,7 +14,7 @@ from headway.data.formats.po import po_files, read_po
 from headway.data.formats.tmx import read_tmx, tmx_files
 from headway.data.formats.tsv import aligned_files, read_table, read_two, table_files
 from headway.data.formats.xliff import read_xliff, xliff_files
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 
 Opener = Callable[[Path, str | None, str | None, InlineTags], PairFiles]
 
@@ -51,12 +51,17 @@ READERS: Mapping[Format, Callable[[PairFiles], Iterator[Pair]]] = {
 SUFFIXES = (".tsv", ".tab", *OPENERS)
 
 
-def read_pairs(corpus: PairFiles) -> Iterator[Pair]:
+def read_pairs(
+    corpus: PairFiles, on_short: Callable[[DataError, int], None] | None = None
+) -> Iterator[Pair]:
     """Stream the pairs of `corpus` in order.
 
     Tables, .jsonl and aligned files include pairs with an empty side; of the other formats, texts
-    without a translation are left out. Raises DataError with file and line for an invalid file.
+    without a translation are left out. on_short: called for the rows of a table with too few
+    columns (`read_table`). Raises DataError with file and line for an invalid file.
     """
+    if on_short is not None and READERS[corpus.format] is read_table:
+        return read_table(corpus, on_short)
     return READERS[corpus.format](corpus)
 
 

@@ -6,7 +6,7 @@ cells of a .csv file may be quoted.
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from headway.data.formats.lines import location, read_lines
@@ -25,10 +25,14 @@ _HEADER_WORDS = frozenset(f"{_CODES} source target src tgt id text translation".
 _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
 
 
-def read_table(corpus: PairFiles) -> Iterator[Pair]:
+def read_table(
+    corpus: PairFiles, on_short: Callable[[DataError, int], None] | None = None
+) -> Iterator[Pair]:
     """Stream the pairs of a table of tabs or of a .csv file, including pairs with an empty side.
 
-    Raises what `read_lines` raises; DataError for a row with too few columns or a wrong quote.
+    on_short: called with the error and the line number of a row with too few columns, which is then
+    left out; if None, the error is raised. Raises what `read_lines` raises; DataError for a row
+    with too few columns or a wrong quote.
     """
     columns = corpus.columns
     assert columns is not None
@@ -42,7 +46,11 @@ def read_table(corpus: PairFiles) -> Iterator[Pair]:
             continue
         if len(cells) < needed:
             if any(cell.strip() for cell in cells):
-                raise _too_short(corpus, number, len(cells), needed)
+                fault = _too_short(corpus, number, len(cells), needed)
+                if on_short is None:
+                    raise fault
+                on_short(fault, number)
+                continue
             cells = [""] * needed
         source = with_markers(names, [cells[index] for index in sources])
         yield Pair(source, cells[target].strip(), number)

@@ -48,7 +48,7 @@ class ImageClassification(TaskDefaults):
     input: type[Any] = ImageInput
     options: type[Any] = ImageClassOptions
     next_commands: Sequence[str] = (
-        "classify {run} IMAGES",
+        "classify {run} FILES",
         "eval {run} --confusion confusion.png",
     )
 

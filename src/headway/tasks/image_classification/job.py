@@ -86,12 +86,13 @@ class VisionJob:
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
+        unit = "sounds" if self.config.recipe == "sound" else "images"
         examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.described}, {len(self.prepared.labels)} classes",
-            "batches": f"{examples:,} images",
+            "batches": f"{examples:,} {unit}",
             "batches_per_epoch": self.train_batches.batches_per_epoch,
-            "unit": "images",
+            "unit": unit,
         }
 
 
