@@ -37,7 +37,7 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
         "images of 8 x 8 x 3 in patches of 4 x 4, 2 classes",
         "batches of 8 images",
         "valid step=15 accuracy=1.000",
-        "classify runs/v IMAGES",
+        "classify runs/v FILES",
         "eval runs/v --confusion",
     ):
         assert part in output, part
