@@ -146,7 +146,7 @@ def test_a_name_that_is_too_long_is_refused_with_the_limit(working_folder, words
 
 def test_output_into_a_missing_folder_is_refused_before_the_computation(working_folder):
     stderr = headway(
-        "embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=working_folder, check=1
+        "embed", "nowhere", "text", "--plot", "a/b/c.svg", cwd=working_folder, check=2
     ).stderr
     assert "cannot write: No such file or directory" in stderr
     assert "a/b does not exist: make that folder" in stderr and "free" not in stderr
