@@ -289,3 +289,12 @@ def test_the_walk_follows_the_position_from_which_the_answer_is_read():
         (step,) = (step for step in walk_through(probe) if step.title == "Tokens")
         walked = probe.reading.tokens["text"][-1] if name == "gpt" else token
         assert step.text.endswith(f"The following steps show the token {walked!r}.")
+
+
+@pytest.mark.parametrize("text", ["fox", "the fox"])
+def test_the_number_of_tokens_is_a_sentence_also_for_one_token(text):
+    bundle = gpt()
+    tokens = bundle.reading(text).tokens["text"]
+    (step,) = (one for one in walk(bundle, text, head=0) if one.title == "Tokens")
+    expected = "is one token, which" if len(tokens) == 1 else f"into {len(tokens)} tokens, and"
+    assert expected in step.text

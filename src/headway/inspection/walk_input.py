@@ -40,12 +40,18 @@ def _ids(probe: Probe, side: str, rows: Axis, tables: Tables) -> Step:
     ids = torch.tensor(probe.reading.ids[side], dtype=torch.float)
     return step(
         "Tokens",
-        f"The text is split into {len(ids)} tokens, and each has an id. "
-        f"The following steps show the token {rows.names[rows.keep]!r}.",
+        f"{_split(len(ids))} The following steps show the token {rows.names[rows.keep]!r}.",
         "text → ids",
         type(probe.tokenizers[side]).encode,
         tables.table("ids", ids[:, None], rows, Axis(["id"])),
     )
+
+
+def _split(tokens: int) -> str:
+    """The sentence on the number of tokens."""
+    if tokens == 1:
+        return "The text is one token, which has an id."
+    return f"The text is split into {tokens} tokens, and each has an id."
 
 
 def _words(trace: Trace, module: Embeddings, rows: Axis, tables: Tables) -> list[Step]:
