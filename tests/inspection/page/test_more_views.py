@@ -1,11 +1,14 @@
 """Views without an attention map: predictions, lens, beams, checkpoints, walk, report, what-if."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from playwright.sync_api import expect
 
-from headway.inspection.document import Document, Frame, Prediction
+from headway.inspection.document import Attribution, Document, Frame, Maps, Prediction
 from headway.inspection.page import NotebookPage, encode, write_page
-from tests.fixtures.documents import TARGET, encoder_frame, report, walk
+from tests.fixtures.documents import TARGET, caption_frame, encoder_frame, report, walk
 
 
 def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
@@ -173,3 +176,35 @@ def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):
     expect(frame.locator(".sentence")).to_contain_text("attends to")
     frame.locator("nav").get_by_role("button", name="Matrix").click()
     expect(frame.locator("h2#view-title")).to_have_text("Matrix")
+
+
+def captioner_page(path, measures=()):
+    """Write the page of a captioner: its words attend to patches and to each other."""
+    frame = caption_frame()
+    weights = [torch.softmax(torch.randn(2, 5, 5), -1)]
+    frame.maps.append(
+        Maps(name="decoder", queries="words", keys="words", layers=["1"], weights=weights)
+    )
+    scores = [0.1, 0.2, -0.3, 0.4, 0.5]
+    attributions = [Attribution(measure=m, side="words", of="sea", scores=scores) for m in measures]
+    frame = replace(frame, attributions=attributions)
+    write_page(path, encode(Document(title="a", frames=[frame])))
+    return path
+
+
+def test_the_text_is_not_shown_for_a_map_whose_keys_are_patches(opened, tmp_path):
+    page = opened("all", "view=image&frame=6")
+    expect(page.get_by_role("button", name="Text", exact=True)).to_have_count(0)
+    page = opened(captioner_page(tmp_path / "a.html"), "view=image&map=cross")
+    page.get_by_role("button", name="Text", exact=True).click()
+    expect(page.locator(".texts .token")).to_have_count(5)
+    page.wait_for_url("**map=decoder**")
+    page.locator("select", has_text="cross").first.select_option("cross")
+    expect(page.locator("#view-title")).to_have_text("Image")
+
+
+def test_attributions_to_words_are_shown_also_from_a_map_of_patches(opened, tmp_path):
+    page = opened(captioner_page(tmp_path / "a.html", ["gradient x input"]), "view=image&map=cross")
+    page.get_by_role("button", name="gradient x input").click()
+    expect(page.locator("#view-title")).to_have_text("Text")
+    expect(page.locator(".texts")).to_contain_text("the contribution of each token")

@@ -66,7 +66,8 @@ class App {
     }
     const maps = frame.maps.filter((one) => able(view, one));
     const {name, measure} = maps.find((one) => one.measure === state.measure) || maps[0];
-    this.state = settled({...state, map: name, measure}, session);
+    const attributed = frame.attributions.some((one) => one.measure === state.measure); // no map has it
+    this.state = settled({...state, map: name, measure: attributed ? state.measure : measure}, session);
   }
 
   redraw() {

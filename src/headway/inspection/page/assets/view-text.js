@@ -85,7 +85,7 @@ export const text = {
   id: "text",
   title: "Text",
   lead: "Choose a token as the query. The other tokens are tinted by their attention weights; point at one to read its weight.",
-  wants: ({sides}, map) => !sides[map.queries].grid,
+  wants: ({sides}, map) => !sides[map.queries].grid && !sides[map.keys].grid, // patches are no text
   make(app) {
     const local = {now: null, values: null};
     const way = choice("Direction", (value) => app.set({way: value, key: app.state.key < 0 ? 0 : app.state.key}));
@@ -107,7 +107,7 @@ export const text = {
       if (score) return scored(now, score);
       const same = sameSide();
       local.titles = same ? [map.queries, ""] : [`${map.queries} (queries)`, `${map.keys} (keys)`];
-      second.element.hidden = same || Boolean(keys.grid);
+      second.element.hidden = same;
       const values = weights && (back ? weights.column(state.key) : weights.row(state.query));
       local.values = values;
       note.textContent = values ? `The largest weight is ${amount(values.reduce((a, b) => (Math.abs(b) > Math.abs(a) ? b : a), 0), map)}.` : "";
@@ -121,7 +121,7 @@ export const text = {
       if (same) first.show({...tinted(keys), position: back ? state.key : state.query});
       else {
         first.show(back ? {...tinted(queries), position: -1} : {...plain(queries), position: state.query});
-        if (!keys.grid) second.show(back ? {...plain(keys), position: state.key} : {...tinted(keys), position: -1});
+        second.show(back ? {...plain(keys), position: state.key} : {...tinted(keys), position: -1});
       }
       return undefined;
     };
