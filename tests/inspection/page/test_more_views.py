@@ -208,3 +208,20 @@ def test_attributions_to_words_are_shown_also_from_a_map_of_patches(opened, tmp_
     page.get_by_role("button", name="gradient x input").click()
     expect(page.locator("#view-title")).to_have_text("Text")
     expect(page.locator(".texts")).to_contain_text("the contribution of each token")
+
+
+@pytest.mark.parametrize("hash_", ["view=matrix", "view=walk"])
+def test_the_focus_ring_of_a_view_is_inside_the_row_that_scrolls(opened, hash_):
+    page = opened("all", hash_, width=360)
+    page.locator("nav button").first.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")
+    ring = page.evaluate("""() => {
+        const style = getComputedStyle(document.activeElement);
+        const box = document.activeElement.getBoundingClientRect();
+        const row = document.activeElement.closest("nav").getBoundingClientRect();
+        const reach = parseFloat(style.outlineOffset) + parseFloat(style.outlineWidth);
+        const inside = box.left - reach >= row.left && box.top - reach >= row.top;
+        return {inside, shown: style.outlineStyle, bottom: box.bottom + reach <= row.bottom + 1};
+    }""")
+    assert ring == {"inside": True, "shown": "solid", "bottom": True}
