@@ -56,7 +56,7 @@ def test_a_folder_that_is_not_empty_is_not_changed(tmp_path):
 def test_a_model_with_adapters_is_saved_only_merged(tmp_path):
     bundle = make()
     lora(bundle.model, 2)
-    with pytest.raises(UsageError, match="has adapters") as caught:
+    with pytest.raises(UsageError, match="has LoRA adapters") as caught:
         bundle.save(tmp_path / "m")
     assert "merge_lora" in caught.value.hint and not (tmp_path / "m").exists()
     bundle.model = merge_lora(bundle.model)

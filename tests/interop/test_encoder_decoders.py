@@ -99,7 +99,7 @@ def test_the_padding_of_m2m100_is_an_id_of_the_vocabulary(tmp_path, pad):
     folder = saved(theirs_of("M2M100"), tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": pad}))
-    with pytest.raises(DataError, match=f"pad_token_id={pad}: must be an id below vocab_size=97"):
+    with pytest.raises(DataError, match=f"pad_token_id={pad!r}: must be an id below vocab_size=97"):
         read(folder)
 
 

@@ -62,8 +62,7 @@ def save_files(
             f"the model has LoRA adapters, such as that of {adapted}; a model folder has merged "
             "weights only",
             str(folder),
-            "save a merged copy: bundle.model = merge_lora(bundle.model); or the adapters alone: "
-            "lora_state(model)",
+            "apply headway.transforms.merge_lora to the model, or to a deep copy of it, first",
         )
     if folder.exists() and any(folder.iterdir()) and not overwrite:
         raise UsageError(

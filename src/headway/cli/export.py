@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from headway.cli.console import data_json, talk
 from headway.cli.flags import OUTPUT
@@ -130,9 +130,8 @@ def _fits_hugging_face(bundle: Bundle) -> bool:
     """Whether a Hugging Face model has the architecture of this one."""
     from headway.interop import fitting
 
-    model: Any = bundle.model
     try:
-        fitting(model.config, None)
+        fitting(bundle.config, None)
     except UsageError:
         return False
     return True
