@@ -23,6 +23,7 @@ from headway.folders import verify_folder
 from headway.metrics_file import read_metrics
 from headway.tasks.opening import load
 from headway.tensors import read_tensors
+from headway.training import MetricsLog
 
 READERS: dict[str, Callable[[Path], object]] = {
     "bytes": lambda path: read_bytes(path, 100),
@@ -35,6 +36,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "zip": read_zip,
     "parquet": read_parquet,
     "metrics": lambda path: read_metrics(path, "valid"),
+    "log": lambda path: MetricsLog(path).rewind(0, 0),
     "images": lambda path: read_images([str(path)]),
 }
 

@@ -121,7 +121,7 @@ def test_folders_of_unsupported_captioners_are_refused(tmp_path):
     path, good = tmp_path / "config.json", json.loads((tmp_path / "config.json").read_text())
     for half, change, message in (
         ("encoder", {"model_type": "swin"}, "encoder.model_type='swin'"),
-        ("decoder", {"model_type": "bert"}, "model_type=bert"),
+        ("decoder", {"model_type": "bert"}, "model_type='bert'"),
         ("decoder", {"add_cross_attention": False}, "add_cross_attention=False"),
         (
             "encoder",

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.files import write_file
+from headway.files import open_plain, write_file
 from headway.training.state import Event, StepReport, TrainingState
 
 
@@ -28,8 +28,10 @@ class MetricsLog:
         """
         if not self.path.exists():
             return
+        with open_plain(self.path) as file:
+            lines = file.read().split(b"\n")
         retained = []
-        for line in self.path.read_bytes().split(b"\n"):
+        for line in lines:
             try:
                 event = json.loads(line)
             except ValueError:
