@@ -102,6 +102,7 @@ def opened(tabs, pages):
         page = tabs.free.pop() if tabs.free and not script else tabs.new(script)
         if not script:
             used.append(page)
+        page.bring_to_front()  # the browser slows down timers and downloads of other tabs
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme, reduced_motion=motion)
         path = pages[file] if isinstance(file, str) else file
