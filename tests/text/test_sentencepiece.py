@@ -30,48 +30,45 @@ def split(content, texts):
     return [engine.encode(text, add_special_tokens=False).ids for text in texts]
 
 
+def trained(**options):
+    """Train a model with the package; return its file and the package's tokenizer."""
+    package = pytest.importorskip("sentencepiece")
+    out = io.BytesIO()
+    package.SentencePieceTrainer.train(
+        sentence_iterator=iter(written.TEXTS * 5),
+        model_writer=out,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        **options,
+    )
+    return out.getvalue(), package.SentencePieceProcessor(model_proto=out.getvalue())
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "identity", "nmt_nfkc_cf"])
 @pytest.mark.parametrize(
     "options", [{}, {"byte_fallback": True}, {"remove_extra_whitespaces": False}]
 )
 def test_texts_have_the_ids_of_the_package(kind, rule, options):
-    package = pytest.importorskip("sentencepiece")
-    out = io.BytesIO()
-    package.SentencePieceTrainer.train(
-        sentence_iterator=iter(written.TEXTS * 5),
-        model_writer=out,
-        vocab_size=330 if options.get("byte_fallback") else 70,
-        hard_vocab_limit=False,
-        model_type=kind,
-        normalization_rule_name=rule,
-        minloglevel=2,
-        **options,
+    size = 330 if options.get("byte_fallback") else 70
+    content, theirs = trained(
+        vocab_size=size, model_type=kind, normalization_rule_name=rule, **options
     )
-    theirs = package.SentencePieceProcessor(model_proto=out.getvalue())
     pick = random.Random(0)
     letters = "abdeghilnoprstw ,\u00e4\u00fcZ9"
     texts = [*written.TEXTS[:5], *ODD]
     texts += ["".join(pick.choices(letters, k=pick.randrange(30))) for _ in range(100)]
-    assert split(out.getvalue(), texts) == [theirs.encode(text) for text in texts]
+    assert split(content, texts) == [theirs.encode(text) for text in texts]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 @pytest.mark.parametrize("options", [{}, {"add_dummy_prefix": False}, {"byte_fallback": True}])
 def test_user_defined_symbols_are_atoms_as_in_the_package(kind, options):
-    package = pytest.importorskip("sentencepiece")
-    out = io.BytesIO()
-    package.SentencePieceTrainer.train(
-        sentence_iterator=iter(written.TEXTS * 5),
-        model_writer=out,
-        vocab_size=380 if options.get("byte_fallback") else 120,
-        hard_vocab_limit=False,
-        model_type=kind,
-        user_defined_symbols=["<x>", "the", "th", "x>", "\u2581b"],
-        minloglevel=2,
-        **options,
+    size = 380 if options.get("byte_fallback") else 120
+    symbols = ["<x>", "the", "th", "x>", "\u2581b"]
+    content, theirs = trained(
+        vocab_size=size, model_type=kind, user_defined_symbols=symbols, **options
     )
-    theirs = package.SentencePieceProcessor(model_proto=out.getvalue())
     parts = [
         "<x>",
         "the",
@@ -90,7 +87,7 @@ def test_user_defined_symbols_are_atoms_as_in_the_package(kind, options):
     ]
     pick = random.Random(0)
     texts = ["".join(pick.choices(parts, k=pick.randrange(9))) for _ in range(300)]
-    assert split(out.getvalue(), texts) == [theirs.encode(text) for text in texts]
+    assert split(content, texts) == [theirs.encode(text) for text in texts]
 
 
 def test_spaces_before_a_line_break_are_kept():

@@ -42,10 +42,10 @@ def begin(folder: Path, config: AnyRunConfig, history: Sequence[str]) -> str | N
     before = saved(folder) if (folder / "run.yaml").is_file() else None
     is_comparable = type(before) is type(config)
     if is_trained(folder):
-        if before is not None and is_comparable:
+        if is_comparable:
             _check_same_data(folder, before, config)
         return None
-    is_same = before is not None and is_comparable and not changes_of(before, config)
+    is_same = is_comparable and not changes_of(before, config)
     removed = [] if is_same else [path for name in PREPARED for path in folder.glob(name)]
     for path in removed:
         if path.is_dir():

@@ -224,13 +224,12 @@ class ByteLevel:
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of `text`, without special tokens; [] for the empty string."""
-        # as a batch: the engine then lets other threads of Python run, which `encode` does not
-        batch = self._engine.encode_batch_fast([checked(text)], add_special_tokens=False)
-        return list(batch[0].ids)
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode each text, in parallel on all cores."""
         clean = [checked(text) for text in texts]
+        # for one text, too: other threads of Python run meanwhile, but not in the engine's `encode`
         batch = self._engine.encode_batch_fast(clean, add_special_tokens=False)
         return [list(encoding.ids) for encoding in batch]
 

@@ -56,14 +56,9 @@ class SentenceSubwords(ByteLevel):
         """The ids of the sentinels of span corruption, in order; empty for translators."""
         self._tags = {name: index for name, index in self.special_ids.items() if is_tag(name)}
 
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of `text`: its tags if it begins with tags of this tokenizer, and
-        its words."""
-        tags, words = self._without_tags(text)
-        return [*tags, *super().encode(words)]
-
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode each text, in parallel on all cores."""
+        """Encode each text, in parallel on all cores: its tags if it begins with tags of this
+        tokenizer, and its words."""
         if not self._tags:
             return super().encode_batch(texts)
         parts = [self._without_tags(text) for text in texts]

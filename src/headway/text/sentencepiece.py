@@ -138,8 +138,11 @@ def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
 
 
 def _atoms(model: SentencePieceModel) -> dict[str, Any] | None:
-    """Return the pre-tokenizer that separates user-defined pieces of BPE, the longest first: they
-    are not merged from characters, and merged with nothing."""
+    """Return a pre-tokenizer for the user-defined pieces of a BPE model; None if it has none.
+
+    Each of them becomes one token: it is split off before any characters are merged, and is not
+    merged with others. Where several match, the longest is taken.
+    """
     pairs = zip(model.pieces, model.types, strict=True)
     defined = [piece for piece, kind in pairs if kind == USER_DEFINED]
     if model.kind != BPE or not defined:

@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.files import open_plain, write_file
+from headway.files import write_file
+from headway.metrics_file import events
 from headway.training.state import Event, StepReport, TrainingState
 
 
@@ -28,14 +29,8 @@ class MetricsLog:
         """
         if not self.path.exists():
             return
-        with open_plain(self.path) as file:
-            lines = file.read().split(b"\n")
         retained = []
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
+        for line, event in events(self.path):
             last = evaluated if event.get("kind") in EVALUATIONS else step
             if event.get("step", 0) <= last:
                 retained.append(line + b"\n")
