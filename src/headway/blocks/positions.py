@@ -117,8 +117,7 @@ class Added(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B T D"]:
-        vectors: Tensor = self.table(positions)
-        return x + vectors
+        return x + self.table(positions).to(x.dtype)
 
 
 class Concatenated(nn.Module):
