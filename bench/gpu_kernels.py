@@ -23,6 +23,7 @@ from bench.gpu_decoding import built_generator, searched
 from bench.gpu_scale import DRY, PROMPT, Run, Scale, is_without_gpu
 from bench.gpu_training import built_training
 
+WAYS = {"": {}, " by graphs": {"by_graphs": True}, " compiled": {"compiled": True}}
 LISTED = 20
 """Kernels of a report."""
 
@@ -30,13 +31,9 @@ LISTED = 20
 def works(scale: Scale) -> Iterator[tuple[str, Callable[[], Run], int]]:
     """The name, what builds a run, and the number of steps of a run."""
     for size in ("gpt2-small", "gpt2-medium"):
-        for compiled in (False, True):
-            name = f"training {size}" + (" compiled" if compiled else "")
-            yield (
-                name,
-                partial(built_training, scale, size, scale.rows, compiled=compiled),
-                scale.steps,
-            )
+        for way, options in WAYS.items():
+            build = partial(built_training, scale, size, scale.rows, **options)
+            yield f"training {size}{way}", build, scale.steps
     for size, batch in (("gpt2-small", 1), ("gpt2-small", scale.batches[-1]), ("gpt2-xl", 1)):
         name = f"decoding {size}, batch {batch}"
         build = partial(_generated, scale, size, batch)

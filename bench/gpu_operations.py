@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bench.gpu_scale import is_without_gpu
 from headway.transforms.fast.cross_entropy import MULTIPLE
-from headway.transforms.step_graph import CudaRecorder
+from headway.transforms.recorder import CudaRecorder
 
 LAYERS, ROUNDS = 48, 20
 WIDTHS = ((4800, 1600), (1600, 1600), (6400, 1600), (1600, 6400), (2304, 768), (768, 3072))

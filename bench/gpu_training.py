@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from headway.models import GPT, Translator, parameter_count
 from headway.models.cost import training_flops
 from headway.training import (
     OptimizerConfig,
+    RecordedGradients,
     TextObjective,
     TrainingState,
     TranslationObjective,
@@ -32,7 +35,8 @@ from headway.transforms import compile, fast, float8
 def training(
     measurement: Measurement, rates: Limit, size: str, rows: int, goal: float | None
 ) -> None:
-    """Training of a GPT-2: Headway, also compiled and in float8; transformers; a plain loop.
+    """Training of a GPT-2: Headway, also compiled, by CUDA graphs and in float8; transformers; a
+    plain loop.
 
     rows: sequences of a batch. goal: for the part of the matrix rate.
     """
@@ -40,8 +44,8 @@ def training(
     config = scale.gpt(size)
     read, targets = _tokens(scale, size, rows)
 
-    def ours(compiled: bool, in_float8: bool = False) -> Run:
-        return built_training(scale, size, rows, compiled=compiled, in_float8=in_float8)
+    def ours(**options: bool) -> Callable[[], Run]:
+        return partial(built_training, scale, size, rows, **options)
 
     def plain() -> Run:
         model = built(lambda: PlainGPT(config), scale)
@@ -55,14 +59,16 @@ def training(
         )
 
     sides = {
-        "Headway": lambda: ours(False),
-        "Headway compiled": lambda: ours(True),
+        "Headway": ours(),
+        "Headway by graphs": ours(by_graphs=True),
+        "Headway compiled": ours(compiled=True),
+        "Headway compiled, by graphs": ours(compiled=True, by_graphs=True),
         "plain loop compiled": plain,
         "transformers compiled": transformers,
     }
     if float8_obstacle(scale.device) is None:
-        sides["Headway float8"] = lambda: ours(False, in_float8=True)
-        sides["Headway float8 compiled"] = lambda: ours(True, in_float8=True)
+        sides["Headway float8"] = ours(in_float8=True)
+        sides["Headway float8 compiled"] = ours(compiled=True, in_float8=True)
     work = scale.steps * targets.numel()
     most = rates.matrix_rate / training_flops(config, scale.length)
     name = f"training {size}, T {scale.length}, batch {rows}"
@@ -78,7 +84,13 @@ def _tokens(scale: Scale, size: str, rows: int) -> tuple[Tensor, Tensor]:
 
 
 def built_training(
-    scale: Scale, size: str, rows: int, *, compiled: bool = False, in_float8: bool = False
+    scale: Scale,
+    size: str,
+    rows: int,
+    *,
+    compiled: bool = False,
+    in_float8: bool = False,
+    by_graphs: bool = False,
 ) -> Run:
     """Return a run of Headway's training of a GPT-2."""
     read, targets = _tokens(scale, size, rows)
@@ -88,7 +100,7 @@ def built_training(
         float8(model)
     if compiled:
         compile(model)
-    return _fitted(model, batch, TextObjective(), scale)
+    return _fitted(model, batch, TextObjective(), scale, by_graphs=by_graphs)
 
 
 def translator_training(measurement: Measurement, rates: Limit) -> None:
@@ -123,8 +135,14 @@ def _compiled(function: Any, scale: Scale) -> Any:
     return torch.compile(function, dynamic=False) if scale.compiled else function
 
 
-def _fitted(model: nn.Module, batch: Any, objective: Any, scale: Scale) -> Run:
-    """Headway's own training loop for `scale.steps` steps."""
+def _fitted(
+    model: nn.Module, batch: Any, objective: Any, scale: Scale, *, by_graphs: bool = False
+) -> Run:
+    """Headway's own training loop for `scale.steps` steps. CUDA graphs are recorded on a GPU only:
+    a CPU computes as always."""
+    recorded = None
+    if by_graphs and scale.device == "cuda":
+        recorded = RecordedGradients(model, objective)
     run = TrainingState(model, optimizer(model, OptimizerConfig(lr=1e-4)))
     machine = Machine(scale.device, "bfloat16", 1)
 
@@ -132,7 +150,14 @@ def _fitted(model: nn.Module, batch: Any, objective: Any, scale: Scale) -> Run:
         run.stop = None
         stream = ((0, 0, batch) for _ in itertools.count())
         steps = run.step + scale.steps
-        fit(run, stream, objective, [], steps=steps, precision=machine.precision)
+        fit(
+            run,
+            stream,
+            objective,
+            steps=steps,
+            precision=machine.precision,
+            recorded=recorded,
+        )
 
     return train
 

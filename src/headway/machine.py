@@ -51,6 +51,11 @@ class MachineConfig:
         "compile the blocks of the model with torch.compile; meant for a GPU: on a CPU it takes a "
         "minute at the start and training is slower",
     )
+    graphs: bool = setting(
+        False,
+        "record a training step of language models and image classifiers as a CUDA graph, which "
+        "launches all of its kernels at once: for small models or batches on a GPU",
+    )
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,8 @@ class Machine:
 def prepare(config: MachineConfig) -> Machine:
     """Select the device and set up the process for speed, before the first tensor operation.
 
-    UsageError if the device, float8 on it, or a compiler that is needed is not available.
+    UsageError if the device, float8 or CUDA graphs on it, or a compiler that is needed is not
+    available.
     """
     _bound_kernel_caches()
     import torch
@@ -118,6 +124,11 @@ def prepare(config: MachineConfig) -> Machine:
         require_float8(device)
     if config.compile and device == "cpu":
         _check_compiler()
+    if config.graphs and device != "cuda":
+        raise UsageError(
+            f"machine.graphs=true: the device is {device}, and CUDA graphs are for NVIDIA GPUs",
+            hint="leave out --graphs",
+        )
     return Machine(device, config.dtype, torch.get_num_threads())
 
 

@@ -16,7 +16,7 @@ from headway.errors import UsageError
 from headway.models import GPT
 from headway.tasks.opening import load
 from headway.transforms import graphs, lora, replay_steps
-from headway.transforms.step_graph import CudaRecorder
+from headway.transforms.recorder import CudaRecorder
 from tests.fixtures import bundles
 from tests.fixtures.emulated_graph import EmulatedGraph
 from tests.fixtures.graph_pairs import FAMILIES, LONG, Pair, random_tokens, twins

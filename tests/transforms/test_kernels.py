@@ -27,7 +27,7 @@ from headway.transforms.kernels.loss import loss_of_rows
 from headway.transforms.kernels.new_token import attend_new_tokens
 from headway.transforms.kernels.norms import added, normed_and_kept
 from headway.transforms.kernels.one_vector import activation_name, linear_of_vector
-from headway.transforms.step_graph import CudaRecorder, Recorder
+from headway.transforms.recorder import CudaRecorder, Recorder
 from tests.fixtures.zoo import MODELS, VOCABULARY
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -117,7 +117,8 @@ class Added(nn.Module):
     def forward(
         self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T"]
     ) -> Float[Tensor, "B T D"]:
-        return x + self.table(positions).to(x.dtype)
+        vectors: Tensor = self.table(positions)
+        return x + vectors.to(x.dtype)
 
 
 class Concatenated(nn.Module):

@@ -44,6 +44,7 @@ SHORT = {
     "threads": "machine.threads",
     "fast": "machine.fast",
     "compile": "machine.compile",
+    "graphs": "machine.graphs",
 }
 """Short names of the most used settings."""
 

@@ -40,6 +40,7 @@ from headway.training import (
     Interrupted,
     MetricsLog,
     Observer,
+    RecordedGradients,
     StepLog,
     TimeLimit,
     TrainingState,
@@ -242,6 +243,7 @@ def _train(
     )
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
     of_objective = [job.objective] if isinstance(job.objective, Observer) else []
+    recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
     evaluation.catch_up(run)
     batches = job.stream(run.epoch, run.position)
     with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
@@ -258,6 +260,7 @@ def _train(
             clip=training.clip,
             precision=machine.precision,
             request=go_on.request,
+            recorded=recorded,
         )
     if run.stop != "interrupted":
         evaluation.evaluate(run)

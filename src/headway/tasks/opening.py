@@ -26,7 +26,7 @@ from headway.tasks.task import BundleSpec
 from headway.transforms.fast import prepare_for_inference
 from headway.transforms.graphs import replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
-from headway.transforms.step_graph import CudaRecorder
+from headway.transforms.recorder import CudaRecorder
 
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""

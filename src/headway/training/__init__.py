@@ -37,6 +37,7 @@ from headway.training.objectives import (
 from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
 from headway.training.optimizers import OptimizerConfig, optimizer
 from headway.training.prefetch import prefetched
+from headway.training.recorded import RecordedGradients
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
@@ -68,6 +69,7 @@ __all__ = [
     "Observer",
     "OptimizerConfig",
     "RDropObjective",
+    "RecordedGradients",
     "RegressionObjective",
     "ScheduleConfig",
     "SelfDistillationConfig",

@@ -6,14 +6,17 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from headway.errors import HeadwayError
 from headway.shapes import Tensor
-from headway.training.objectives import Objective
+from headway.training.objectives import Loss, Objective
 from headway.training.optimizers import updates_if_finite
+from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transfers import read_later
@@ -39,13 +42,15 @@ def fit(
     clip: float = 1.0,
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
     request: StopRequest | None = None,
+    recorded: RecordedGradients | None = None,
 ) -> None:
     """Train until `steps` updates are done or something sets `run.stop`.
 
     learning_rate: the rate of an update, counted from 1; if None, the optimizer keeps its own.
     accumulate: micro-batches per update. clip: the maximum norm of the gradient. precision: the
-    context of the forward pass. request: stops the run after the step that sets it. A batch may
-    have `indices` of its examples, for the message of a loss that is not finite.
+    context of the forward pass. request: stops the run after the step that sets it. recorded:
+    records the passes of batches whose shapes return, and replays them. A batch may have `indices`
+    of its examples, for the message of a loss that is not finite.
 
     for each step:
         for each of `accumulate` micro-batches:
@@ -55,7 +60,7 @@ def fit(
         clip the gradient, check that it is finite, update
         observers: average, evaluate, save, show
     """
-    loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision)
+    loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision, recorded)
     while run.step < steps and run.stop is None:
         started = time.perf_counter()
         report = loop.step()
@@ -79,6 +84,7 @@ class _Loop:
         accumulate: int,
         clip: float,
         precision: Callable[[], AbstractContextManager[Any]],
+        recorded: RecordedGradients | None,
     ) -> None:
         self.run, self.stream, self.objective = run, stream, objective
         self.learning_rate, self.accumulate, self.clip = learning_rate, accumulate, clip
@@ -86,6 +92,9 @@ class _Loop:
         # a walk through all modules at each step would take a tenth of that of a small model
         self.parameters = list(run.model.parameters())
         self.fast_gradients = fast_gradients(run.model)
+        self.add_gradients: Callable[[Any], Loss] = self._add_gradients
+        if recorded is not None:
+            self.add_gradients = partial(recorded, self._add_gradients)
 
     def step(self) -> StepReport:
         """One update from one accumulation window."""
@@ -98,11 +107,8 @@ class _Loop:
         epoch, position, indices = run.epoch, run.position, []
         for _ in range(self.accumulate):
             epoch, position, batch = next(self.stream)
-            with self.precision():
-                part = self.objective(run.model, batch)
-            with self.fast_gradients():
-                torch.autograd.backward(part.total)
-            totals.append(part.total.detach())
+            part = self.add_gradients(batch)
+            totals.append(part.total)
             nats.append(part.nats)
             count += part.count
             numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
@@ -129,6 +135,14 @@ class _Loop:
         seconds = time.perf_counter() - started
         count_or_one = max(count, 1)
         return StepReport(loss / count_or_one, total_nats / count_or_one, count, norm, lr, seconds)
+
+    def _add_gradients(self, batch: Any) -> Loss:
+        """Add the gradients of the loss of a batch to those of the parameters."""
+        with self.precision():
+            part = self.objective(self.run.model, batch)
+        with self.fast_gradients():
+            torch.autograd.backward(part.total)
+        return replace(part, total=part.total.detach())
 
     def _scale_gradients(self, count: int) -> Tensor:
         """Divide the gradients by the number of targets, and clip them; return their norm."""

@@ -22,8 +22,9 @@ from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
+from headway.transforms.recorder import CudaRecorder, Recorder
 from headway.transforms.static_memory import Sources, sources_of
-from headway.transforms.step_graph import CudaRecorder, Recorder, Shape, State, StepGraph
+from headway.transforms.step_graph import Shape, State, StepGraph
 from headway.transforms.tracing import tracing
 
 M = TypeVar("M", bound=nn.Module)

@@ -1,16 +1,14 @@
 """One step of decoding as a graph: recorded once, then replayed with other tokens and lengths.
 
-On a GPU, one step of a text is bound by launching its kernels, about 15 for each layer. A CUDA
-graph launches all of them at once. It repeats the recorded operations on the same memory, so a step
-can be recorded only if all that changes from step to step is in tensors of the device: the new
-tokens, the number of earlier ones, keys and values. Whatever Python computes is frozen.
+On a GPU, one step of a text is bound by launching its kernels, about 15 for each layer. All that
+changes from step to step is in tensors of the device, so that it can be recorded (`recorder.py`):
+the new tokens, the number of earlier ones, keys and values.
 """
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
@@ -20,13 +18,9 @@ from headway.blocks import DecoderOnlyState, DecoderState
 from headway.shapes import Float, Int, Tensor
 from headway.transfers import upload
 from headway.transforms.fast.cache import PreallocatedKeyValues
-from headway.transforms.fast.masks import forget_last_mask
-from headway.transforms.fast.positions import forget_last_positions
 from headway.transforms.fast.static_cache import StaticKeyValues
+from headway.transforms.recorder import Recorder, forget_last_step
 from headway.transforms.static_memory import Sources, StaticMemory
-
-WARM_UP = 2
-"""Runs before a recording, in which libraries choose kernels and allocate what they keep."""
 
 State = DecoderOnlyState | DecoderState
 Step = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
@@ -47,49 +41,6 @@ class Shape(NamedTuple):
     @property
     def tokens(self) -> int:
         return self.rows * self.capacity + (0 if self.sources is None else self.sources.tokens)
-
-
-class Recorder(abc.ABC):
-    """Records what a function does on a device, and repeats it. device_type: of these devices."""
-
-    device_type: ClassVar[str]
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    @abc.abstractmethod
-    def record(self, function: Callable[[], Tensor]) -> Tensor:
-        """Call the function, and return its result, which `replay` overwrites."""
-
-    @abc.abstractmethod
-    def replay(self) -> None:
-        """Repeat the operations of the recorded call, on the same tensors."""
-
-
-class CudaRecorder(Recorder):
-    """A CUDA graph."""
-
-    device_type = "cuda"
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__(device)
-        self._graph = torch.cuda.CUDAGraph()
-
-    def record(self, function: Callable[[], Tensor]) -> Tensor:
-        with torch.cuda.device(self.device):
-            stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-            current = torch.cuda.current_stream()
-            stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                for _ in range(WARM_UP):
-                    function()
-            current.wait_stream(stream)
-            # other threads may use the device meanwhile
-            with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                return function()
-
-    def replay(self) -> None:
-        self._graph.replay()
 
 
 class StepGraph:
@@ -128,10 +79,10 @@ class StepGraph:
                 self._memory = StaticMemory(like.memory, sources)
                 self._state = DecoderState(static, self._memory.memory)
             self._logits = recorder.record(lambda: self._run(step, self._state))
-            _forget_last_step()  # whose mask and positions are in the memory of the graph
+            forget_last_step()  # whose mask and positions are in the memory of the graph
 
     def _run(self, step: Step, state: State) -> Float[Tensor, "R 1 V"]:
-        _forget_last_step()  # or what it computed would be recorded as constants
+        forget_last_step()  # or what it computed would be recorded as constants
         return step(self._tokens, state)[0]
 
     @property
@@ -182,9 +133,3 @@ class StepGraph:
             cache.move_into(stores)
         if self._memory is not None and isinstance(state, DecoderState):
             self._memory.keep(state.memory)
-
-
-def _forget_last_step() -> None:
-    """Let the next step compute its mask and positions, which all of its layers share."""
-    forget_last_mask()
-    forget_last_positions()

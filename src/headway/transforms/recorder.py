@@ -1,0 +1,79 @@
+"""Recording what a function does on a device, and repeating it: CUDA graphs.
+
+Small operations on a GPU are bound by launching their kernels. A CUDA graph launches all kernels of
+a recorded function at once. It repeats them on the same memory, so that a function can be recorded
+only if all that changes is in tensors of the device. Whatever Python computes is frozen.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import torch
+
+from headway.transforms.fast.masks import forget_last_mask
+from headway.transforms.fast.positions import forget_last_positions
+
+R = TypeVar("R")
+
+WARM_UP = 2
+"""Runs before a recording, in which libraries choose kernels and allocate what they keep."""
+
+
+class Recorder(abc.ABC):
+    """Records what a function does on a device, and repeats it. device_type: of these devices.
+
+    beside: one whose memory may be used again for what is computed on the way. The two are never
+    replayed at once.
+    """
+
+    device_type: ClassVar[str]
+
+    def __init__(self, device: torch.device, beside: Recorder | None = None) -> None:
+        self.device, self.beside = device, beside
+
+    @abc.abstractmethod
+    def record(self, function: Callable[[], R]) -> R:
+        """Call the function, and return its result, whose tensors `replay` overwrites."""
+
+    @abc.abstractmethod
+    def replay(self) -> None:
+        """Repeat the operations of the recorded call, on the same tensors."""
+
+
+class CudaRecorder(Recorder):
+    """A CUDA graph."""
+
+    device_type = "cuda"
+
+    def __init__(self, device: torch.device, beside: Recorder | None = None) -> None:
+        super().__init__(device, beside)
+        self._graph = torch.cuda.CUDAGraph()
+
+    def record(self, function: Callable[[], R]) -> R:
+        with torch.cuda.device(self.device):
+            stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            current = torch.cuda.current_stream()
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UP):
+                    function()
+            current.wait_stream(stream)
+            pool = self.beside._graph.pool() if isinstance(self.beside, CudaRecorder) else None
+            # other threads may use the device meanwhile
+            with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
+                return function()
+
+    def replay(self) -> None:
+        self._graph.replay()
+
+
+def forget_last_step() -> None:
+    """Let the next step compute its mask and positions, which all of its layers share.
+
+    Those of before a recording would be constants in it, and those that it makes are in its memory.
+    """
+    forget_last_mask()
+    forget_last_positions()
