@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.transforms.recorder import CudaRecorder
 from tests.fixtures.searches import searches_of
 from tests.fixtures.zoo import MODELS, VITS, VOCABULARY, some_rows
+from tests.training.test_recorded import CASES as RECORDED
+from tests.training.test_recorded import trained as trained_model
 
 pytestmark = pytest.mark.gpu
 CASES = ("translate", "translate-multi30k", "translate-rnn", "gpt", "gpt-tiny", "bert-tiny", "tag")
@@ -114,6 +117,65 @@ def test_a_training_step_gives_the_gradient_of_a_cpu_and_awaits_the_device_once(
     atol = 1e-4 if dtype == "float32" else 0.05
     for (name, a), b in zip(plain.named_parameters(), moved.parameters(), strict=True):
         assert_close(b.cpu(), a, rtol=0, atol=atol, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", ["gpt", "gpt modern", "translator"])
+def test_kernels_for_large_batches_give_the_gradients_without(name, dtype, monkeypatch):
+    from headway.transforms.fast import linear, residual
+
+    family, rows = MODELS[name], some_rows(4, seed=5)
+    read = torch.randint(3, VOCABULARY, (4, 6), device="cuda")
+    found = []
+    for model in (family.plain(), family.build(), family.build()):
+        if len(found) == 2:
+            for module in (linear, residual):
+                monkeypatch.setattr(module, "LARGE", 0)
+        if found:
+            model.load_state_dict(found[0][0])
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        with torch.device("cuda"), torch.autocast("cuda", dtype, enabled=dtype != torch.float32):
+            family.full(model.cuda(), rows, read).float().square().sum().backward()
+        found.append((state, {name: p.grad for name, p in model.named_parameters()}))
+    atol, rtol = (1e-3, 1e-3) if dtype == torch.float32 else (0.0, 0.2)
+    for name, expected in found[0][1].items():
+        for _, gradients in found[1:]:
+            difference = (gradients[name] - expected).norm()
+            assert difference <= atol + rtol * max(expected.norm(), 1.0), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", RECORDED)
+def test_training_by_cuda_graphs_is_training_without(name, dtype):
+    build, objective, make, options = RECORDED[name]
+    torch.manual_seed(1)
+    batches = [batch.to("cuda") for batch in make()]
+
+    def precision():
+        return torch.autocast("cuda", dtype, enabled=dtype != torch.float32)
+
+    found = []
+    for recorder in (CudaRecorder, None):
+        results = trained_model(
+            lambda: build().cuda(), objective, batches, options, recorder, precision
+        )
+        found.append((*results[:2], torch.rand(3, device="cuda")))
+    assert torch.equal(found[0][2], found[1][2])
+    # sums of several threads have another order each time
+    assert_close(torch.tensor(found[0][0]), torch.tensor(found[1][0]), rtol=1e-2, atol=1e-3)
+    for one, other in zip(found[0][1].values(), found[1][1].values(), strict=True):
+        assert (one - other).norm() <= 0.02 * other.norm() + 0.01
+
+
+def test_a_run_by_cuda_graphs_is_resumed(trained):
+    from safetensors.torch import load_file
+
+    headway = trained("gpt-tiny", "whole", 6, "cuda", "--graphs")
+    trained("gpt-tiny", "paused", 3, "cuda", "--graphs")
+    headway("train", "--resume", "runs/paused", "--steps", "6", "--quiet")
+    folders = ("runs/whole/model", "runs/paused/model")
+    whole, paused = (load_file(f"{folder}/model.safetensors") for folder in folders)
+    assert_close(paused, whole, rtol=0, atol=1e-4)
 
 
 def test_a_training_in_float8_has_the_losses_of_a_cpu_and_of_bfloat16():
@@ -252,11 +314,11 @@ def trained(tmp_path, monkeypatch):
     write_all(tmp_path)
     monkeypatch.chdir(tmp_path)
 
-    def train(name, run, steps, device="cuda"):
+    def train(name, run, steps, device="cuda", *more):
         case = RUNS[name]
         for command in case.before:
             headway(*command)
-        words = ("--steps", str(steps), *SHORT, "--device", device, "--run", run)
+        words = ("--steps", str(steps), *SHORT, "--device", device, "--run", run, *more)
         headway("train", case.recipe, *case.train, *words)
         return headway
 

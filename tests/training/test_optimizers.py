@@ -14,6 +14,7 @@ from headway.errors import DataError, UsageError
 from headway.models import GPT, Bert, BertClassifier, BertConfig
 from headway.training import (
     Loss,
+    NonFinite,
     OptimizerConfig,
     StopRequest,
     TrainingState,
@@ -316,3 +317,39 @@ def test_a_model_without_a_stack_of_blocks_is_refused_for_layer_decay_and_freezi
         optimizer(zoo.MODELS["translator"].build(), OptimizerConfig(layer_decay=0.9))
     with pytest.raises(UsageError, match="4 blocks cannot be frozen: the model has 3"):
         freeze(BertClassifier(Bert(READER), 2), 4)
+
+
+@pytest.mark.parametrize("clip", [0.1, 100.0])
+def test_an_update_that_divides_and_checks_by_itself_is_the_ordinary_one(clip, monkeypatch):
+    """As a CUDA device does it; torch's fused AdamW does on a CPU, too."""
+    from headway.training import loop
+
+    def losses(steps, scale=1.0):
+        torch.manual_seed(0)
+        model = nn.Linear(5, 3)
+        x, y = torch.randn(8, 5), torch.randn(8, 3)
+
+        def objective(model, batch):
+            total = ((model(x) - y) ** 2).sum() * batch
+            return Loss(total, total.detach(), 24)
+
+        found = []
+
+        class Log:
+            def after_step(self, run, report):
+                found.append((report.loss, report.grad_norm))
+
+        run = TrainingState(model, optimizer(model, OptimizerConfig(lr=0.01)))
+        stream = iter([(0, 0, 1.0)] * (steps - 1) + [(0, 0, scale)])
+        try:
+            fit(run, stream, objective, [Log()], steps=steps, clip=clip)
+        except NonFinite:
+            found.append("not finite")
+        return found, model.state_dict()
+
+    expected, before = losses(5), losses(4)[1]
+    monkeypatch.setattr(loop, "divides_and_checks", lambda optimizer, device: True)
+    assert_close(losses(5), expected, rtol=1e-5, atol=1e-6)
+    found, after = losses(5, torch.inf)
+    assert found[-1] == "not finite"
+    assert_close(after, before, rtol=1e-5, atol=1e-6)

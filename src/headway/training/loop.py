@@ -15,11 +15,11 @@ import torch
 from headway.errors import HeadwayError
 from headway.shapes import Tensor
 from headway.training.objectives import Loss, Objective
-from headway.training.optimizers import updates_if_finite
+from headway.training.optimizers import divides_and_checks, update_if_finite
 from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
-from headway.transfers import read_later
+from headway.transfers import read, read_later
 from headway.transforms.fast import fast_gradients
 
 Stream = Iterator[tuple[int, int, Any]]
@@ -113,11 +113,8 @@ class _Loop:
             count += part.count
             numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
             indices += list(numbers) if isinstance(numbers, Sequence) else []
-        gradient_norm = self._scale_gradients(count)
         lr = self._set_learning_rate()
-        values, is_updated = _read_and_update(
-            run, torch.stack(totals), torch.stack(nats), gradient_norm
-        )
+        values, is_updated = self._scale_and_read(count, torch.stack(totals), torch.stack(nats))
         losses, nats_of_parts, norm = values
         loss, total_nats = sum(losses), sum(nats_of_parts)
         if not math.isfinite(norm) or not math.isfinite(loss):
@@ -144,12 +141,26 @@ class _Loop:
             torch.autograd.backward(part.total)
         return replace(part, total=part.total.detach())
 
-    def _scale_gradients(self, count: int) -> Tensor:
-        """Divide the gradients by the number of targets, and clip them; return their norm."""
+    def _scale_and_read(self, count: int, losses: Tensor, nats: Tensor) -> tuple[list[Any], bool]:
+        """Divide the gradients by the number of targets, and clip them.
+
+        Returns losses, nats and the norm of the gradient as numbers, and whether the parameters are
+        updated already. These are the only values of a step that are read: until here a GPU need
+        not be awaited. One that can leave out the update by itself gets it before, and so has work
+        while the next step begins.
+        """
         trained = [p for p in self.parameters if p.grad is not None]
         gradients = [p.grad for p in trained if p.grad is not None]
-        torch._foreach_div_(gradients, float(max(count, 1)))
-        return torch.nn.utils.clip_grad_norm_(trained, self.clip)
+        targets = float(max(count, 1))
+        if not divides_and_checks(self.run.optimizer, losses.device):
+            torch._foreach_div_(gradients, targets)
+            norm = torch.nn.utils.clip_grad_norm_(trained, self.clip)
+            return read(losses, nats, norm.to(losses.device)), False
+        norm = torch.nn.utils.get_total_norm(gradients) / targets
+        values = read_later(losses, nats, norm)
+        clipping = ((norm + 1e-6) / self.clip).clamp(min=1.0)  # as `clip_grad_norm_`
+        update_if_finite(self.run.optimizer, targets * clipping, losses, norm)
+        return values(), True
 
     def _set_learning_rate(self) -> float:
         """Set and return the rate of the next update."""
@@ -160,21 +171,6 @@ class _Loop:
         for group in groups:
             group["lr"] = lr * group.get("scale", 1.0)
         return lr
-
-
-def _read_and_update(
-    run: TrainingState, losses: Tensor, nats: Tensor, gradient_norm: Tensor
-) -> tuple[list[Any], bool]:
-    """Return the values as numbers, and whether the parameters are updated already.
-
-    These are the only values of a step that are read: until here a GPU need not be awaited. One
-    that can leave out the update by itself gets it before, and so has work while the next step
-    begins.
-    """
-    gradient_norm = gradient_norm.to(losses.device)
-    values = read_later(losses, nats, gradient_norm)
-    is_updated = updates_if_finite(run.optimizer, losses, gradient_norm)
-    return values(), is_updated
 
 
 def _some(batch: Any, indices: list[int]) -> str:

@@ -116,16 +116,19 @@ def _adamw(
     return torch.optim.AdamW(groups, lr=config.lr, betas=betas, eps=config.eps, fused=fused)
 
 
-def updates_if_finite(optimizer: torch.optim.Optimizer, *values: Float[Tensor, ...]) -> bool:
-    """Update the parameters on a CUDA device, which leaves it out if a value is not finite.
-
-    The CPU waits for nothing. Returns False, and does nothing, for a device or an optimizer that
-    cannot: torch's fused AdamW can, for the loss scaling of float16 (`torch.amp.GradScaler`).
-    """
+def divides_and_checks(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
+    """Whether `update_if_finite` is for this optimizer and device: torch's fused AdamW on CUDA,
+    which can do both for the loss scaling of float16 (`torch.amp.GradScaler`)."""
     is_fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
-    if not is_fused or values[0].device.type != "cuda":
-        return False
+    return bool(is_fused and device.type == "cuda")
+
+
+def update_if_finite(
+    optimizer: torch.optim.Optimizer, divisor: Float[Tensor, ""], *values: Float[Tensor, ...]
+) -> None:
+    """Divide the gradients and update the parameters in one pass, which is left out if a value is
+    not finite. The CPU waits for nothing."""
     is_finite = torch.stack([value.isfinite().all() for value in values]).all()
-    optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]
+    fused: Any = optimizer
+    fused.found_inf, fused.grad_scale = (~is_finite).float(), divisor
     optimizer.step()
-    return True

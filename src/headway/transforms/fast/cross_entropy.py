@@ -16,9 +16,9 @@ from headway.transforms.kernels import computes
 # last-level cache of a CPU between the product, the softmax and the products of the gradient.
 CHUNK = 512
 
-ENTRIES, BYTES_FOR_ENTRY = 2**28, 64
-"""On a GPU: logits in memory at once, since its products need many rows. 512 MB of them in
-bfloat16, and fewer where it has less memory than this number of bytes for each."""
+ENTRIES, BYTES_FOR_ENTRY = 2**30, 64
+"""On a GPU: logits in memory at once, since its products need many rows. 2 GB of them in bfloat16,
+and fewer where it has less memory than this number of bytes for each."""
 MULTIPLE = 64
 """On a GPU the vocabulary is padded to a multiple of it: a row of 50,257 numbers in bfloat16 would
 begin at an address from which neither products nor kernels can read 16 bytes at a time."""

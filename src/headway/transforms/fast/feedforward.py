@@ -6,7 +6,9 @@ import torch
 
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.shapes import Float, Tensor
-from headway.transforms.fast.joint import linears
+from headway.transforms.autocast import autocast_dtype
+from headway.transforms.fast.joint import has_hooks, linears
+from headway.transforms.fast.linear import FastLinear, trains_by_kernel
 from headway.transforms.fast.quantized import FastQuantizedLinear
 from headway.transforms.tracing import tracing
 
@@ -15,12 +17,17 @@ ROWS = 1024
 
 
 class FastFeedForward(FeedForward):
-    """`FeedForward` that computes `ROWS` vectors at a time if it is quantised, outside autograd.
+    """`FeedForward` with fewer passes over the F activations.
 
-    A quantised layer passes over its output several times.
+    If it is quantised and outside autograd, it computes `ROWS` vectors at a time, since a quantised
+    layer passes over its output several times. On a GPU one kernel computes the gradients of
+    activation and bias.
     """
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        if (activated := self._activated(x)) is not None:
+            out: Tensor = self.contract(self.dropout(activated))
+            return out
         rows = x.numel() // max(x.shape[-1], 1)
         is_quantised = isinstance(self.expand, FastQuantizedLinear)
         if not is_quantised or rows <= ROWS or torch.is_grad_enabled() or tracing(x):
@@ -28,6 +35,21 @@ class FastFeedForward(FeedForward):
         blocks = torch.split(x.reshape(1, rows, -1), ROWS, dim=1)
         compute = super().forward
         return torch.cat([compute(block) for block in blocks], dim=1).view(x.shape)
+
+    def _activated(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T F"] | None:
+        """Return activation(x W_1 + b_1) if a kernel computes its gradients, or None."""
+        expand = self.expand
+        if not x.is_cuda or type(expand) is not FastLinear or has_hooks(expand):
+            return None
+        if not trains_by_kernel(x, expand.weight, expand.bias):
+            return None
+        from headway.transforms.kernels.linear import linear_for_training
+        from headway.transforms.kernels.one_vector import activation_name
+
+        if activation_name(self.activation) is None:
+            return None
+        dtype = autocast_dtype("cuda") or x.dtype
+        return linear_for_training(x, expand.weight, expand.bias, dtype, self.activation)
 
 
 class FastGatedFeedForward(GatedFeedForward):

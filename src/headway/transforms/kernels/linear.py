@@ -1,12 +1,14 @@
 """A linear layer for training on a GPU: the gradient of its bias in a pass at the memory's speed.
 
-torch sums the rows of dy at a third of it, a twentieth of a training step of GPT-2. Here the
-gradient of the matrix, too, leaves the product in the dtype of the matrix: under autocast torch
-rounds it to bfloat16 and converts that in a pass of its own.
+torch sums the rows of dy at a third of it, a twentieth of a training step of GPT-2. With an
+activation after the layer, the pass that computes its gradient sums the rows, too. The gradient of
+the matrix leaves the product in the dtype of the matrix: under autocast torch rounds it to bfloat16
+and converts that in a pass of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,11 +17,13 @@ import triton
 import triton.language as tl
 
 from headway.shapes import Float, Tensor
+from headway.transforms.kernels.one_vector import Activation, activation_name
 
 PROGRAMS = 1024
 """About this many programs sum columns; a GPU runs several hundred at once."""
 ROWS, COLUMNS = 32, 128
 """Of the part of a matrix that a program reads at a time."""
+WARPS = 4
 
 
 def linear_for_training(
@@ -27,40 +31,54 @@ def linear_for_training(
     weight: Float[Tensor, "O I"],
     bias: Float[Tensor, " O"],
     dtype: torch.dtype,
+    activation: Callable[[Tensor], Tensor] | None = None,
 ) -> Float[Tensor, "*B O"]:
-    """Return x W^T + b, multiplied in this dtype.
+    """Return x W^T + b, multiplied in this dtype; or activation(x W^T + b) for an activation that
+    has a name in `activation_name`.
 
-    dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows.
+    With y = x W^T + b:  dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows.
     """
-    y: Tensor = _Linear.apply(x, weight, bias, dtype)  # type: ignore[no-untyped-call]
+    y: Tensor = _Linear.apply(x, weight, bias, dtype, activation)  # type: ignore[no-untyped-call]
     return y
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        dtype: torch.dtype,
+        activation: Callable[[Tensor], Tensor] | None,
+    ) -> Tensor:
         ctx.dtypes = x.dtype, weight.dtype, bias.dtype
+        ctx.activation = None if activation is None else activation_name(activation)
         x, weight, bias = x.to(dtype), weight.to(dtype), bias.to(dtype)
-        ctx.save_for_backward(x, weight)
         with torch.autocast(x.device.type, enabled=False):
-            return F.linear(x, weight, bias)
+            y = F.linear(x, weight, bias)
+            ctx.save_for_backward(x, weight, None if activation is None else y)
+            return y if activation is None else activation(y)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, y = ctx.saved_tensors
         of_x, of_weight, of_bias = ctx.dtypes
-        wants_x, wants_weight, wants_bias, _ = ctx.needs_input_grad
-        dx = dweight = dbias = None
+        wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
+        dx = dweight = sums = None
+        rows = grad.reshape(-1, grad.shape[-1])
+        if y is not None:
+            rows, sums = _before_activation(rows, y.view(rows.shape), ctx.activation)
+        elif wants_bias:
+            sums = column_sums(rows)
         with torch.autocast(x.device.type, enabled=False):
             if wants_x:
-                dx = (dy @ weight).to(of_x)
-            rows = dy.reshape(-1, dy.shape[-1])
+                dx = (rows @ weight).to(of_x).view(x.shape)
             if wants_weight:
                 dweight = _product(rows.T, x.reshape(-1, x.shape[-1]), of_weight)
-            if wants_bias:
-                dbias = column_sums(rows).to(of_bias)
-        return dx, dweight, dbias, None
+        dbias = sums.to(of_bias) if wants_bias and sums is not None else None
+        return dx, dweight, dbias, None, None
 
 
 def _product(
@@ -76,14 +94,43 @@ def column_sums(x: Float[Tensor, "N O"]) -> Float[Tensor, " O"]:
     """Return the sum of the rows, in float32 and in the same order each time."""
     x = x.contiguous()
     num_rows, size = x.shape
-    blocks = triton.cdiv(size, COLUMNS)
-    steps = triton.cdiv(triton.cdiv(num_rows, ROWS), max(1, PROGRAMS // blocks))
-    parts = triton.cdiv(num_rows, ROWS * steps)
+    blocks, parts, steps = _division(num_rows, size)
     sums = x.new_empty(parts, size, dtype=torch.float32)
     _sum_columns[(blocks, parts)](
-        x, sums, num_rows, steps, size=size, rows=ROWS, columns=COLUMNS, num_warps=4
+        x, sums, num_rows, steps, size=size, rows=ROWS, columns=COLUMNS, num_warps=WARPS
     )
     return sums.sum(0)
+
+
+def _before_activation(
+    grad: Float[Tensor, "N O"], y: Float[Tensor, "N O"], activation: Activation
+) -> tuple[Float[Tensor, "N O"], Float[Tensor, " O"]]:
+    """Return dy for the gradient of activation(y), and the sum of its rows in float32."""
+    grad, y = grad.contiguous(), y.contiguous()
+    num_rows, size = y.shape
+    blocks, parts, steps = _division(num_rows, size)
+    dy, sums = torch.empty_like(y), y.new_empty(parts, size, dtype=torch.float32)
+    _differentiate[(blocks, parts)](
+        grad,
+        y,
+        dy,
+        sums,
+        num_rows,
+        steps,
+        activation=activation,
+        size=size,
+        rows=ROWS,
+        columns=COLUMNS,
+        num_warps=WARPS,
+    )
+    return dy, sums.sum(0)
+
+
+def _division(num_rows: int, size: int) -> tuple[int, int, int]:
+    """Return the number of blocks of columns, of parts of the rows, and of steps in each part."""
+    blocks = triton.cdiv(size, COLUMNS)
+    steps = triton.cdiv(triton.cdiv(num_rows, ROWS), max(1, PROGRAMS // blocks))
+    return blocks, triton.cdiv(num_rows, ROWS * steps), steps
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -100,4 +147,47 @@ def _sum_columns(  # type: ignore[no-untyped-def]
         at = row.to(tl.int64)[:, None] * size + column[None, :]
         is_there = (row < num_rows)[:, None] & is_column[None, :]
         total += tl.load(x + at, mask=is_there, other=0.0).to(tl.float32)
+    tl.store(sums + part * size + column, tl.sum(total, 0), mask=is_column)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _differentiate(  # type: ignore[no-untyped-def]
+    grad,
+    y,
+    dy,
+    sums,
+    num_rows,
+    steps,
+    activation: tl.constexpr,
+    size: tl.constexpr,
+    rows: tl.constexpr,
+    columns: tl.constexpr,
+):
+    """One program for a block of columns in a part of the rows: dy = grad activation'(y)."""
+    part = tl.program_id(1)
+    column = tl.program_id(0) * columns + tl.arange(0, columns)
+    is_column = column < size
+    total = tl.zeros((rows, columns), tl.float32)
+    for step in range(steps):
+        row = (part * steps + step) * rows + tl.arange(0, rows)
+        at = row.to(tl.int64)[:, None] * size + column[None, :]
+        is_there = (row < num_rows)[:, None] & is_column[None, :]
+        v = tl.load(y + at, mask=is_there, other=0.0).to(tl.float32)
+        change = tl.load(grad + at, mask=is_there, other=0.0).to(tl.float32)
+        if activation == "relu":
+            slope = tl.where(v > 0, 1.0, 0.0)
+        elif (
+            activation == "gelu"
+        ):  # with the normal distribution P and its density p: P(v) + v p(v)
+            slope = 0.5 * (1 + tl.erf(v * 0.7071067811865476))
+            slope += v * 0.3989422804014327 * tl.exp(-0.5 * v * v)
+        elif activation == "gelu-tanh":  # v s(2 a), s the logistic function
+            s = tl.sigmoid(1.5957691216057308 * (v + 0.044715 * v * v * v))
+            slope = s + v * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * v * v)
+        else:  # silu: v s(v)
+            s = tl.sigmoid(v)
+            slope = s + v * s * (1 - s)
+        change = (change * slope).to(dy.dtype.element_ty)
+        tl.store(dy + at, change, mask=is_there)
+        total += change.to(tl.float32)
     tl.store(sums + part * size + column, tl.sum(total, 0), mask=is_column)

@@ -19,6 +19,8 @@ from headway.shapes import Float, Tensor
 
 PROGRAMS = 1024
 """Programs of the backward pass at most; each sums the gradients of gain and shift of its rows."""
+TOGETHER = 4096
+"""Numbers of x that a program of the backward pass holds at a time, if a row is not longer."""
 SUMMED = 4096
 """Numbers that a program adds."""
 
@@ -76,7 +78,9 @@ class _NormedAndKept(torch.autograd.Function):
         size = x.shape[-1]
         num_rows = x.numel() // size
         width = triton.next_power_of_2(size)
-        rows = triton.cdiv(num_rows, PROGRAMS)  # of a program
+        together, num_warps = _together(width)
+        # rows of a program
+        rows = together * triton.cdiv(triton.cdiv(num_rows, PROGRAMS), together)
         programs = triton.cdiv(num_rows, rows)
         grad = torch.empty_like(x)
         of_parameters = x.new_empty(2, programs, size, dtype=torch.float32)
@@ -94,7 +98,8 @@ class _NormedAndKept(torch.autograd.Function):
             is_rms=not ctx.has_shift,
             is_kept=of_kept is not None,
             width=width,
-            num_warps=_warps(width),
+            together=together,
+            num_warps=num_warps,
         )
         of_gain, of_shift = of_parameters.sum(1).to(gain.dtype).unbind()
         return grad, of_gain, of_shift if ctx.has_shift else None, None, None
@@ -102,6 +107,13 @@ class _NormedAndKept(torch.autograd.Function):
 
 def _warps(width: int) -> int:
     return min(max(width // 256, 1), 16)
+
+
+def _together(width: int) -> tuple[int, int]:
+    """Return the number of rows that a program of the backward pass has at a time, and its number
+    of warps. Each row waits for two sums; with several, the reads of the others go on meanwhile."""
+    together = max(1, TOGETHER // width)
+    return together, min(max(together * width // 512, 1), 16)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -149,25 +161,30 @@ def _norm_backward(  # type: ignore[no-untyped-def]
     is_rms: tl.constexpr,
     is_kept: tl.constexpr,
     width: tl.constexpr,
+    together: tl.constexpr,
 ):
-    """One program for `rows` rows one after another.
+    """One program for `rows` rows, some of them together.
 
     With n = (x - mean) scale and g = gain * dy:  dx = scale (g - mean(g) - n mean(g n)),
     d gain = the sum of dy n, and d shift = the sum of dy; RMSNorm has no mean(g).
     """
     program = tl.program_id(0)
-    d = tl.arange(0, width)
+    d = tl.arange(0, width)[None, :]
     is_there = d < size
     g = tl.load(gain + d, mask=is_there, other=0.0).to(tl.float32)
-    of_gain = tl.zeros((width,), tl.float32)
-    of_shift = tl.zeros((width,), tl.float32)
-    for number in range(rows):
-        row = program.to(tl.int64) * rows + number
+    of_gain = tl.zeros((together, width), tl.float32)
+    of_shift = tl.zeros((together, width), tl.float32)
+    for number in range(0, rows, together):
+        row = program.to(tl.int64) * rows + number + tl.arange(0, together)[:, None]
         is_row = row < num_rows
         is_here = is_there & is_row
         at = row * size + d
         v = tl.load(x + at, mask=is_here, other=0.0).to(tl.float32)
         dy = tl.load(of_normed + at, mask=is_here, other=0.0).to(tl.float32)
+        if is_kept:
+            dx = tl.load(of_kept + at, mask=is_here, other=0.0).to(tl.float32)
+        else:
+            dx = tl.zeros((together, width), tl.float32)
         scale = tl.load(moments + num_rows + row, mask=is_row, other=0.0)
         if not is_rms:
             mean = tl.load(moments + row, mask=is_row, other=0.0)
@@ -176,16 +193,16 @@ def _norm_backward(  # type: ignore[no-untyped-def]
         of_gain += dy * n
         of_shift += dy
         dn = dy * g
-        dx = dn - n * (tl.sum(dn * n, 0) / size)
+        of_row = dn - n * (tl.sum(dn * n, 1, keep_dims=True) / size)
         if not is_rms:
-            dx -= tl.sum(dn, 0) / size
-        dx *= scale
-        if is_kept:
-            dx += tl.load(of_kept + at, mask=is_here, other=0.0).to(tl.float32)
+            of_row -= tl.sum(dn, 1, keep_dims=True) / size
+        dx += of_row * scale
         tl.store(grad + at, dx.to(grad.dtype.element_ty), mask=is_here)
-    tl.store(of_parameters + program * size + d, of_gain, mask=is_there)
+    of_program = program * size + tl.arange(0, width)
+    is_there = tl.arange(0, width) < size
+    tl.store(of_parameters + of_program, tl.sum(of_gain, 0), mask=is_there)
     shifts = of_parameters + tl.num_programs(0) * size
-    tl.store(shifts + program * size + d, of_shift, mask=is_there)
+    tl.store(shifts + of_program, tl.sum(of_shift, 0), mask=is_there)
 
 
 def added(x: Float[Tensor, "*B D"], change: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
