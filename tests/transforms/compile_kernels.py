@@ -48,13 +48,17 @@ def main() -> None:
         for flag in (False, True):
             row = {"size": 96, "width": 128, "is_rms": flag}
             compile_for_hopper(norms._norm, floats, row)
-            compile_for_hopper(norms._norm_backward, floats, row | {"is_kept": not flag})
+            more = {"is_kept": not flag, "together": 4}
+            compile_for_hopper(norms._norm_backward, floats, row | more)
             sizes = {"vocabulary": 50, "width": 64, "block": 32}
             parts = {"has_weights": flag, "wants_grad": flag}
             compile_for_hopper(loss._loss_of_row, floats, sizes | parts)
         compile_for_hopper(norms._add, floats, {"block": 1024})
         part = {"size": 96, "rows": linear.ROWS, "columns": linear.COLUMNS}
         compile_for_hopper(linear._sum_columns, floats, part)
+        for activation in ("relu", "gelu", "gelu-tanh", "silu"):
+            known = part | {"activation": activation}
+            compile_for_hopper(linear._differentiate, floats, known)
 
 
 if __name__ == "__main__":
