@@ -46,15 +46,14 @@ def main() -> None:
             widths = {"width": 64, "value_width": 64, "early": early}
             compile_for_hopper(new_token._attend_new_token, floats, sizes | widths)
         for flag in (False, True):
-            row = {"size": 96, "width": 128, "is_rms": flag}
+            row = {"size": 96, "width": 128, "is_rms": flag, "has_change": flag}
             compile_for_hopper(norms._norm, floats, row)
-            more = {"is_kept": not flag, "together": 4}
-            compile_for_hopper(norms._norm_backward, floats, row | more)
+            compile_for_hopper(norms._norm_backward, floats, row | {"is_kept": not flag})
             sizes = {"vocabulary": 50, "width": 64, "block": 32}
             parts = {"has_weights": flag, "wants_grad": flag}
             compile_for_hopper(loss._loss_of_row, floats, sizes | parts)
         compile_for_hopper(norms._add, floats, {"block": 1024})
-        part = {"size": 96, "rows": linear.ROWS, "columns": linear.COLUMNS}
+        part = {"size": 96, "rows": 16, "columns": 128}
         compile_for_hopper(linear._sum_columns, floats, part)
         for activation in ("relu", "gelu", "gelu-tanh", "silu"):
             known = part | {"activation": activation}

@@ -23,8 +23,11 @@ from headway.attention import (
 from headway.blocks import (
     GRU,
     LSTM,
+    DecoderOnly,
     DecoderOnlyBlock,
     Dropout,
+    Encoder,
+    EncoderBlock,
     FeedForward,
     GatedFeedForward,
     LayerNorm,
@@ -82,6 +85,10 @@ def small_linear(layer):
     return layer.of(linear, layer.numbers.encode(linear.weight.detach()))
 
 
+def block(kind):
+    return kind(MultiHeadAttention(D, H), FeedForward(D, E), lambda: PreNorm(LayerNorm(D)))
+
+
 CASES = {
     nn.Linear: (lambda: nn.Linear(640, 480), lambda: (real(4, 3, 640),), lambda m, i: m(*i)),
     LoRALinear: (
@@ -127,11 +134,19 @@ CASES = {
         attention,
     ),
     DecoderOnlyBlock: (
-        lambda: DecoderOnlyBlock(
-            MultiHeadAttention(D, H), FeedForward(D, E), lambda: PreNorm(LayerNorm(D))
-        ),
+        lambda: block(DecoderOnlyBlock),
         lambda: (real(B, T, D),),
         lambda m, i: m(*i, Mask(causal=True)),
+    ),
+    DecoderOnly: (
+        lambda: DecoderOnly([block(DecoderOnlyBlock) for _ in range(2)], LayerNorm(D)),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i),
+    ),
+    Encoder: (
+        lambda: Encoder([block(EncoderBlock) for _ in range(2)], LayerNorm(D)),
+        lambda: (real(B, T, D),),
+        lambda m, i: m(*i, Mask()),
     ),
     PreNorm: (
         lambda: PreNorm(LayerNorm(D)),

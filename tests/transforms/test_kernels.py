@@ -18,14 +18,14 @@ pytest.importorskip("triton")
 
 from headway.blocks import LayerNorm, RMSNorm
 from headway.blocks.feedforward import ACTIVATIONS
-from headway.models import GPT, GPTConfig
+from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.transforms import kernels, quantize, replay_steps
-from headway.transforms.fast import block, prepare_for_inference, static_cache
-from headway.transforms.kernels import one_vector
+from headway.transforms.fast import block, fast, prepare_for_inference, residual, static_cache
+from headway.transforms.kernels import norms, one_vector
 from headway.transforms.kernels.linear import linear_for_training
 from headway.transforms.kernels.loss import loss_of_rows
 from headway.transforms.kernels.new_token import attend_new_tokens
-from headway.transforms.kernels.norms import added, normed_and_kept
+from headway.transforms.kernels.norms import added, added_and_normed
 from headway.transforms.kernels.one_vector import activation_name, linear_of_vector
 from headway.transforms.recorder import CudaRecorder, Recorder
 from tests.fixtures.zoo import MODELS, VOCABULARY
@@ -144,30 +144,81 @@ def test_the_loss_of_rows_and_its_gradient(vocabulary, padding, is_weighted, smo
 
 
 @pytest.mark.parametrize("make_norm", [LayerNorm, RMSNorm])
-@pytest.mark.parametrize("uses", ["both", "normed"])
-def test_a_norm_with_its_gradients_and_the_sum_of_a_residual_connection(uses, make_norm):
+@pytest.mark.parametrize("uses", ["both", "normed", "total"])
+@pytest.mark.parametrize("has_change", [False, True])
+def test_a_sum_and_its_norm_with_their_gradients(has_change, uses, make_norm):
     norm = make_norm(13).to(DEVICE)
     for parameter in norm.parameters():
         torch.nn.init.normal_(parameter)
-    x = torch.randn(2, 520, 13, device=DEVICE)
-    factor = torch.randn(2, 520, 13, device=DEVICE)
+    x, factor, change = (torch.randn(2, 520, 13, device=DEVICE) for _ in range(3))
     found = {}
     for way in ("kernel", "plain"):
-        leaf = x.clone().requires_grad_()
+        leaves = [y.clone().requires_grad_() for y in ((x, change) if has_change else (x,))]
         norm.zero_grad()
         if way == "kernel":
-            normed, kept = normed_and_kept(leaf, norm, torch.float32)
-            y = added(kept, normed * factor) if uses == "both" else normed * factor
+            total, normed = added_and_normed(*leaves, *[None][has_change:], norm, torch.float32)
         else:
-            normed = norm(leaf)
-            y = leaf + normed * factor if uses == "both" else normed * factor
-        y.square().sum().backward()
-        found[way] = [y.detach(), leaf.grad, *(p.grad.clone() for p in norm.parameters())]
+            total = sum(leaves)
+            normed = norm(total)
+        y = factor * (total if uses == "total" else normed)
+        (added(total, y) if uses == "both" else y).square().sum().backward()
+        of_parameters = [torch.zeros(()) if p.grad is None else p.grad for p in norm.parameters()]
+        found[way] = [total, normed, *(leaf.grad for leaf in leaves), *of_parameters]
     assert_close(found["kernel"], found["plain"], rtol=1e-4, atol=1e-3)
-    normed, _ = normed_and_kept(x, norm, torch.bfloat16)
-    assert_close(normed, norm(x).bfloat16(), rtol=0.01, atol=0.01)
-    total = added(x, factor.bfloat16())
-    assert total.dtype == torch.float32 and torch.equal(total, x + factor.bfloat16())
+
+
+def test_a_sum_of_two_dtypes_and_its_norm_in_a_third():
+    norm = LayerNorm(13).to(DEVICE)
+    x, change = torch.randn(2, 2, 7, 13, device=DEVICE)
+    small = change.bfloat16().requires_grad_()
+    total, normed = added_and_normed(x, small, norm, torch.float16)
+    assert total.dtype == torch.float32 and torch.equal(total, x + small)
+    assert_close(normed, norm(x + small).half(), rtol=0.01, atol=0.01)
+    (total.sum() + normed.float().square().sum()).backward()
+    assert small.grad.dtype == torch.bfloat16
+    total = added(x, small)
+    assert total.dtype == torch.float32 and torch.equal(total, x + small)
+
+
+STACKS = {
+    "decoder": lambda: GPT(
+        GPTConfig(
+            model_dim=24, num_heads=3, ffn_dim=40, num_layers=3, vocabulary=VOCABULARY, dropout=0.0
+        )
+    ),
+    "encoder": lambda: ViT(
+        ViTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=3, image_size=8, patch_size=4)
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", STACKS)
+def test_a_stack_by_one_kernel_between_two_sublayers(name, precision, monkeypatch):
+    plain = STACKS[name]().to(DEVICE)
+    model = fast(deepcopy(plain))
+    tokens = torch.randint(VOCABULARY, (2, 7), device=DEVICE)
+    inputs = tokens if name == "decoder" else torch.randn(2, 3, 8, 8, device=DEVICE)
+    monkeypatch.setattr(residual, "LARGE", 0)
+    monkeypatch.setattr(residual, "computes", lambda x: x.dtype in kernels.DTYPES)
+    launched = []
+    kernel = norms.added_and_normed
+    monkeypatch.setattr(norms, "added_and_normed", lambda *a: launched.append(1) or kernel(*a))
+    for one in (plain, model):
+        with torch.autocast(DEVICE, precision, enabled=precision != torch.float32):
+            y = one(inputs)
+        y.float().square().sum().backward()
+    assert len(launched) == 2 * 3 + 1
+    for (part, p), q in zip(plain.named_parameters(), model.parameters(), strict=True):
+        bound = 1e-4 if precision == torch.float32 else 0.1
+        assert (p.grad - q.grad).norm() <= bound * (p.grad.norm() + 1), part
+    # a hook sees the outputs of its block, which is then called
+    model.zero_grad()
+    seen = []
+    stack = model.decoder if name == "decoder" else model.encoder
+    stack.blocks[1].register_forward_hook(lambda *_: seen.append(1))
+    model(inputs)
+    assert seen
 
 
 @pytest.mark.parametrize("activation", [None, *ACTIVATIONS.values()])

@@ -23,10 +23,10 @@ class TextObjective:
         documents = None
         if batch.lengths is not None:
             documents = Documents(batch.lengths, batch.tokens.device)
-        hidden = model.hidden(batch.tokens, documents)
-        predicted = positions_where(batch.targets != IGNORED, batch.count)
-        targets = batch.targets.flatten()[predicted]
-        total, nats = cross_entropy_of(model)(
-            hidden.flatten(0, 1).index_select(0, predicted), model.output.weight, targets
-        )
+        hidden = model.hidden(batch.tokens, documents).flatten(0, 1)
+        targets = batch.targets.flatten()
+        if batch.count != len(targets):
+            predicted = positions_where(targets != IGNORED, batch.count)
+            hidden, targets = hidden.index_select(0, predicted), targets[predicted]
+        total, nats = cross_entropy_of(model)(hidden, model.output.weight, targets)
         return Loss(total, nats, len(targets))

@@ -25,8 +25,10 @@ from headway.attention import (
 from headway.blocks import (
     GRU,
     LSTM,
+    DecoderOnly,
     DecoderOnlyBlock,
     Dropout,
+    Encoder,
     FeedForward,
     GatedFeedForward,
     PreNorm,
@@ -58,7 +60,7 @@ from headway.transforms.fast.recurrent import (
     FastRecurrentDecoder,
     fast_gradients,
 )
-from headway.transforms.fast.residual import FastPreNorm
+from headway.transforms.fast.residual import FastDecoderOnly, FastEncoder, FastPreNorm
 from headway.transforms.fast.window import FastSlidingWindow
 from headway.transforms.lora import (
     LoRABFloat16Linear,
@@ -93,7 +95,9 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GRU: FastGRU,
     LSTM: FastLSTM,
     RecurrentDecoder: FastRecurrentDecoder,
+    DecoderOnly: FastDecoderOnly,
     DecoderOnlyBlock: FastDecoderOnlyBlock,
+    Encoder: FastEncoder,
     PreNorm: FastPreNorm,
 }
 """Plain class -> its fast twin."""

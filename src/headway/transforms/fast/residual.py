@@ -1,16 +1,35 @@
-"""Fast twin of the pre-norm residual connection: fewer passes over x on a GPU."""
+"""Fast twins of pre-norm residual connections and stacks: fewer passes over x on a GPU.
+
+Alone, a residual connection is two kernels around its sublayer. In a stack, the sum of one and the
+norm of the next are one kernel:
+
+    x = x + change;  change = dropout(sublayer(norm(x)))
+"""
 
 from __future__ import annotations
 
-from headway.blocks import LayerNorm, PreNorm, RMSNorm
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from headway.attention import Documents, Mask
+from headway.blocks import DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
+from headway.blocks.decoder_only import CAUSAL
 from headway.blocks.residual import Sublayer
 from headway.shapes import Float, Tensor
 from headway.transforms.autocast import autocast_dtype
+from headway.transforms.fast.block import FastDecoderOnlyBlock
 from headway.transforms.fast.joint import has_hooks
 from headway.transforms.kernels import computes
 
 LARGE = 2**23
 """Numbers of x from which kernels of our own save a GPU more than the CPU takes to launch them."""
+
+
+def _has_kernel(norm: nn.Module) -> bool:
+    return type(norm) in (LayerNorm, RMSNorm) and not has_hooks(norm)
 
 
 class FastPreNorm(PreNorm):
@@ -21,13 +40,75 @@ class FastPreNorm(PreNorm):
     """
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
-        if x.numel() < LARGE or not computes(x) or not self._has_kernel():
+        if x.numel() < LARGE or not computes(x) or not _has_kernel(self.norm):
             return super().forward(x, sublayer)
-        from headway.transforms.kernels.norms import added, normed_and_kept
+        from headway.transforms.kernels.norms import added, added_and_normed
 
         dtype = autocast_dtype(x.device.type) or x.dtype
-        normed, kept = normed_and_kept(x, self.norm, dtype)
+        kept, normed = added_and_normed(x, None, self.norm, dtype)
         return added(kept, self.dropout(sublayer(normed)))
 
-    def _has_kernel(self) -> bool:
-        return type(self.norm) in (LayerNorm, RMSNorm) and not has_hooks(self.norm)
+
+class FastEncoder(Encoder):
+    """`Encoder` by one kernel between two sublayers, on a GPU."""
+
+    def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
+        if not _is_chain(self, x):
+            return super().forward(x, mask)
+        return _chained(x, _sublayers(self.blocks, mask), self.norm)
+
+
+class FastDecoderOnly(DecoderOnly):
+    """`DecoderOnly` by one kernel between two sublayers, on a GPU."""
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], documents: Documents | None = None
+    ) -> Float[Tensor, "B T D"]:
+        if not _is_chain(self, x):
+            return super().forward(x, documents)
+        mask = CAUSAL if documents is None else Mask(causal=True, documents=documents)
+        return _chained(x, _sublayers(self.blocks, mask), self.norm)
+
+
+def _is_chain(stack: Any, x: Float[Tensor, "B T D"]) -> bool:
+    """Whether kernels compute the residual connections of this stack, and nothing is to be called
+    with the inputs or outputs of a block: no hook, and no other `forward` (`compile`)."""
+    if x.numel() < LARGE or not computes(x) or not _has_kernel(stack.norm):
+        return False
+    return all(
+        type(block) in (EncoderBlock, FastDecoderOnlyBlock)
+        and "forward" not in vars(block)
+        and not has_hooks(block)
+        and all(
+            type(around) is FastPreNorm and not has_hooks(around) and _has_kernel(around.norm)
+            for around in (block.around_attention, block.around_feedforward)
+        )
+        for block in stack.blocks
+    )
+
+
+def _sublayers(blocks: Iterable[Any], mask: Mask) -> Iterator[tuple[FastPreNorm, Sublayer]]:
+    """Return each sublayer with its residual connection."""
+    for block in blocks:
+        attention: Callable[..., Tensor] = block.attention
+        yield block.around_attention, partial(_attended, attention, mask)
+        yield block.around_feedforward, block.feedforward
+
+
+def _attended(attention: Callable[..., Tensor], mask: Mask, y: Tensor) -> Tensor:
+    return attention(y, y, mask)
+
+
+def _chained(
+    x: Float[Tensor, "B T D"],
+    sublayers: Iterable[tuple[FastPreNorm, Sublayer]],
+    last_norm: nn.Module,
+) -> Float[Tensor, "B T D"]:
+    """Return the last norm of x after all residual connections."""
+    from headway.transforms.kernels.norms import added_and_normed
+
+    dtype, change = autocast_dtype(x.device.type) or x.dtype, None
+    for residual, sublayer in sublayers:
+        x, normed = added_and_normed(x, change, residual.norm, dtype)
+        change = residual.dropout(sublayer(normed))
+    return added_and_normed(x, change, last_norm, x.dtype)[1]
