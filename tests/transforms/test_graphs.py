@@ -15,7 +15,7 @@ from headway.decoding.sampling import open_rows, read_prompts
 from headway.errors import UsageError
 from headway.models import GPT
 from headway.tasks.opening import load
-from headway.transforms import graphs, lora, replay_steps
+from headway.transforms import graphs, lora, replay_steps, step_graph
 from headway.transforms.recorder import CudaRecorder
 from tests.fixtures import bundles
 from tests.fixtures.emulated_graph import EmulatedGraph
@@ -39,8 +39,12 @@ def test_every_search_finds_what_it_finds_with_ordinary_steps(name, kind):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("most_moved", [0, step_graph.MOST_MOVED])
 @pytest.mark.usefixtures("attention_path")
-def test_logits_are_those_of_ordinary_steps_whatever_happens_to_the_state(name):
+def test_logits_are_those_of_ordinary_steps_whatever_happens_to_the_state(
+    name, most_moved, monkeypatch
+):
+    monkeypatch.setattr(step_graph, "MOST_MOVED", most_moved)
     keys = torch.tensor([[True] * 5, [True] * 2 + [False] * 3, [True] * 4 + [False]])
     pair = Pair(twins(name), random_tokens(3, 5), keys)
     pair.steps(7)  # past the capacity of the first graph
@@ -55,6 +59,19 @@ def test_logits_are_those_of_ordinary_steps_whatever_happens_to_the_state(name):
     pair.steps(2)
     pair.reorder([3])
     pair.steps(1)
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt modern"])
+def test_orders_are_applied_to_all_layers_at_once_before_the_next_step(name):
+    pair = Pair(twins(name), random_tokens(4, 3), None)
+    pair.steps(1)
+    for _ in range(2):
+        before = EmulatedGraph.replays
+        pair.reorder([1, 0, 0, 3])
+        pair.reorder([2, 1, 3, 1])
+        assert EmulatedGraph.replays == before
+        pair.steps(1)
+        assert EmulatedGraph.replays == before + 2
 
 
 def test_several_samples_of_prompts_of_different_lengths_are_those_of_ordinary_steps():
@@ -285,13 +302,28 @@ def test_on_other_devices_nothing_changes_and_other_models_are_refused():
         replay_steps(MODELS["rnn"].build())
 
 
-def test_a_language_model_that_is_loaded_on_a_cuda_device_decodes_by_graphs(tmp_path, monkeypatch):
+@pytest.mark.parametrize("make", [bundles.gpt, bundles.translator, bundles.captioner])
+def test_a_model_that_is_loaded_on_a_cuda_device_decodes_by_graphs(make, tmp_path, monkeypatch):
     with torch.inference_mode(False):
-        bundles.gpt().save(tmp_path / "model")
+        make().save(tmp_path / "model")
         assert "step" not in vars(load(tmp_path / "model").model)
         monkeypatch.setattr(CudaRecorder, "device_type", "cpu")
         assert isinstance(load(tmp_path / "model").model.step, graphs.ReplayedSteps)
         assert "step" not in vars(load(tmp_path / "model", fast=False).model)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: bundles.translator(encoder="rnn", decoder="rnn"), bundles.bert_classifier],
+    ids=["recurrent", "classifier"],
+)
+def test_a_model_without_a_transformer_decoder_is_loaded_on_a_cuda_device(
+    make, tmp_path, monkeypatch
+):
+    with torch.inference_mode(False):
+        make().save(tmp_path / "model")
+        monkeypatch.setattr(CudaRecorder, "device_type", "cpu")
+        assert "step" not in vars(load(tmp_path / "model").model)
 
 
 def test_the_emulation_refuses_memory_that_was_freed_since_the_recording():

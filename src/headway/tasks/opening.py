@@ -18,13 +18,13 @@ from headway.bundle.files import (
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.former_names import with_current_names
-from headway.models import GPT, shapes_only
+from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
 from headway.transforms.fast import prepare_for_inference
-from headway.transforms.graphs import replay_steps
+from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 from headway.transforms.recorder import CudaRecorder
 
@@ -65,8 +65,8 @@ def load(
     (float32); if None, as saved.
 
     fast: replace plain classes by their fast twins (`transforms/fast/`), and arrange the weights on
-    a CPU for products without gradients (`prepare_for_inference`). A language model on a CUDA
-    device decodes by CUDA graphs (`replay_steps`). False keeps the plain code.
+    a CPU for products without gradients (`prepare_for_inference`). A model with a Transformer
+    decoder decodes by CUDA graphs on a CUDA device (`replay_steps`). False keeps the plain code.
 
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
     Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
@@ -83,7 +83,7 @@ def load(
     if fast:
         prepare_for_inference(bundle.model)
         on_cuda = bundle.device.type == CudaRecorder.device_type
-        if on_cuda and isinstance(bundle.model, GPT):
+        if on_cuda and can_replay(bundle.model):
             replay_steps(bundle.model)
     return bundle
 

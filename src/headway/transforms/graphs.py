@@ -37,6 +37,11 @@ MOST_TOKENS = 2**16
 larger are bound by reading them, not by launching kernels."""
 
 
+def can_replay(model: nn.Module) -> bool:
+    """Whether the model has a Transformer decoder, whose steps `replay_steps` records."""
+    return isinstance(getattr(model, "decoder", None), (Decoder, DecoderOnly))
+
+
 def replay_steps(
     model: M, *, recorder: type[Recorder] = CudaRecorder, smallest: int = SMALLEST
 ) -> M:
@@ -49,14 +54,14 @@ def replay_steps(
     memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
     the smallest graph. UsageError if the decoder is no Transformer.
     """
-    decoder = getattr(model, "decoder", None)
-    if not isinstance(decoder, (Decoder, DecoderOnly)):
+    if not can_replay(model):
         raise UsageError(
             f"a {type(model).__name__} cannot decode by CUDA graphs",
             hint="replay_steps is for language models and models with a Transformer decoder",
         )
+    decoder: Any = model.decoder
     for block in decoder.blocks:
-        attention: Any = block.attention
+        attention = block.attention
         if attention.cache_type is KeyValueCache:
             attention.cache_type = PreallocatedKeyValues
     vars(model)["step"] = ReplayedSteps(model, recorder, smallest)  # no module of its own
@@ -104,7 +109,7 @@ class ReplayedSteps:
             and not (torch.is_grad_enabled() or self.model.training)
             and not tracing(tokens)
             and (longest is None or max(lengths) < longest)
-            and all(isinstance(c, PreallocatedKeyValues) and c.stores for c in state.caches)
+            and all(isinstance(c, PreallocatedKeyValues) and c.is_begun for c in state.caches)
         )
 
     def _graph_of(self, state: State) -> StepGraph | None:

@@ -7,7 +7,8 @@ the new tokens, the number of earlier ones, keys and values.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -43,6 +44,33 @@ class Shape(NamedTuple):
         return self.rows * self.capacity + (0 if self.sources is None else self.sources.tokens)
 
 
+MOST_MOVED = 2**30
+"""Bytes of keys and values up to which a new order moves the whole room of a graph at once. Of more
+of them, only the part with tokens is moved, layer by layer."""
+
+
+class RowOrder:
+    """Moves sequences to other rows of tensors, in all of them at once: recorded once."""
+
+    def __init__(self, stores: Sequence[Float[Tensor, "R H S _"]], recorder: Recorder) -> None:
+        self._stores, self._recorder = stores, recorder
+        with torch.inference_mode(False), torch.no_grad():
+            # while it is recorded, each row stays where it is
+            self._order = torch.arange(len(stores[0]), device=recorder.device)
+            recorder.record(self._move)
+
+    def _move(self) -> Int[Tensor, " R"]:
+        for store in self._stores:
+            store.copy_(store.index_select(0, self._order))
+        return self._order
+
+    def apply(self, order: Sequence[int]) -> None:
+        """Make row n the former row order[n]; further rows stay."""
+        others = range(len(order), len(self._order))
+        self._order.copy_(upload(torch.tensor([*order, *others]), self._order.device))
+        self._recorder.replay()
+
+
 class StepGraph:
     """One step of a model for up to `rows` sequences of up to `capacity` tokens, recorded.
 
@@ -69,6 +97,8 @@ class StepGraph:
                 [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in cache.stores]
                 for cache in caches
             ]
+            self._moved = sum(x.nbytes for x in chain(*self._stores))
+            self._row_order: RowOrder | None = None
             static: list[KeyValueCache] = [
                 StaticKeyValues(stores, of_rows, self._past) for stores in self._stores
             ]
@@ -124,12 +154,22 @@ class StepGraph:
         return self._logits[:count].clone()  # the next replay overwrites them
 
     def hold(self, state: State) -> None:
-        """Have the keys and values of the owner in the graph's tensors.
+        """Have the keys and values of the owner in the graph's tensors, in their order.
 
-        It may have left them: a reordering writes other tensors, and so does growing.
+        It may have left them: growing writes other tensors.
         """
-        for cache, stores in zip(state.caches, self._stores, strict=True):
-            assert isinstance(cache, PreallocatedKeyValues)
+        caches = [cache for cache in state.caches if isinstance(cache, PreallocatedKeyValues)]
+        pairs = list(zip(caches, self._stores, strict=True))
+        order = caches[0].order_in(self._stores[0])
+        is_same = all(cache.order_in(stores) == order for cache, stores in pairs)
+        if order is not None and is_same and self._moved <= MOST_MOVED:
+            if self._row_order is None:
+                recorder = type(self._recorder)(self._recorder.device, self._recorder)
+                self._row_order = RowOrder(list(chain(*self._stores)), recorder)
+            self._row_order.apply(order)
+            for cache in caches:
+                cache.order_was_applied()
+        for cache, stores in pairs:
             cache.move_into(stores)
         if self._memory is not None and isinstance(state, DecoderState):
             self._memory.keep(state.memory)

@@ -23,16 +23,19 @@ class PreallocatedTokens(TokenCache):
 
     Sequence n has its tokens at positions 0 ... lengths[n] - 1; what follows is left over from
     earlier tokens, and the mask hides it. There may be room for more sequences than there are.
-    Reordering writes into the tensors of the last reordering
-    but one, so that a beam search allocates no memory at each step.
+    A new order is applied when the tokens are next used, unless a recorded step does it for all
+    layers at once (`order_in`). It is written into the tensors of the last order but one, so that a
+    beam search allocates no memory at each step.
     """
 
     def __init__(self, num_rows: int) -> None:
         super().__init__(num_rows)
         self._stores: list[Tensor] = []  # each: rows H capacity K, of which the first N are used
         self._spare: list[Tensor] = []
+        self._order: list[int] | None = None  # sequence n is at present in row order[n]
 
     def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Tensor]:
+        self._apply_order()
         num_new = new[0].shape[2]
         total = max(self.lengths, default=0) + num_new
         width = self._width(total)
@@ -53,6 +56,7 @@ class PreallocatedTokens(TokenCache):
         return total
 
     def last(self) -> list[Float[Tensor, "N H K"]]:
+        self._apply_order()
         if self.uniform:
             return [s[: len(self.lengths), :, self.lengths[0] - 1] for s in self._stores]
         rows = torch.arange(len(self.lengths), device=self._stores[0].device)
@@ -63,14 +67,30 @@ class PreallocatedTokens(TokenCache):
         is_unchanged = list(rows) == list(range(len(self.lengths)))
         self.lengths = [self.lengths[row] for row in rows]
         if self._stores and not is_unchanged:
-            index = upload(torch.tensor(rows, dtype=torch.long), self._stores[0].device)
-            spare: Sequence[Tensor | None] = self._spare or [None] * len(self._stores)
-            used = max(self.lengths, default=0)
-            chosen = [
-                _select(store, index, used, into)
-                for store, into in zip(self._stores, spare, strict=True)
-            ]
-            self._stores, self._spare = chosen, self._stores
+            before = self._order
+            self._order = list(rows) if before is None else [before[row] for row in rows]
+
+    def _apply_order(self) -> None:
+        """Move each sequence to its row."""
+        if self._order is None:
+            return
+        index = upload(torch.tensor(self._order, dtype=torch.long), self._stores[0].device)
+        spare: Sequence[Tensor | None] = self._spare or [None] * len(self._stores)
+        used = max(self.lengths, default=0)
+        chosen = [
+            _select(store, index, used, into)
+            for store, into in zip(self._stores, spare, strict=True)
+        ]
+        self._stores, self._spare, self._order = chosen, self._stores, None
+
+    def order_in(self, stores: Sequence[Tensor]) -> list[int] | None:
+        """Return the order that is still to be applied if the tokens are in these tensors."""
+        is_there = all(old is new for old, new in zip(self._stores, stores, strict=True))
+        return self._order if is_there else None
+
+    def order_was_applied(self) -> None:
+        """Note that each sequence has been moved to its row."""
+        self._order = None
 
     def rewind(self, lengths: Sequence[int]) -> None:
         check_rewind(self.lengths, lengths)
@@ -78,6 +98,8 @@ class PreallocatedTokens(TokenCache):
 
     def admit(self, other: TokenCache) -> None:
         assert isinstance(other, PreallocatedTokens)
+        self._apply_order()
+        other._apply_order()
         old, rows = len(self.lengths), len(self.lengths) + len(other.lengths)
         self.lengths = [*self.lengths, *other.lengths]
         like = self._stores or other._stores
@@ -93,6 +115,7 @@ class PreallocatedTokens(TokenCache):
             store[old:rows, :, :used] = new[: len(other.lengths), :, :used]
 
     def release(self, row: int) -> None:
+        self._apply_order()
         last = len(self.lengths) - 1
         length = self.lengths[last]
         for store in self._stores:
@@ -100,12 +123,19 @@ class PreallocatedTokens(TokenCache):
         self.lengths = [length if n == row else self.lengths[n] for n in range(last)]
 
     @property
+    def is_begun(self) -> bool:
+        """Whether tokens have been written."""
+        return bool(self._stores)
+
+    @property
     def stores(self) -> Sequence[Float[Tensor, "R H S _"]]:
         """The tensors that the tokens are written in, with rows and positions to spare."""
+        self._apply_order()
         return self._stores
 
     def move_into(self, stores: Sequence[Tensor]) -> None:
         """Keep all tokens in these tensors from now on, which have room for them."""
+        self._apply_order()
         if all(old is new for old, new in zip(self._stores, stores, strict=True)):
             return
         rows, used = len(self.lengths), max(self.lengths, default=0)
@@ -118,9 +148,11 @@ class PreallocatedTokens(TokenCache):
         self._stores = list(stores)
 
     def reserve(self, rows: int, tokens: int) -> None:
+        self._apply_order()
         self._stores = [_with_capacity(s, s, rows, tokens) for s in self._stores]
 
     def tokens(self, row: int, start: int, stop: int) -> list[Float[Tensor, "H T _"]]:
+        self._apply_order()
         return [store[row, :, start:stop].clone() for store in self._stores]
 
 
