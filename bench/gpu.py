@@ -37,6 +37,7 @@ CLAIMS = (
     "training-124m",
     "training-350m",
     "training-350m-few",
+    "training-mini",
     "training-translator",
     "decoding-124m",
     "decoding-xl",
@@ -59,6 +60,7 @@ def measure(
         "training-350m-few": lambda: training(
             measurement, rates, "gpt2-medium", scale.few_rows, None
         ),
+        "training-mini": lambda: training(measurement, rates, "mini", scale.few_rows, None),
         "training-translator": lambda: translator_training(measurement, rates),
         "decoding-124m": lambda: decoding(measurement, rates, "gpt2-small", {}),
         "decoding-xl": lambda: decoding(measurement, rates, "gpt2-xl", {1: 0.4}),

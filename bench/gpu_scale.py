@@ -42,7 +42,8 @@ class Scale:
 
     def gpt(self, size: str) -> GPTConfig:
         if self.device == "cuda":
-            return GPTConfig(**GPTConfig.sizes[size])
+            shape = {"vocabulary": 8000, "max_length": self.length, **GPTConfig.sizes[size]}
+            return GPTConfig(**shape)
         return GPTConfig(vocabulary=60, max_length=self.length + PROMPT)
 
     def translator(self, size: str) -> TranslatorConfig:
