@@ -163,6 +163,18 @@ def test_batches_with_documents_and_uncounted_ones_are_computed_as_always():
     assert EmulatedGraph.count == before
 
 
+@pytest.mark.parametrize(("sizes", "others"), [([4] * 30, None), (range(1, 31), 20)])
+def test_a_note_says_if_most_batches_have_no_graph(sizes, others):
+    model, notes = gpt(), []
+    run = TrainingState(model, optimizer(model, OptimizerConfig()))
+    run.listeners.append(lambda event: notes.append(event["text"]))
+    recorded = RecordedGradients(model, TextObjective(), EmulatedGraph)
+    stream = iter([(0, 0, batch) for batch in texts(*sizes)])
+    fit(run, stream, TextObjective(), [recorded], steps=30, recorded=recorded)
+    assert len(notes) == (others is not None)
+    assert all(f"{others} of the first 20 batches" in note for note in notes)
+
+
 def test_what_cannot_be_recorded_is_refused():
     model = gpt()
     with pytest.raises(UsageError, match="TranslationObjective have different shapes"):

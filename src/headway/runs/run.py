@@ -244,6 +244,7 @@ def _train(
     limit = [TimeLimit(parse_time(training.time))] if training.time else []
     of_objective = [job.objective] if isinstance(job.objective, Observer) else []
     recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
+    of_graphs = [] if recorded is None else [recorded]
     evaluation.catch_up(run)
     batches = job.stream(run.epoch, run.position)
     with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
@@ -251,7 +252,16 @@ def _train(
             run,
             stream,
             job.objective,
-            [*of_objective, Averaging(), StepLog(), *limit, *observers, evaluation, save],
+            [
+                *of_objective,
+                *of_graphs,
+                Averaging(),
+                StepLog(),
+                *limit,
+                *observers,
+                evaluation,
+                save,
+            ],
             steps=training.steps,
             learning_rate=lambda step: learning_rate(
                 config.schedule, config.optimizer.lr, step, training.steps

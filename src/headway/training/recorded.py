@@ -19,6 +19,7 @@ from torch import nn
 from headway.errors import UsageError
 from headway.shapes import Tensor
 from headway.training.objectives import ImageObjective, Loss, TextObjective
+from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed
 from headway.transforms.recorder import CudaRecorder, Recorder, forget_last_step
 from headway.transforms.stacks import stacked_blocks
@@ -31,6 +32,8 @@ RECORDABLE = (TextObjective, ImageObjective)
 MOST_GRAPHS = 4
 MOST_SHAPES = 64
 """Shapes of batches that are remembered until they return."""
+FIRST = 20
+"""Batches after which a note may say that most of them have no graph."""
 NO_SHAPE = ("indices",)
 """Fields of batches that no objective reads: they are for messages."""
 
@@ -40,8 +43,9 @@ class RecordedGradients:
     occurred before.
 
     At most `MOST_GRAPHS` are kept; batches of other shapes, and with documents, are computed as
-    always. Graphs are dropped if the memory of parameters changes. The random numbers, as of
-    dropout, are those of ordinary steps. UsageError if steps of this kind cannot be recorded.
+    always. A note says so if they are more than half of the first ones, where the object is an
+    observer of the run. Graphs are dropped if the memory of parameters changes. The random numbers,
+    as of dropout, are those of ordinary steps. UsageError if such steps cannot be recorded.
     """
 
     def __init__(
@@ -53,9 +57,25 @@ class RecordedGradients:
         self._graphs: dict[Hashable, _Recorded] = {}
         self._seen: deque[Hashable] = deque(maxlen=MOST_SHAPES)
         self._built_of: list[tuple[int, bool]] = []
+        self._batches = self._replayed = 0
+        self._is_noted = False
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        """Emit the note."""
+        if self._is_noted or self._batches < FIRST:
+            return
+        self._is_noted = True
+        others = self._batches - self._replayed
+        if others > self._batches // 2:
+            run.emit(
+                "note",
+                text=f"graphs: {others} of the first {self._batches} batches were computed without "
+                "one, as they are of several documents or have shapes that did not occur before",
+            )
 
     def __call__(self, compute: Compute, batch: Any) -> Loss:
         """Return `compute(batch)`, which has the objective of this object."""
+        self._batches += 1
         shape = shape_of(batch)
         if shape is None:
             return compute(batch)
@@ -69,6 +89,7 @@ class RecordedGradients:
                 self._seen.append(shape)
                 return compute(batch)
             graph = self._graphs[shape] = self._recorded(compute, batch)
+        self._replayed += 1
         return graph.replay(batch)
 
     def _recorded(self, compute: Compute, batch: Any) -> _Recorded:
