@@ -204,3 +204,8 @@ def test_what_is_on_the_device_is_not_copied_again():
 def test_batches_are_made_in_a_thread_only_for_a_gpu():
     assert Machine("cuda", "bfloat16", 1).prefetches
     assert not Machine("cpu", "float32", 2).prefetches
+
+
+def test_cuda_graphs_are_refused_on_another_device():
+    with pytest.raises(UsageError, match="the device is cpu, and CUDA graphs are for NVIDIA GPUs"):
+        prepare(MachineConfig(device="cpu", graphs=True))
