@@ -1,11 +1,15 @@
 """The data in a run folder are those of the settings in its run.yaml."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from headway.cli.main import main
 from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.runs import Outcome, check_same, train
+from headway.runs.data_files import changed_files, remember_files
 from headway.text import load_tokenizer
 from tests.fixtures.language_model_runs import STORY, configured
 
@@ -39,6 +43,52 @@ def test_data_of_an_unfinished_run_are_reused_only_with_its_settings(story, tmp_
     train(configured(story), folder, listeners=[events.append])
     assert [e["reused"] for e in events if e["kind"] == "prepared"] == [True, True]
     assert not [e for e in events if e["kind"] == "note"]
+
+
+@pytest.mark.parametrize("edit", ["touched", "changed"])
+def test_data_of_an_unfinished_run_are_made_again_if_their_file_changed(edit, story, tmp_path):
+    folder, events = tmp_path / "run", []
+    prepare_only(configured(story), folder)
+    if edit == "touched":
+        os.utime(story, (1, 1))  # a copy, with the same content
+    else:
+        Path(story).write_text(STORY.replace("a", "e"))
+    train(configured(story), folder, listeners=[events.append])
+    notes = [e["text"] for e in events if e["kind"] == "note"]
+    removed = "removed the data that an unfinished run had prepared"
+    assert notes == ([removed] if edit == "changed" else [])
+    is_reused = edit == "touched"
+    assert [e["reused"] for e in events if e["kind"] == "prepared"] == [is_reused] * 2
+
+
+@pytest.mark.parametrize("edit", ["same", "touched", "changed", "longer"])
+def test_a_resumed_run_says_if_a_file_of_its_data_has_changed(edit, story, tmp_path):
+    folder, events = tmp_path / "run", []
+    train(configured(story), folder)
+    path = Path(story)
+    if edit == "touched":
+        os.utime(path, (1, 1))
+    elif edit == "changed":
+        path.write_text(STORY.replace("a", "e"))
+    elif edit == "longer":
+        path.write_text(STORY + "The end.")
+    train(configured(story), folder, listeners=[events.append])
+    notes = [e["text"] for e in events if e["kind"] == "note"]
+    assert bool(notes) == (edit in ("changed", "longer"))
+    assert all(note.startswith(f"{story}: changed since this run began") for note in notes)
+
+
+def test_the_files_of_a_folder_are_compared_by_name_and_size(tmp_path):
+    folder, run = tmp_path / "images", tmp_path / "run"
+    (folder / "cats").mkdir(parents=True)
+    run.mkdir()
+    (folder / "cats" / "1.png").write_bytes(b"123")
+    config = configured(str(folder))
+    assert changed_files(run, config) == []
+    remember_files(run, config)
+    assert changed_files(run, config) == []
+    (folder / "cats" / "2.png").write_bytes(b"4")
+    assert changed_files(run, config) == [str(folder)]
 
 
 @pytest.mark.parametrize("change", ["vocabulary", "text", "recipe", "no run.yaml"])

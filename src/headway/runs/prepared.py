@@ -10,6 +10,8 @@ from headway.config_files import write_yaml
 from headway.errors import UsageError
 from headway.files import write_file
 from headway.folders import remove_unfinished_files
+from headway.runs.data_files import NAME as DATA_FILES
+from headway.runs.data_files import changed_files, remember_files
 from headway.runs.recipes import AnyRunConfig, changes_of, is_trained, saved
 
 PREPARED = ("data", "*.json", "metrics.jsonl", "glimpses", "report.html")
@@ -31,10 +33,11 @@ READ_WHILE_TRAINING = frozenset(
 
 
 def begin(folder: Path, config: AnyRunConfig, history: Sequence[str]) -> str | None:
-    """Make a run folder ready for data of these settings; return a note on what was removed.
+    """Make a run folder ready for data of these settings; return a note on what was removed, or on
+    files of the data that have changed.
 
-    Data of a run that has saved neither a checkpoint nor a model are removed if any setting has
-    changed, and the new settings are written. UsageError if a trained run would get other data.
+    Data of a run that has saved neither a checkpoint nor a model are removed if any setting or file
+    has changed, and the new settings are written. UsageError if a trained run would get other data.
     """
     for path in (folder, folder / "data"):
         if path.is_dir():
@@ -44,8 +47,13 @@ def begin(folder: Path, config: AnyRunConfig, history: Sequence[str]) -> str | N
     if is_trained(folder):
         if is_comparable:
             _check_same_data(folder, before, config)
+        if changed := changed_files(folder, config):
+            return (
+                f"{', '.join(changed)}: changed since this run began; start another run to train "
+                "with it from the beginning (--run NAME)"
+            )
         return None
-    is_same = is_comparable and not changes_of(before, config)
+    is_same = is_comparable and not changes_of(before, config) and not changed_files(folder, config)
     removed = [] if is_same else [path for name in PREPARED for path in folder.glob(name)]
     for path in removed:
         if path.is_dir():
@@ -53,6 +61,8 @@ def begin(folder: Path, config: AnyRunConfig, history: Sequence[str]) -> str | N
         else:
             path.unlink()
     write_file(folder / "run.yaml", write_yaml(config, history).encode())
+    if not (folder / DATA_FILES).is_file():
+        remember_files(folder, config)
     return "removed the data that an unfinished run had prepared" if removed else None
 
 
