@@ -34,14 +34,14 @@ from bench.sides import ROOT
 from headway.files import write_file
 
 CLAIMS = (
-    "training-124m",
+    "decoding-xl",
+    "translating",
     "training-350m",
+    "training-124m",
+    "decoding-124m",
     "training-350m-few",
     "training-mini",
     "training-translator",
-    "decoding-124m",
-    "decoding-xl",
-    "translating",
 )
 
 

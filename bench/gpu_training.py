@@ -62,7 +62,6 @@ def training(
         "Headway": ours(),
         "Headway by graphs": ours(by_graphs=True),
         "Headway compiled": ours(compiled=True),
-        "Headway compiled, by graphs": ours(compiled=True, by_graphs=True),
         "plain loop compiled": plain,
         "transformers compiled": transformers,
     }
