@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from headway.transforms.recorder import CudaRecorder
+from tests.fixtures.recorded_trainings import CASES as RECORDED
+from tests.fixtures.recorded_trainings import trained as trained_model
 from tests.fixtures.searches import searches_of
 from tests.fixtures.zoo import MODELS, VITS, VOCABULARY, some_rows
-from tests.training.test_recorded import CASES as RECORDED
-from tests.training.test_recorded import trained as trained_model
 
 pytestmark = pytest.mark.gpu
 CASES = ("translate", "translate-multi30k", "translate-rnn", "gpt", "gpt-tiny", "bert-tiny", "tag")

@@ -3,19 +3,14 @@
 Without a GPU the graphs are those of `tests/fixtures/emulated_graph.py`.
 """
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.image_batches import ImageBatch
-from headway.data.packing import TextBatch
 from headway.errors import UsageError
-from headway.models import GPT, GPTConfig, ViTClassifierConfig, ViTConfig, vit_classifier
 from headway.training import (
-    ImageObjective,
     OptimizerConfig,
     RecordedGradients,
     TextObjective,
@@ -26,84 +21,9 @@ from headway.training import (
 )
 from headway.training import recorded as recorded_module
 from headway.training.recorded import shape_of
-from headway.transforms import fast, freeze, recompute
+from headway.transforms import recompute
 from tests.fixtures.emulated_graph import EmulatedGraph
-
-VOCABULARY, LENGTH = 13, 9
-GPT_CONFIG = GPTConfig(
-    model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, vocabulary=VOCABULARY, max_length=LENGTH
-)
-VIT_CONFIG = ViTClassifierConfig(
-    vit=ViTConfig(
-        model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=8, patch_size=4, dropout=0.1
-    ),
-    num_classes=5,
-)
-
-
-def text(rows, length=LENGTH, lengths=None):
-    ids = torch.randint(VOCABULARY, (rows, length + 1))
-    read, targets = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
-    return TextBatch(read, targets, lengths, tuple(range(rows)), targets.numel())
-
-
-def pictures(rows):
-    classes = torch.randint(5, (2, rows))
-    images = torch.randn(rows, 3, 8, 8)
-    return ImageBatch(images, classes[0], classes[1], torch.rand(rows), tuple(range(rows)))
-
-
-def gpt(**changes):
-    return fast(GPT(replace(GPT_CONFIG, **{"dropout": 0.1, **changes})))
-
-
-def texts(*sizes):
-    return [text(*((size,) if isinstance(size, int) else size)) for size in sizes]
-
-
-CASES = {
-    "gpt": (gpt, TextObjective(), lambda: texts(*[4] * 6), {}),
-    "gpt modern": (
-        lambda: gpt(positions="rotary", num_kv_heads=1, norm_kind="rms", activation="swiglu"),
-        TextObjective(),
-        lambda: texts(*[4] * 6),
-        {},
-    ),
-    "plain gpt": (
-        lambda: GPT(replace(GPT_CONFIG, dropout=0.1)),
-        TextObjective(),
-        lambda: texts(*[4] * 6),
-        {},
-    ),
-    "two sizes by turns": (gpt, TextObjective(), lambda: texts(4, 3, 4, 3, 3, 4, 4), {}),
-    "accumulated": (gpt, TextObjective(), lambda: texts(*[4, 4, 3] * 6), {"accumulate": 3}),
-    "frozen": (lambda: freeze(gpt(), 1), TextObjective(), lambda: texts(*[4] * 5), {}),
-    "images": (
-        lambda: fast(vit_classifier(VIT_CONFIG)),
-        ImageObjective(0.1),
-        lambda: [pictures(3) for _ in range(5)],
-        {},
-    ),
-}
-
-
-def trained(build, objective, batches, options, recorder, precision=nullcontext):
-    """Return losses and parameters after one pass, and the next random number."""
-    torch.manual_seed(0)
-    model = build()
-    losses = []
-
-    class Log:
-        def after_step(self, run, report):
-            losses.append((report.loss, report.nats, report.grad_norm, report.targets))
-
-    run = TrainingState(model, optimizer(model, OptimizerConfig(lr=0.01)))
-    stream = iter([(0, number + 1, batch) for number, batch in enumerate(batches)])
-    steps = len(batches) // options.get("accumulate", 1)
-    recorded = None if recorder is None else RecordedGradients(model, objective, recorder)
-    options = {**options, "precision": precision, "recorded": recorded}
-    fit(run, stream, objective, [Log()], steps=steps, **options)
-    return losses, model.state_dict(), torch.rand(())
+from tests.fixtures.recorded_trainings import CASES, LENGTH, gpt, text, texts, trained
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -214,6 +214,42 @@ def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
     )
 
 
+def _fit(
+    run: TrainingState,
+    job: Job,
+    machine: Machine,
+    observers: Sequence[Observer],
+    go_on: EvaluationLimit,
+) -> None:
+    """Train, with the observers that the settings require before these ones."""
+    config, training = job.config, job.config.training
+    recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
+    batches = job.stream(run.epoch, run.position)
+    with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
+        fit(
+            run,
+            stream,
+            job.objective,
+            [
+                *([job.objective] if isinstance(job.objective, Observer) else []),
+                *([] if recorded is None else [recorded]),
+                Averaging(),
+                StepLog(),
+                *([TimeLimit(parse_time(training.time))] if training.time else []),
+                *observers,
+            ],
+            steps=training.steps,
+            learning_rate=lambda step: learning_rate(
+                config.schedule, config.optimizer.lr, step, training.steps
+            ),
+            accumulate=training.accumulate,
+            clip=training.clip,
+            precision=machine.precision,
+            request=go_on.request,
+            recorded=recorded,
+        )
+
+
 def _train(
     task: Task,
     job: Job,
@@ -224,7 +260,7 @@ def _train(
     folder: Path,
 ) -> Outcome:
     run, save = run_and_save
-    config, training = job.config, job.config.training
+    config = job.config
     example = job.example() if isinstance(job, Watchable) else None
     glimpses = None if example is None else AttentionSnapshots(folder / SNAPSHOTS, example)
 
@@ -241,37 +277,8 @@ def _train(
         lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
         config.evaluation.patience,
     )
-    limit = [TimeLimit(parse_time(training.time))] if training.time else []
-    of_objective = [job.objective] if isinstance(job.objective, Observer) else []
-    recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
-    of_graphs = [] if recorded is None else [recorded]
     evaluation.catch_up(run)
-    batches = job.stream(run.epoch, run.position)
-    with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
-        fit(
-            run,
-            stream,
-            job.objective,
-            [
-                *of_objective,
-                *of_graphs,
-                Averaging(),
-                StepLog(),
-                *limit,
-                *observers,
-                evaluation,
-                save,
-            ],
-            steps=training.steps,
-            learning_rate=lambda step: learning_rate(
-                config.schedule, config.optimizer.lr, step, training.steps
-            ),
-            accumulate=training.accumulate,
-            clip=training.clip,
-            precision=machine.precision,
-            request=go_on.request,
-            recorded=recorded,
-        )
+    _fit(run, job, machine, [*observers, evaluation, save], go_on)
     if run.stop != "interrupted":
         evaluation.evaluate(run)
     save.save(run)
