@@ -19,6 +19,7 @@ from headway.serving.http.generation_fields import (
 )
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModels
+from headway.serving.http.text_sizes import SHORT
 from headway.serving.http.texts import Output, TextRequest, answer, format_rules
 
 MOST_MESSAGES = 1024
@@ -125,7 +126,8 @@ async def chat_completions(request: Request) -> Response:
     templates: Templates = request.app.state.templates
     messages = [(message.role, message.text) for message in fields.messages]
     characters = sum(len(text) for _, text in messages)
-    await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
+    if characters > SHORT:
+        await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
     prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
     context = bundle.config.max_length
     wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))

@@ -17,11 +17,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
 from headway.serving.http.replies import ApiError
+from headway.serving.http.text_sizes import beside_others
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
@@ -67,12 +66,13 @@ class Templates:
     ) -> list[int]:
         """Return the tokens of a conversation. ApiError 400 if the template refuses it or fails."""
         kept: list[str] = []
-        marked = await run_in_threadpool(_all_marked, messages, _special_texts(tokenizer), kept)
+        size = sum(len(text) for _, text in messages)
+        marked = await beside_others(size, _all_marked, messages, _special_texts(tokenizer), kept)
         bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
         text = await self._rendered(
             {"template": template, "messages": marked, "bos_token": bos, "eos_token": eos}
         )
-        return await run_in_threadpool(_encoded, text, kept, tokenizer)
+        return await beside_others(len(text) + size, _encoded, text, kept, tokenizer)
 
     async def close(self) -> None:
         """End the child process."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +18,7 @@ from headway.serving.http.generation_fields import (
 )
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel, ServedModels
+from headway.serving.http.text_sizes import SHORT, beside_others
 from headway.serving.http.texts import Output, TextRequest, answer, format_rules
 from headway.text import TextTokenizer
 
@@ -59,7 +59,8 @@ async def completions(request: Request) -> Response:
     fields = await read_json(request, CompletionRequest)
     check_unsupported(fields, {"suffix": (fields.suffix, ("",))})
     served, bundle = models.able(fields.model, TextGenerating, "continue texts")
-    prompts = await run_in_threadpool(read_prompts, fields.prompt, served)
+    size = len(await request.body())
+    prompts = await beside_others(size, read_prompts, fields.prompt, served)
     max_tokens = 16 if fields.max_tokens is None else fields.max_tokens
     if max_tokens == 0 and not fields.echo:
         raise ApiError(400, "max_tokens must be at least 1, except with echo", param="max_tokens")
@@ -72,7 +73,7 @@ async def completions(request: Request) -> Response:
         config=generation_config(fields, max(1, max_tokens), fields.logprobs or 0),
         fields=fields,
         form=CompletionForm(),
-        echoes=await run_in_threadpool(_echoes, fields, prompts, bundle.tokenizer),
+        echoes=await beside_others(size, _echoes, fields, prompts, bundle.tokenizer),
         logprobs=fields.logprobs,
         scores_prompts=fields.echo and fields.logprobs is not None,
         dropped=max_tokens == 0,
@@ -93,7 +94,7 @@ def read_prompts(prompt: str | list[Any], served: ServedModel) -> list[list[int]
     if not 1 <= len(given) <= MOST_PROMPTS:
         raise ApiError(400, f"prompt must have 1 to {MOST_PROMPTS} prompts", param="prompt")
     for n, item in enumerate(given):
-        if isinstance(item, str):
+        if isinstance(item, str) and len(item) > SHORT:
             served.check_prompt(len(item), f"prompt[{n}]", "prompt")
     bundle: Any = served.bundle
     return [_tokens(item, f"prompt[{n}]", bundle.tokenizer) for n, item in enumerate(given)]

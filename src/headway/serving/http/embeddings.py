@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -20,7 +19,7 @@ from headway.serving.http.completions import Token
 from headway.serving.http.exchange import Exchange, read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels
-from headway.serving.http.text_sizes import check_characters
+from headway.serving.http.text_sizes import beside_others, check_characters
 
 MOST_TEXTS = 1024
 
@@ -58,7 +57,8 @@ async def embeddings(request: Request) -> Response:
     """Return one vector for each text."""
     fields = await read_json(request, EmbeddingRequest)
     served, bundle = _able(request, fields.model)
-    texts = await run_in_threadpool(_texts, fields.input, bundle)
+    size = len(await request.body())
+    texts = await beside_others(size, _texts, fields.input, bundle)
     vectors = await vectors_of(request, served, bundle, texts, normalise=True)
     width = fields.dimensions or vectors.shape[1]
     if width > vectors.shape[1]:
@@ -67,7 +67,7 @@ async def embeddings(request: Request) -> Response:
     if width < vectors.shape[1]:
         vectors = vectors[:, :width]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    tokens = sum(await run_in_threadpool(bundle.lengths, texts))
+    tokens = sum(await beside_others(size, bundle.lengths, texts))
     data = [
         {"object": "embedding", "index": n, "embedding": _encoded(row, fields.encoding_format)}
         for n, row in enumerate(vectors)

@@ -5,17 +5,33 @@ To tokenize 25 MB takes a minute, and to refuse them must take none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
 
 from headway.serving.http.replies import ApiError
+
+R = TypeVar("R")
 
 TEXT_BODY = 4_000_000
 """Bytes of a body that has texts only; JSON is parsed while all other requests wait."""
 FORM_BODY = 1_000_000
 """Bytes of a body in the form of HTML's forms, which take more time."""
+SHORT = 8_000
+"""Bytes of a request whose texts are tokenized at once. Another thread would begin up to 5 ms later
+for each thread that computes."""
 LONGEST_TEXT, LONGEST_TEXTS = 100_000, 1_000_000
 """Characters of a text, and of all texts of a request, for models that truncate or refuse texts
 beyond their maximum length."""
+
+
+async def beside_others(size: int, function: Callable[..., R], *arguments: Any) -> R:
+    """Return function(*arguments), which passes over texts of so many bytes, while the server
+    answers other requests if they are many."""
+    if size <= SHORT:
+        return function(*arguments)
+    return await run_in_threadpool(function, *arguments)
 
 
 def check_characters(texts: Sequence[str], param: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,7 +13,7 @@ from headway.serving.http.completions import Token
 from headway.serving.http.exchange import read_json
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModels
-from headway.serving.http.text_sizes import LONGEST_TEXTS
+from headway.serving.http.text_sizes import LONGEST_TEXTS, beside_others
 
 MOST_TOKENS = 2**18
 """Of /detokenize."""
@@ -50,9 +49,10 @@ async def tokenize(request: Request) -> Response:
         message = f"the prompt has {len(fields.prompt):,} characters; the maximum of this route is "
         raise ApiError(400, f"{message}{LONGEST_TEXTS:,}", param="prompt")
     read = tokenizer.begin if fields.add_special_tokens else tokenizer.encode
-    ids = await run_in_threadpool(read, fields.prompt)
+    size = len(await request.body())
+    ids = await beside_others(size, read, fields.prompt)
     wanted = fields.return_token_strs
-    strings = await run_in_threadpool(tokenizer.token_strings, ids) if wanted else None
+    strings = await beside_others(size, tokenizer.token_strings, ids) if wanted else None
     reply = {"count": len(ids), "max_model_len": bundle.config.max_length, "tokens": ids}
     return json_reply({**reply, "token_strs": strings})
 
@@ -66,7 +66,8 @@ async def detokenize(request: Request) -> Response:
         raise ApiError(400, message, param="tokens")
     if max(fields.tokens, default=0) >= tokenizer.size:
         raise ApiError(400, f"tokens must be below {tokenizer.size:,}", param="tokens")
-    return json_reply({"prompt": await run_in_threadpool(tokenizer.decode, fields.tokens)})
+    size = len(await request.body())
+    return json_reply({"prompt": await beside_others(size, tokenizer.decode, fields.tokens)})
 
 
 async def tokenizer_info(request: Request) -> Response:
