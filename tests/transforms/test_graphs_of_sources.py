@@ -24,6 +24,7 @@ def test_every_search_finds_what_it_finds_with_ordinary_steps(name, kind):
         assert is_exempt or EmulatedGraph.replays > before, f"{search} did not use graphs"
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", OF_SOURCES)
 @pytest.mark.usefixtures("attention_path")
 def test_logits_after_sources_are_those_of_ordinary_steps_whatever_happens_to_the_state(name):

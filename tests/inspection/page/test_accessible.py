@@ -15,6 +15,7 @@ def test_axe_reports_nothing_serious(opened, view, scheme):
     assert not findings(page)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_narrow_page_does_not_scroll_sideways(opened, view):
     """390 pixels are a telephone; 640 pixels are a page of 1,280 at 200 %."""
