@@ -54,10 +54,9 @@ def main() -> None:
             compile_for_hopper(loss._loss_of_row, floats, sizes | parts)
         compile_for_hopper(norms._add, floats, {"block": 1024})
         part = {"size": 96, "rows": 16, "columns": 128}
-        compile_for_hopper(linear._sum_columns, floats, part)
-        for activation in ("relu", "gelu", "gelu-tanh", "silu"):
+        for activation in ("none", "relu", "gelu", "gelu-tanh", "silu"):
             known = part | {"activation": activation}
-            compile_for_hopper(linear._differentiate, floats, known)
+            compile_for_hopper(linear._sum_columns, floats, known)
 
 
 if __name__ == "__main__":

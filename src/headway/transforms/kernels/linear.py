@@ -108,20 +108,7 @@ def _product(
 def column_sums(x: Float[Tensor, "N O"]) -> Float[Tensor, " O"]:
     """Return the sum of the rows, in float32 and in the same order each time."""
     x = x.contiguous()
-    num_rows, size = x.shape
-    blocks, parts, steps = OF_SUMS.division(num_rows, size)
-    sums = x.new_empty(parts, size, dtype=torch.float32)
-    _sum_columns[(blocks, parts)](
-        x,
-        sums,
-        num_rows,
-        steps,
-        size=size,
-        rows=OF_SUMS.rows,
-        columns=OF_SUMS.columns,
-        num_warps=WARPS,
-    )
-    return sums.sum(0)
+    return _sums_of(x, x, x, None, OF_SUMS)  # there is no y, and nothing is written
 
 
 def _before_activation(
@@ -129,44 +116,40 @@ def _before_activation(
 ) -> tuple[Float[Tensor, "N O"], Float[Tensor, " O"]]:
     """Return dy for the gradient of activation(y), and the sum of its rows in float32."""
     grad, y = grad.contiguous(), y.contiguous()
-    num_rows, size = y.shape
-    blocks, parts, steps = OF_ACTIVATION.division(num_rows, size)
-    dy, sums = torch.empty_like(y), y.new_empty(parts, size, dtype=torch.float32)
-    _differentiate[(blocks, parts)](
+    dy = torch.empty_like(y)
+    return dy, _sums_of(grad, y, dy, activation, OF_ACTIVATION)
+
+
+def _sums_of(
+    grad: Float[Tensor, "N O"],
+    y: Float[Tensor, "N O"],
+    dy: Float[Tensor, "N O"],
+    activation: Activation | None,
+    tile: _Tile,
+) -> Float[Tensor, " O"]:
+    """Write dy for the gradient of activation(y), and return the sum of its rows; without an
+    activation, that of the rows of `grad`."""
+    num_rows, size = grad.shape
+    blocks, parts, steps = tile.division(num_rows, size)
+    sums = grad.new_empty(parts, size, dtype=torch.float32)
+    _sum_columns[(blocks, parts)](
         grad,
         y,
         dy,
         sums,
         num_rows,
         steps,
-        activation=activation,
+        activation=activation or "none",
         size=size,
-        rows=OF_ACTIVATION.rows,
-        columns=OF_ACTIVATION.columns,
+        rows=tile.rows,
+        columns=tile.columns,
         num_warps=WARPS,
     )
-    return dy, sums.sum(0)
+    return sums.sum(0)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _sum_columns(  # type: ignore[no-untyped-def]
-    x, sums, num_rows, steps, size: tl.constexpr, rows: tl.constexpr, columns: tl.constexpr
-):
-    """One program for a block of columns in a part of the rows."""
-    part = tl.program_id(1)
-    column = tl.program_id(0) * columns + tl.arange(0, columns)
-    is_column = column < size
-    total = tl.zeros((rows, columns), tl.float32)
-    for step in range(steps):
-        row = (part * steps + step) * rows + tl.arange(0, rows)
-        at = row.to(tl.int64)[:, None] * size + column[None, :]
-        is_there = (row < num_rows)[:, None] & is_column[None, :]
-        total += tl.load(x + at, mask=is_there, other=0.0).to(tl.float32)
-    tl.store(sums + part * size + column, tl.sum(total, 0), mask=is_column)
-
-
-@triton.jit  # type: ignore[untyped-decorator]
-def _differentiate(  # type: ignore[no-untyped-def]
     grad,
     y,
     dy,
@@ -178,7 +161,8 @@ def _differentiate(  # type: ignore[no-untyped-def]
     rows: tl.constexpr,
     columns: tl.constexpr,
 ):
-    """One program for a block of columns in a part of the rows: dy = grad activation'(y)."""
+    """One program for a block of columns in a part of the rows. With an activation it first writes
+    dy = grad activation'(y)."""
     part = tl.program_id(1)
     column = tl.program_id(0) * columns + tl.arange(0, columns)
     is_column = column < size
@@ -187,22 +171,22 @@ def _differentiate(  # type: ignore[no-untyped-def]
         row = (part * steps + step) * rows + tl.arange(0, rows)
         at = row.to(tl.int64)[:, None] * size + column[None, :]
         is_there = (row < num_rows)[:, None] & is_column[None, :]
-        v = tl.load(y + at, mask=is_there, other=0.0).to(tl.float32)
         change = tl.load(grad + at, mask=is_there, other=0.0).to(tl.float32)
-        if activation == "relu":
-            slope = tl.where(v > 0, 1.0, 0.0)
-        elif (
-            activation == "gelu"
-        ):  # with the normal distribution P and its density p: P(v) + v p(v)
-            slope = 0.5 * (1 + tl.erf(v * 0.7071067811865476))
-            slope += v * 0.3989422804014327 * tl.exp(-0.5 * v * v)
-        elif activation == "gelu-tanh":  # v s(2 a), s the logistic function
-            s = tl.sigmoid(1.5957691216057308 * (v + 0.044715 * v * v * v))
-            slope = s + v * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * v * v)
-        else:  # silu: v s(v)
-            s = tl.sigmoid(v)
-            slope = s + v * s * (1 - s)
-        change = (change * slope).to(dy.dtype.element_ty)
-        tl.store(dy + at, change, mask=is_there)
-        total += change.to(tl.float32)
+        if activation != "none":
+            v = tl.load(y + at, mask=is_there, other=0.0).to(tl.float32)
+            if activation == "relu":
+                slope = tl.where(v > 0, 1.0, 0.0)
+            elif activation == "gelu":  # P(v) + v p(v), P the normal distribution, p its density
+                slope = 0.5 * (1 + tl.erf(v * 0.7071067811865476))
+                slope += v * 0.3989422804014327 * tl.exp(-0.5 * v * v)
+            elif activation == "gelu-tanh":  # v s(2 a), s the logistic function
+                s = tl.sigmoid(1.5957691216057308 * (v + 0.044715 * v * v * v))
+                slope = s + v * s * (1 - s) * 1.5957691216057308 * (1 + 0.134145 * v * v)
+            else:  # silu: v s(v)
+                s = tl.sigmoid(v)
+                slope = s + v * s * (1 - s)
+            rounded = (change * slope).to(dy.dtype.element_ty)
+            tl.store(dy + at, rounded, mask=is_there)
+            change = rounded.to(tl.float32)
+        total += change
     tl.store(sums + part * size + column, tl.sum(total, 0), mask=is_column)
