@@ -9,7 +9,7 @@ few kernels, run as always.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -21,7 +21,12 @@ from headway.shapes import Tensor
 from headway.training.objectives import ImageObjective, Loss, TextObjective
 from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed
-from headway.transforms.recorder import CudaRecorder, Recorder, forget_last_step
+from headway.transforms.recorder import (
+    CudaRecorder,
+    Recorder,
+    forget_last_step,
+    recorded_or_refused,
+)
 from headway.transforms.stacks import stacked_blocks
 
 Compute = Callable[[Any], Loss]
@@ -95,16 +100,8 @@ class RecordedGradients:
     def _recorded(self, compute: Compute, batch: Any) -> _Recorded:
         beside = next((graph.recorder for graph in self._graphs.values()), None)
         recorder = self.recorder(self._parameters[0].device, beside)
-        try:
+        with recorded_or_refused("training step", "leave out --graphs (machine.graphs=false)"):
             return _Recorded(compute, batch, self.model, recorder)
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise UsageError(
-                "the training step of this model could not be recorded as a CUDA graph: "
-                + str(error).split("\n")[0],
-                hint="leave out --graphs (machine.graphs=false)",
-            ) from error
 
 
 class _Recorded:
@@ -123,8 +120,8 @@ class _Recorded:
     ) -> None:
         self.recorder = recorder
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._batch = _with_tensors(batch, [x.clone() for x in _tensors(batch)])
-        self._inputs = _tensors(self._batch)
+        copies = {name: tensor.clone() for name, tensor in _tensors(batch).items()}
+        self._batch = replace(batch, **copies)
         self._count = 0
         earlier = [p.grad for p in self._parameters]
         buffers = list(model.buffers())
@@ -148,8 +145,8 @@ class _Recorded:
 
     def replay(self, batch: Any) -> Loss:
         """Add the gradients of a batch of the same shape to those of the parameters."""
-        for static, tensor in zip(self._inputs, _tensors(batch), strict=True):
-            static.copy_(tensor)
+        for name, tensor in _tensors(batch).items():
+            getattr(self._batch, name).copy_(tensor)
         earlier = [
             x.clone() if x is not None and p.grad is x else p.grad
             for p, x in zip(self._parameters, self._gradients, strict=True)
@@ -199,12 +196,7 @@ def shape_of(batch: Any) -> Hashable | None:
     return tuple(shape)
 
 
-def _tensors(batch: Any) -> list[Tensor]:
-    values = (getattr(batch, field.name) for field in fields(batch))
-    return [value for value in values if isinstance(value, Tensor)]
-
-
-def _with_tensors(batch: Any, tensors: Sequence[Tensor]) -> Any:
-    """Return the batch with these tensors instead of its own."""
-    names = [f.name for f in fields(batch) if isinstance(getattr(batch, f.name), Tensor)]
-    return replace(batch, **dict(zip(names, tensors, strict=True)))
+def _tensors(batch: Any) -> dict[str, Tensor]:
+    """Return the fields of the batch that are tensors."""
+    values = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}

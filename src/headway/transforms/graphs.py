@@ -22,7 +22,7 @@ from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
-from headway.transforms.recorder import CudaRecorder, Recorder
+from headway.transforms.recorder import CudaRecorder, Recorder, recorded_or_refused
 from headway.transforms.static_memory import Sources, sources_of
 from headway.transforms.step_graph import Shape, State, StepGraph
 from headway.transforms.tracing import tracing
@@ -174,16 +174,9 @@ class ReplayedSteps:
         if not self._has_room(shape):
             return None
         device = next(self.model.parameters()).device
-        try:
+        hint = "load it with fast=False (--fast no), which decodes without CUDA graphs"
+        with recorded_or_refused("step", hint):
             return StepGraph(self._plain_step, state, shape, self.recorder(device))
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            raise UsageError(
-                "the step of this model could not be recorded as a CUDA graph: "
-                + str(error).split("\n")[0],
-                hint="load it with fast=False (--fast no), which decodes without CUDA graphs",
-            ) from error
 
     def _has_room(self, shape: Shape) -> bool:
         used = sum(graph.shape.tokens for graph in self.graphs)

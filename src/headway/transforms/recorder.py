@@ -8,11 +8,13 @@ only if all that changes is in tensors of the device. Whatever Python computes i
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import torch
 
+from headway.errors import UsageError
 from headway.transforms.fast.masks import forget_last_mask
 from headway.transforms.fast.positions import forget_last_positions
 
@@ -68,6 +70,20 @@ class CudaRecorder(Recorder):
 
     def replay(self) -> None:
         self._graph.replay()
+
+
+@contextmanager
+def recorded_or_refused(step: str, hint: str) -> Iterator[None]:
+    """Raise UsageError if the device refuses to record inside the block. step: what is recorded."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(
+            f"the {step} of this model could not be recorded as a CUDA graph: {reason}", hint=hint
+        ) from error
 
 
 def forget_last_step() -> None:

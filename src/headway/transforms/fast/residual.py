@@ -16,7 +16,6 @@ from torch import nn
 
 from headway.attention import Documents, Mask
 from headway.blocks import DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
-from headway.blocks.decoder_only import CAUSAL
 from headway.blocks.residual import Sublayer
 from headway.shapes import Float, Tensor
 from headway.transforms.autocast import autocast_dtype
@@ -66,7 +65,7 @@ class FastDecoderOnly(DecoderOnly):
     ) -> Float[Tensor, "B T D"]:
         if not _is_chain(self, x):
             return super().forward(x, documents)
-        mask = CAUSAL if documents is None else Mask(causal=True, documents=documents)
+        mask = Mask(causal=True, documents=documents)
         return _chained(x, _sublayers(self.blocks, mask), self.norm)
 
 
