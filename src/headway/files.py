@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -49,6 +50,12 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's content."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def json_bytes(value: Any) -> bytes:

@@ -7,7 +7,6 @@ process is killed, the folder has the old state or the new one, never a part of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -26,6 +25,7 @@ from headway.files import (
     flush_folder,
     read_json,
     remove_unfinished,
+    sha256_of,
     temporary_path,
     write_file,
 )
@@ -109,11 +109,10 @@ def _seal(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _entry(file: Path, flush: bool = False) -> dict[str, Any]:
     """The entry of a file in the manifest: its size and sha256."""
-    with file.open("rb") as handle:
-        if flush:
+    if flush:
+        with file.open("rb") as handle:
             os.fsync(handle.fileno())
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-    return {"size": file.stat().st_size, "sha256": digest}
+    return {"size": file.stat().st_size, "sha256": sha256_of(file)}
 
 
 def _write_manifest(

@@ -7,12 +7,11 @@ cases a file that was edited meanwhile is not what the user believes the model t
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.files import read_json, write_file
+from headway.files import json_bytes, read_json, sha256_of, write_file
 from headway.settings import flat
 
 NAME = "data_files.json"
@@ -36,9 +35,9 @@ def changed_files(folder: Path, config: Any) -> list[str]:
 
 
 def remember_files(folder: Path, config: Any) -> None:
-    """Record size, time and hash of the files of the data."""
+    """Record size, time and hash of the files of the data, and the hash of folders."""
     found = {str(file): _state(file) | {"sha256": _digest(file)} for file in _files(config)}
-    write_file(folder / NAME, (json.dumps(found, indent=1) + "\n").encode())
+    write_file(folder / NAME, json_bytes(found))
 
 
 def _files(config: Any) -> Iterator[Path]:
@@ -52,31 +51,26 @@ def _files(config: Any) -> Iterator[Path]:
 
 
 def _is_as_before(file: Path, before: dict[str, Any]) -> bool:
-    """Compare hashes only if size or time differ: a copy has another time."""
+    """Read the file only if its size is the same and its time is not: a copy has another time."""
     state = _state(file)
-    if all(before.get(key) == value for key, value in state.items()):
+    if state and all(before.get(key) == value for key, value in state.items()):
         return True
-    return state["bytes"] == before.get("bytes") and _digest(file) == before.get("sha256")
+    is_possible = "bytes" not in state or state["bytes"] == before.get("bytes")
+    return is_possible and _digest(file) == before.get("sha256")
 
 
 def _state(file: Path) -> dict[str, int]:
-    parts = _parts(file)
-    return {
-        "bytes": sum(part.stat().st_size for part in parts),
-        "modified": max((part.stat().st_mtime_ns for part in parts), default=0),
-    }
+    """Return size and time of a file; nothing for a folder, whose hash takes no longer."""
+    if file.is_dir():
+        return {}
+    status = file.stat()
+    return {"bytes": status.st_size, "modified": status.st_mtime_ns}
 
 
 def _digest(file: Path) -> str:
     """Return the sha256 of a file, or of the names and sizes of those in a folder."""
     if file.is_file():
-        with file.open("rb") as handle:
-            return hashlib.file_digest(handle, "sha256").hexdigest()
-    names = [f"{part.relative_to(file)} {part.stat().st_size}" for part in _parts(file)]
+        return sha256_of(file)
+    parts = sorted(part for part in file.rglob("*") if part.is_file())
+    names = [f"{part.relative_to(file)} {part.stat().st_size}" for part in parts]
     return hashlib.sha256("\n".join(names).encode()).hexdigest()
-
-
-def _parts(file: Path) -> list[Path]:
-    if file.is_file():
-        return [file]
-    return sorted(part for part in file.rglob("*") if part.is_file())
