@@ -73,7 +73,9 @@ async def completions(request: Request) -> Response:
         config=generation_config(fields, max(1, max_tokens), fields.logprobs or 0),
         fields=fields,
         form=CompletionForm(),
-        echoes=await beside_others(size, _echoes, fields, prompts, bundle.tokenizer),
+        echoes=await beside_others(size, _texts, fields.prompt, prompts, bundle.tokenizer)
+        if fields.echo
+        else (),
         logprobs=fields.logprobs,
         scores_prompts=fields.echo and fields.logprobs is not None,
         dropped=max_tokens == 0,
@@ -113,13 +115,10 @@ def _tokens(item: Any, name: str, tokenizer: TextTokenizer) -> list[int]:
     return list(item)
 
 
-def _echoes(
-    fields: CompletionRequest, prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
+def _texts(
+    prompt: str | list[Any], prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
 ) -> list[str]:
-    """Return the text of each prompt if they are echoed."""
-    prompt = fields.prompt
-    if not fields.echo:
-        return []
+    """Return the text of each prompt."""
     if isinstance(prompt, str):
         return [prompt]
     texts = [item for item in prompt if isinstance(item, str)]

@@ -27,8 +27,10 @@ beyond their maximum length."""
 
 
 async def beside_others(size: int, function: Callable[..., R], *arguments: Any) -> R:
-    """Return function(*arguments), which passes over texts of so many bytes, while the server
-    answers other requests if they are many."""
+    """Return function(*arguments), which reads texts of `size` bytes.
+
+    Above `SHORT` a thread calls it, so that no other request waits for it.
+    """
     if size <= SHORT:
         return function(*arguments)
     return await run_in_threadpool(function, *arguments)
