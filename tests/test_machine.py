@@ -55,7 +55,30 @@ def test_bfloat16_on_a_cpu_without_instructions_for_it_is_called_slow(
     assert str(Machine("cpu", "bfloat16", 2)) == f"cpu (2 threads) · bfloat16{note}"
     assert str(Machine("cpu", "float32", 2)) == "cpu (2 threads) · float32"
     assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
-    assert multiplies_bfloat16("cuda") and multiplies_bfloat16("cpu") == bool(instructions)
+    assert multiplies_bfloat16("cpu") == bool(instructions)
+
+
+@pytest.mark.parametrize(
+    ("device", "instructions", "is_supported", "selected"),
+    [
+        ("cpu", ("avx512_bf16",), False, "bfloat16"),
+        ("cpu", (), True, "float32"),
+        ("cpu", None, True, "float32"),
+        ("cuda", (), True, "bfloat16"),
+        ("cuda", ("avx512_bf16",), False, "float32"),
+        ("mps", ("bf16",), True, "float32"),
+    ],
+)
+def test_auto_selects_bfloat16_where_the_device_multiplies_it(
+    device, instructions, is_supported, selected, monkeypatch
+):
+    monkeypatch.setattr(machine, "bfloat16_instructions", lambda: instructions)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda emulated: is_supported)
+    dtype_for = machine.dtype_for.__wrapped__  # of which tests replace the choice
+    assert dtype_for(device, "auto") == selected
+    assert dtype_for(device, "float32") == "float32"
+    assert dtype_for(device, "bfloat16") == "bfloat16"
 
 
 @pytest.mark.parametrize("limit", ["AVX2", "avx2_vnni", "AVX512_CORE"])

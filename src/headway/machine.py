@@ -31,10 +31,11 @@ class MachineConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = setting(
         "auto", "device that computes; auto selects a GPU if available"
     )
-    dtype: Literal["float32", "bfloat16", "float8"] = setting(
-        "float32",
-        "dtype of matrix products; bfloat16 is mixed precision (autocast), float8 is bfloat16 with "
-        "the linear layers of the blocks in 8 bits, on GPUs that have it",
+    dtype: Literal["auto", "float32", "bfloat16", "float8"] = setting(
+        "auto",
+        "dtype of matrix products: bfloat16 is mixed precision (autocast), float8 is bfloat16 with "
+        "the linear layers of the blocks in 8 bits, on GPUs that have it; auto is bfloat16 on "
+        "devices with instructions for its products, else float32",
     )
     threads: int | None = setting(
         None,
@@ -129,7 +130,14 @@ def prepare(config: MachineConfig) -> Machine:
             f"machine.graphs=true: the device is {device}, and CUDA graphs are for NVIDIA GPUs",
             hint="leave out --graphs",
         )
-    return Machine(device, config.dtype, torch.get_num_threads())
+    return Machine(device, dtype_for(device, config.dtype), torch.get_num_threads())
+
+
+def dtype_for(device: str, dtype: str) -> str:
+    """Return the dtype of a device's matrix products: the setting, or what auto selects."""
+    if dtype != "auto":
+        return dtype
+    return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
 def fastest_threads(rounds: int = 6) -> int:
@@ -228,9 +236,14 @@ def _glibc() -> ctypes.CDLL | None:
 def multiplies_bfloat16(device: str) -> bool:
     """Whether the device has instructions for bfloat16 products; a CPU of unknown kind has none.
 
-    On a CPU without them a bfloat16 product takes 3 to 30 times as long as one in float32.
+    On a CPU without them a bfloat16 product takes 3 to 30 times as long as one in float32. Of
+    NVIDIA's GPUs those since Ampere have them; Apple's GPUs compute them as float32.
     """
-    return not device.startswith("cpu") or bool(bfloat16_instructions())
+    if device.startswith("cuda"):
+        import torch
+
+        return not torch.cuda.is_available() or torch.cuda.is_bf16_supported(False)
+    return device.startswith("cpu") and bool(bfloat16_instructions())
 
 
 _WITHOUT_BFLOAT16 = {

@@ -95,9 +95,9 @@ def test_accuracy_is_computed_on_the_held_out_texts_or_on_a_file(run_headway):
 
 def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
     run_headway(*train("whole", "--steps", "9"))
-    run_headway(*train("halves", "--steps", "4"))
+    run_headway(*train("halves", "--steps", "5"))  # both evaluate after step 5
     assert (
-        "resumed from step 4" in run_headway("train", "--resume", "runs/halves", "--steps", "9")[1]
+        "resumed from step 5" in run_headway("train", "--resume", "runs/halves", "--steps", "9")[1]
     )
     for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
         whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))

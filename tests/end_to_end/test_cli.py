@@ -126,7 +126,7 @@ def test_runs_config_and_doctor(working_folder):
     assert "step      30" in headway("runs", "show", "runs/r", cwd=working_folder).stdout
     summary = json.loads(headway("runs", "show", "runs/r", "--json", cwd=working_folder).stdout)
     assert summary["config"]["training.steps"] == 30 and len(summary["evaluations"]) == 3
-    assert "warmup: 5" in headway("config", "show", "runs/r", cwd=working_folder).stdout
+    assert "warmup: 5.0" in headway("config", "show", "runs/r", cwd=working_folder).stdout
     assert (
         "learning rate" in headway("config", "explain", "optimizer.lr", cwd=working_folder).stdout
     )

@@ -65,13 +65,3 @@ def test_a_number_that_is_set_is_not_probed_and_another_one_is_refused(train, mo
     assert saved(train(threads=1).folder).machine.threads == 1
     with pytest.raises(UsageError, match=r"machine\.threads: 1 in the run, 2 now"):
         train(threads=2)
-
-
-def test_a_run_of_an_earlier_version_has_torchs_number(train, probed):
-    run = train()
-    path = run.folder / "run.yaml"
-    path.write_text(path.read_text().replace("threads: 2", "threads: null"))
-    probed[:] = [7]
-    torch.set_num_threads(1)
-    train()
-    assert torch.get_num_threads() == 1

@@ -27,6 +27,7 @@ SHAPE = {
 LOOP = {
     "training.tokens": 220,
     "training.steps": 4,
+    "schedule.kind": "inverse-sqrt",  # independent of the number of steps
     "schedule.warmup": 1,
     "evaluation.sentences": 4,
     "evaluation.every": 2,

@@ -34,6 +34,7 @@ TINY = {
     "data.vocabulary": 300,
     "training.tokens": 220,
     "training.steps": 2,
+    "schedule.kind": "inverse-sqrt",  # independent of the number of steps
     "schedule.warmup": 1,
     "evaluation.sentences": 4,
     "evaluation.every": 2,

@@ -15,7 +15,6 @@ from headway.training import (
     Interrupted,
     MetricsLog,
     StepReport,
-    TimeLimit,
     TrainingState,
     WeightAverage,
     load_state,
@@ -296,13 +295,3 @@ def test_averaged_weights_are_evaluated_and_training_continues_with_the_trained_
     Evaluation(look, "bleu", 1, lambda: None).evaluate(run)
     assert torch.equal(evaluated[0], run.average.weights["0.weight"])
     assert torch.equal(run.model[0].weight, trained) and not torch.equal(evaluated[0], trained)
-
-
-def test_the_time_limit_stops_a_run():
-    run = fresh()
-    run.seconds = 9.9
-    TimeLimit(10.0).after_step(run, REPORT)
-    assert run.stop is None
-    run.seconds = 10.1
-    TimeLimit(10.0).after_step(run, REPORT)
-    assert run.stop == "time"

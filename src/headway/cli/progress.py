@@ -50,6 +50,7 @@ class Screen:
         loss = statistics.fmean(x for _, _, x in self.recent)
         eta = self._eta(run.step, run.seconds)
         if self.live:
+            self.steps = round(run.step / run.fraction) if run.fraction else self.steps
             self._move_bar(
                 run.step, f"loss {loss:.2f}  lr {report.lr:.1e}  {speed:,.0f} {self.unit}/s", eta
             )
@@ -64,8 +65,8 @@ class Screen:
         """Remaining seconds: median step time, scaled by the time that evaluations add."""
         median = statistics.median(s for s, _, _ in self.recent)
         with_evaluation = 1 + self.evaluating / max(self.training, 1e-9)
-        remaining = min(median * (self.steps - step), self.limit - seconds)
-        return max(0.0, remaining) * with_evaluation
+        remaining = median * (self.steps - step) * with_evaluation
+        return max(0.0, min(remaining, self.limit - seconds))
 
     def _move_bar(self, step: int, text: str, eta: float) -> None:
         if self.progress is None:
@@ -75,7 +76,9 @@ class Screen:
             self.progress.start()
             self.progress.add_task("", total=self.steps)
         task = self.progress.task_ids[0]
-        self.progress.update(task, completed=step, description=f"{text}  ETA {_clock(eta)}")
+        self.progress.update(
+            task, completed=step, total=self.steps, description=f"{text}  ETA {_clock(eta)}"
+        )
 
     def _on_preparing(self, event: Mapping[str, Any]) -> None:
         if time.monotonic() - self.last_line > 2:
@@ -115,6 +118,8 @@ class Screen:
             f"plan      {event['steps']:,} steps{limit} · batches of {event['batches']} · "
             f"{event['batches_per_epoch']:,} batches per epoch · seed {event['seed']}"
         )
+        if event.get("buys"):
+            talk.print(f"          {event['buys']}", markup=False)
         talk.print(f"machine   {event['machine']}")
 
     def _on_resumed(self, event: Mapping[str, Any]) -> None:

@@ -159,6 +159,7 @@ class GPTConfig:
         "gpt3-175b": _gpt(96, 12_288, 96, **_GPT3),
         "modern-tiny": _modern(2, 64, 4, 2, 176),
         "modern-char": _modern(4, 128, 4, 2, 352, max_length=64),
+        "modern-micro": _modern(4, 256, 4, 2, 688),
         "modern-mini": _modern(6, 384, 6, 2, 1024),
         "modern-small": _modern(12, 768, 12, 4, 2048, vocabulary=50_257, max_length=1024),
         "modern-0.6b": _modern(

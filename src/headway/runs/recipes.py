@@ -13,11 +13,15 @@ from headway.former_names import with_current_names
 from headway.settings import differences, fields_of, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
-from headway.tasks.sections import unset_settings
+from headway.tasks.sections import batch_setting, unset_settings
 from headway.tasks.task import Derived
 
 AnyRunConfig = Any
 """The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
+
+
+BATCH_SETTINGS = {"training.batch_size", "training.tokens", "training.accumulate"}
+"""The settings that determine how many examples an update has."""
 
 
 def _recipes() -> dict[str, Callable[[], AnyRunConfig]]:
@@ -86,6 +90,8 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
             config = override(config, settings, f"size {size}")
     for where, changes in layers:
         plain = {key: value for key, value in changes.items() if key != "model.size"}
+        if plain.keys() & BATCH_SETTINGS:  # the user's batch size stays
+            plain.setdefault("training.updates", 0)
         config = override(config, plain, where)
     return config
 
@@ -125,8 +131,8 @@ def is_trained(folder: Path) -> bool:
 
 
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
-    """UsageError if `folder` has a trained run with other settings; those from the data may differ,
-    and a number of threads that is unset."""
+    """UsageError if `folder` has a trained run with other settings; those that the data or the
+    machine decide may differ."""
     if not ((folder / "run.yaml").is_file() and is_trained(folder)):
         return
     before = saved(folder)
@@ -159,15 +165,24 @@ def changes_of(
     """Name the settings that differ, up to five, for a message; "" if none does.
 
     prefix: of the keys that are compared. ignored: keys that may differ, besides those that the
-    data decide and a number of threads that is unset.
+    data or the machine decide.
     """
-    ignored = ignored | settings.decided_by_data | unset_settings(settings, "machine.threads")
+    ignored = ignored | settings.decided_by_data | decided_by_machine(settings)
     changes = [
         f"{key}: {old} in the run, {new} now"
         for key, old, new in differences(before, settings)
         if key.startswith(prefix) and key not in ignored
     ]
     return "; ".join(changes[:5])
+
+
+def decided_by_machine(settings: AnyRunConfig) -> frozenset[str]:
+    """The dotted keys of the settings that are measured when a run begins, and recorded in it."""
+    decided = unset_settings(settings, "machine.threads")
+    if settings.machine.dtype == "auto":
+        decided |= {"machine.dtype"}
+    batch = batch_setting(settings)
+    return decided if batch is None else decided | {batch}
 
 
 def configurations() -> list[AnyRunConfig]:

@@ -23,10 +23,11 @@ from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
+from headway.runs.pace import Pace, fitted_to_time, untrained
 from headway.runs.prepared import begin
-from headway.runs.recipes import AnyRunConfig, saved
+from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
 from headway.runs.report import PAGE, write_report
-from headway.settings import override
+from headway.settings import flat, override
 from headway.tasks.held_out_scores import scores_of
 from headway.tasks.job import Emit, HasBaseline, Job, Watchable
 from headway.tasks.registry import task_of_config
@@ -34,6 +35,7 @@ from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
 from headway.training import (
     Averaging,
+    Budget,
     Checkpointing,
     Evaluation,
     Event,
@@ -42,16 +44,13 @@ from headway.training import (
     Observer,
     RecordedGradients,
     StepLog,
-    TimeLimit,
     TrainingState,
-    WeightAverage,
     fit,
     graceful_stop,
     learning_rate,
-    optimizer,
     prefetched,
 )
-from headway.transforms import fast, float8, not_in_float8
+from headway.transforms import not_in_float8
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -85,11 +84,7 @@ def train(
     """
     task = task_of_config(config)
     task.check(config)
-    machine = prepare_machine(config.machine)
-    if machine.device == "cpu" and config.machine.threads is None:
-        machine = replace(machine, threads=_threads(folder))
-        torch.set_num_threads(machine.threads)
-        config = override(config, {"machine.threads": machine.threads}, "this machine")
+    config, machine = _on_this_machine(config, folder)
     with (
         _removed_if_new_and_failed(folder),
         lock(folder),
@@ -108,11 +103,13 @@ def train(
         try:
             if note:
                 emit({"kind": "note", "text": note})
-            job = task.prepare(config, folder, machine, emit)
+            job, pace = _prepared(task, config, folder, machine, emit)
             _emit_baseline(job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
-        run, save = _state(job, machine, folder)
+        run, budget = untrained(job, machine), _budget(job, pace)
+        checkpoint = job.config.checkpoint
+        save = Checkpointing(folder / "checkpoints", checkpoint.every or budget, checkpoint.keep)
         resumed, skipped = save.resume(run)
         _check_steps(run, job.config.training.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
@@ -120,21 +117,55 @@ def train(
         log = MetricsLog(folder / "metrics.jsonl")
         log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
-        _announce(run, job, machine)
+        _announce(run, job, machine, pace)
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
             _check_best(run, folder / "model")
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
-        return _train(task, job, machine, (run, save), all_observers, go_on, folder)
+        return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
 
 
-def _threads(folder: Path) -> int:
-    """Return the number of threads of the run in the folder, on which its bits depend; for a new
-    run the fastest number now."""
-    if not (folder / "run.yaml").is_file():
-        return fastest_threads()
-    # a run of an earlier version, without a number, had torch's own
-    return saved(folder).machine.threads or torch.get_num_threads()
+def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, Machine]:
+    """Set up the machine, and return the configuration with the settings that it decides.
+
+    Exact results depend on them, so those of a run that is resumed are its own; for a new run they
+    are measured now.
+    """
+    decided = decided_by_machine(config)
+    if (folder / "run.yaml").is_file():
+        before = flat(saved(folder))
+        if not is_trained(folder):  # its batch size is measured again
+            decided &= {"machine.threads", "machine.dtype"}
+        recorded = {key: before[key] for key in decided if before.get(key) is not None}
+        config = override(config, recorded, str(folder / "run.yaml"))
+    machine = prepare_machine(config.machine)
+    if machine.device == "cpu" and config.machine.threads is None:
+        machine = replace(machine, threads=fastest_threads())
+        torch.set_num_threads(machine.threads)
+        config = override(config, {"machine.threads": machine.threads}, "this machine")
+    return override(config, {"machine.dtype": machine.dtype}, "this machine"), machine
+
+
+def _prepared(
+    task: Task, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
+) -> tuple[Job, Pace | None]:
+    """Prepare the job. A new run with a time limit is measured, and its batch size fitted to it."""
+    if config.training.time is None or is_trained(folder):
+        return task.prepare(config, folder, machine, emit), None
+    listening = [emit]
+
+    def prepare(config: AnyRunConfig) -> Job:
+        job = task.prepare(config, folder, machine, listening[0])
+        listening[0] = lambda event: None  # the data are the same the next time
+        return job
+
+    return fitted_to_time(config, parse_time(config.training.time), machine, prepare)
+
+
+def _budget(job: Job, pace: Pace | None) -> Budget:
+    training = job.config.training
+    seconds = parse_time(training.time) if training.time else None
+    return Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
 
 
 @contextmanager
@@ -186,20 +217,7 @@ def _check_best(run: TrainingState, model: Path) -> None:
         run.best, run.best_step, run.evaluated = None, 0, 0
 
 
-def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Checkpointing]:
-    training, checkpoint = job.config.training, job.config.checkpoint
-    torch.manual_seed(training.seed)
-    model = job.build().to(machine.device)
-    if job.config.machine.fast:
-        fast(model)
-    if machine.dtype == "float8":
-        float8(model)
-    average = WeightAverage(model, training.average) if training.average else None
-    run = TrainingState(model, optimizer(model, job.config.optimizer), average)
-    return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
-
-
-def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
+def _announce(run: TrainingState, job: Job, machine: Machine, pace: Pace | None) -> None:
     training = job.config.training
     if machine.dtype == "float8" and (left := not_in_float8(run.model)):
         run.emit("note", text=f"float8: {left}; these stay in bfloat16")
@@ -210,6 +228,7 @@ def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
         steps=training.steps,
         time=training.time,
         seed=training.seed,
+        buys=None if pace is None else pace.describe(training.time),
         **job.plan(),
     )
 
@@ -218,6 +237,7 @@ def _fit(
     run: TrainingState,
     job: Job,
     machine: Machine,
+    budget: Budget,
     observers: Sequence[Observer],
     go_on: EvaluationLimit,
 ) -> None:
@@ -233,14 +253,14 @@ def _fit(
             [
                 *([job.objective] if isinstance(job.objective, Observer) else []),
                 *([] if recorded is None else [recorded]),
+                budget,
                 Averaging(),
                 StepLog(),
-                *([TimeLimit(parse_time(training.time))] if training.time else []),
                 *observers,
             ],
             steps=training.steps,
             learning_rate=lambda step: learning_rate(
-                config.schedule, config.optimizer.lr, step, training.steps
+                config.schedule, config.optimizer.lr, step, budget.total_steps(step, run.seconds)
             ),
             accumulate=training.accumulate,
             clip=training.clip,
@@ -254,6 +274,7 @@ def _train(
     task: Task,
     job: Job,
     machine: Machine,
+    budget: Budget,
     run_and_save: tuple[TrainingState, Checkpointing],
     observers: Sequence[Observer],
     go_on: EvaluationLimit,
@@ -273,12 +294,12 @@ def _train(
     evaluation = Evaluation(
         evaluate,
         config.evaluation.metric,
-        config.evaluation.every,
+        config.evaluation.every or budget,
         lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
         config.evaluation.patience,
     )
     evaluation.catch_up(run)
-    _fit(run, job, machine, [*observers, evaluation, save], go_on)
+    _fit(run, job, machine, budget, [*observers, evaluation, save], go_on)
     if run.stop != "interrupted":
         evaluation.evaluate(run)
     save.save(run)

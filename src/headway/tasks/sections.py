@@ -41,10 +41,32 @@ def unset_settings(config: Any, *keys: str) -> frozenset[str]:
     return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
 
+def batch_setting(config: Any) -> str | None:
+    """Return the dotted key of the batch size that a time limit may make smaller; None if it may
+    not, because there is no time limit or the user has set the batch size."""
+    training = config.training
+    if training.time is None or not training.updates:
+        return None
+    if isinstance(getattr(training, "tokens", None), int):
+        return "training.tokens"
+    return "training.batch_size" if hasattr(training, "batch_size") else None
+
+
 def averaging(decay: float) -> Any:
     """Declare the setting for the exponential moving average of the weights, with its default."""
     help = "decay of the exponential moving average of the weights; 0 switches it off"
     return setting(decay, help, ge=0, lt=1)
+
+
+def desired_updates(number: int) -> Any:
+    """Declare the setting for the number of updates that a time limit should allow."""
+    return setting(
+        number,
+        "with a time limit, the number of updates for which the batch is made smaller: it is "
+        "halved, to an eighth at most, until the time is enough for them; 0, or a batch size that "
+        "you set: never",
+        ge=0,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +75,11 @@ class LoopConfig:
 
     steps: int = setting(6000, "number of updates", gt=0)
     time: str | None = setting(
-        None, "maximum training time with its unit: 90s, 30m, 2h, 1d, 1h30m; if unset, no limit"
+        None,
+        "maximum training time with its unit: 90s, 30m, 2h, 1d, 1h30m; warm-up, decay, evaluations "
+        "and checkpoints are fitted to it; if unset, no limit",
     )
+    updates: int = desired_updates(1500)
     accumulate: int = setting(
         1, "gradient accumulation steps: number of batches per update", gt=0, le=COPIES
     )
@@ -99,6 +124,7 @@ class FineTuningConfig(BlocksLoopConfig):
         None, "number of passes over the training examples, instead of steps", gt=0
     )
     average: float = averaging(0.0)
+    updates: int = desired_updates(300)
     frozen: int | None = setting(
         None,
         "number of blocks, counted from the input, that are frozen together with the embeddings; "
@@ -121,7 +147,12 @@ class BatchSizeConfig(FineTuningConfig):
 class ObservationConfig:
     """Settings of the evaluation during training, and of early stopping."""
 
-    every: int = setting(500, "number of steps between evaluations", gt=0)
+    every: int | None = setting(
+        None,
+        "number of steps between evaluations; if unset, early in the run and then after each tenth "
+        "of its steps or time",
+        gt=0,
+    )
     patience: int | None = setting(
         None,
         "early stopping: number of evaluations without a new best score after which training "
@@ -134,7 +165,12 @@ class ObservationConfig:
 class CheckpointConfig:
     """When checkpoints are written, and how many are kept."""
 
-    every: int = setting(500, "number of steps between checkpoints", gt=0)
+    every: int | None = setting(
+        None,
+        "number of steps between checkpoints; if unset, early in the run, then after each tenth of "
+        "its steps or time, and every 10 minutes",
+        gt=0,
+    )
     keep: int = setting(2, "number of checkpoints that are kept, the newest ones", ge=1)
 
 

@@ -1,6 +1,7 @@
 """Training: the loop, objectives, optimizers, schedules, checkpoints and observers."""
 
 from headway.training.averaging import WeightAverage
+from headway.training.budget import Budget
 from headway.training.checkpoints import Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
@@ -34,7 +35,7 @@ from headway.training.objectives import (
     negative_sampling_sum,
     text_vectors,
 )
-from headway.training.observers import Averaging, Evaluation, Interrupted, TimeLimit
+from headway.training.observers import EVALUATING, Averaging, Evaluation, Interrupted
 from headway.training.optimizers import OptimizerConfig, optimizer
 from headway.training.prefetch import prefetched
 from headway.training.recorded import RecordedGradients
@@ -43,7 +44,9 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
+    "EVALUATING",
     "Averaging",
+    "Budget",
     "CaptionObjective",
     "Checkpointing",
     "ClassificationObjective",
@@ -79,7 +82,6 @@ __all__ = [
     "StopRequest",
     "Stream",
     "TextObjective",
-    "TimeLimit",
     "TrainingState",
     "TranslationObjective",
     "View",

@@ -6,8 +6,9 @@ import itertools
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from headway.folders import new_folder, newest_verified, remove_unfinished_files
 from headway.former_names import with_current_names
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
+from headway.training.budget import Budget
 from headway.training.state import COUNTERS, StepReport, TrainingState
 
 
@@ -131,19 +133,36 @@ def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> N
         tensor.copy_(saved[name])
 
 
+LOST = 600.0
+"""Maximum number of seconds between checkpoints, unless they are a number of steps apart."""
+
+
 @dataclass
 class Checkpointing:
-    """Observer that saves `folder/step-N` every `every` steps; it keeps the newest `keep`."""
+    """Observer that saves `folder/step-N`; it keeps the newest `keep`.
+
+    every: number of steps between checkpoints, or the budget of the run, whose parts they end; no
+    more than ten minutes of training are lost then.
+    """
 
     folder: Path
-    every: int
+    every: int | Budget
     keep: int = 2
+    saved_fraction: float = 0.0
+    saved_time: float = field(default_factory=lambda: time.monotonic())
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
-        if run.step % self.every == 0:
+        if self._is_due(run):
             self.save(run)
 
+    def _is_due(self, run: TrainingState) -> bool:
+        if isinstance(self.every, int):
+            return run.step % self.every == 0
+        is_old = time.monotonic() - self.saved_time >= LOST
+        return is_old or self.every.parts(run.fraction) > self.every.parts(self.saved_fraction)
+
     def save(self, run: TrainingState) -> None:
+        self.saved_fraction, self.saved_time = run.fraction, time.monotonic()
         path = self.folder / f"step-{run.step}"
         if path.exists():
             return
@@ -176,6 +195,7 @@ class Checkpointing:
             )
         if newest is not None:
             load_state(run, newest)
+            self.saved_fraction = run.fraction
         return newest, [
             f"{path.name} (now {_set_aside(path).name}): {reason}"
             for path, reason in damaged.items()

@@ -1,4 +1,4 @@
-"""Learning-rate schedules. The rate depends on the step alone, so resuming is exact."""
+"""Learning-rate schedules: the rate as a function of the fraction of the budget that is used."""
 
 from __future__ import annotations
 
@@ -12,27 +12,37 @@ from headway.settings import setting
 @dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
     kind: Literal["inverse-sqrt", "cosine", "linear", "constant", "warmup-stable-decay"] = setting(
-        "inverse-sqrt", "shape of the learning-rate decay after the warm-up"
+        "cosine", "shape of the learning-rate decay after the warm-up"
     )
-    warmup: int = setting(
-        400, "number of warm-up steps, in which the learning rate rises linearly from 0", ge=0
+    warmup: float = setting(
+        0.08,
+        "warm-up, in which the learning rate rises linearly from 0: below 1, the fraction of the "
+        "budget (steps or time, whichever ends first); else a number of steps, or half of the "
+        "budget if it has no more",
+        ge=0,
     )
     decay: float = setting(
         0.2,
-        "warmup-stable-decay: final fraction of the steps, in which the learning rate falls",
+        "warmup-stable-decay: final fraction of the budget, in which the learning rate falls",
         gt=0,
         le=1,
     )
     final: float = setting(
-        0.0,
+        0.01,
         "final learning rate of cosine, linear and warmup-stable-decay, relative to the maximum",
         ge=0,
         le=1,
     )
 
 
-def learning_rate(config: ScheduleConfig, highest: float, step: int, total_steps: int) -> float:
+def learning_rate(
+    config: ScheduleConfig, highest: float, step: int, total_steps: int | float
+) -> float:
     """Return the learning rate of update number `step`, counted from 1.
+
+    total_steps: the number of updates that the budget allows; for a budget of time, its present
+    estimate, so that step / total_steps is the fraction of the time that is used
+    (`training.budget`; Li, Yumer and Ramanan 2020).
 
     Warm-up: highest * step / warmup. Then, by `config.kind`:
 
@@ -47,9 +57,9 @@ def learning_rate(config: ScheduleConfig, highest: float, step: int, total_steps
 
     A warm-up that overlaps with the decay shortens the decay.
     """
-    warmup = config.warmup
     if step < 1:
         raise ValueError(f"{step=} must be at least 1")
+    warmup = warmup_steps(config, total_steps)
     if step <= warmup:
         return highest * step / warmup
     if config.kind == "constant":
@@ -59,9 +69,15 @@ def learning_rate(config: ScheduleConfig, highest: float, step: int, total_steps
     start = warmup
     if config.kind == "warmup-stable-decay":
         start = max(warmup, total_steps - round(config.decay * total_steps))
-    fraction = min(1.0, max(0, step - start) / max(1, total_steps - start))
+    fraction = min(1.0, max(0.0, step - start) / max(1.0, total_steps - start))
     if config.kind == "cosine":
         fall = (1 + math.cos(math.pi * fraction)) / 2
     else:
         fall = 1 - (fraction if config.kind == "linear" else math.sqrt(fraction))
     return highest * (config.final + (1 - config.final) * fall)
+
+
+def warmup_steps(config: ScheduleConfig, total_steps: int | float) -> float:
+    """Return the number of steps of the warm-up: half of all steps if it would take all of them."""
+    steps = config.warmup if config.warmup >= 1 else config.warmup * total_steps
+    return float(steps if steps < total_steps else total_steps / 2)

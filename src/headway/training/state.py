@@ -23,7 +23,9 @@ class TrainingState:
     between accumulation windows, so the position inside a window is always 0.
     seconds: time spent in the loop, evaluations included, over all resumes. best: best value so
     far of the metric called `metric`. stale: number of evaluations since the best. evaluated: the
-    last step that was evaluated. unlogged: sums over the steps since the last line of the log.
+    last step that was evaluated. fraction: the part of the budget that is used (`training.budget`);
+    evaluated_fraction: at the last evaluation. evaluations, evaluation_seconds: the number of
+    evaluations and their time. unlogged: sums over the steps since the last line of the log.
     stop: the reason why the run ends; None while it runs.
     """
 
@@ -40,6 +42,10 @@ class TrainingState:
     best_step: int = 0
     stale: int = 0
     evaluated: int = 0
+    fraction: float = 0.0
+    evaluated_fraction: float = 0.0
+    evaluations: int = 0
+    evaluation_seconds: float = 0.0
     unlogged: dict[str, float] = field(default_factory=dict)
     stop: str | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
@@ -61,6 +67,10 @@ COUNTERS = (
     "best_step",
     "stale",
     "evaluated",
+    "fraction",
+    "evaluated_fraction",
+    "evaluations",
+    "evaluation_seconds",
     "unlogged",
 )
 """The fields of `TrainingState` that are plain values; they are saved as JSON."""

@@ -13,7 +13,7 @@ from headway.models import CaptionerConfig, GPTConfig
 from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.tasks.image_config import ImageDataConfig, ImageEncoderSettings, decided_by_images
 from headway.tasks.sections import BlocksLoopConfig, ObservationConfig, RunSettings
-from headway.training import OptimizerConfig, ScheduleConfig
+from headway.training import OptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,8 +152,6 @@ def caption() -> CaptionRunConfig:
         optimizer=OptimizerConfig(
             kind="muon", lr=3e-3, muon_lr=1e-2, beta2=0.99, eps=1e-8, weight_decay=0.05
         ),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.01),
-        evaluation=CaptionEvaluationConfig(every=500),
     )
 
 

@@ -9,7 +9,6 @@ from headway.data.formats import Columns
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
-    CheckpointConfig,
     LoRAConfig,
     ObservationConfig,
     RunSettings,
@@ -87,15 +86,6 @@ class ClassifyOptimizerConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyScheduleConfig(ScheduleConfig):
-    """Settings of the learning-rate schedule; the job sets values that are None before training."""
-
-    warmup: int | None = setting(  # type: ignore[assignment]
-        None, f"warm-up: number of steps in which the learning rate rises from 0; {IF_UNSET}", ge=0
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClassifyTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a classifier."""
 
@@ -143,7 +133,6 @@ class ClassifyRunConfig(RunSettings):
     data: ClassifyDataConfig = section(ClassifyDataConfig)
     model: ClassifierModelConfig = section(ClassifierModelConfig)
     optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)
-    schedule: ClassifyScheduleConfig = section(ClassifyScheduleConfig)
     training: ClassifyTrainingConfig = section(ClassifyTrainingConfig)
     lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ClassifyEvaluationConfig = section(ClassifyEvaluationConfig)
@@ -151,7 +140,7 @@ class ClassifyRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the texts or the pre-trained model decide."""
-        keys = "optimizer.lr", "schedule.warmup", "training.steps", "evaluation.metric"
+        keys = "optimizer.lr", "training.steps", "evaluation.metric"
         return unset_settings(self, *keys)
 
 
@@ -167,9 +156,7 @@ def classify() -> ClassifyRunConfig:
     return ClassifyRunConfig(
         recipe="classify",
         optimizer=ClassifyOptimizerConfig(beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ClassifyScheduleConfig(kind="cosine", final=0.0),
-        evaluation=ClassifyEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
+        schedule=ScheduleConfig(final=0.0),
     )
 
 

@@ -5,7 +5,6 @@ Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ class Start:
     make: makes the classifier from a bundle, the run's configuration and the number of outputs.
     body: the classifier's attribute that is the pre-trained model. writes: whether the body is a
     language model. lr: the peak learning rate. steps, passes: the number of updates, or of epochs
-    if that is more. warmup: returns the number of warm-up steps for a number of updates.
+    if that is more.
     """
 
     make: Callable[[Any, ClassifyRunConfig, int], nn.Module]
@@ -46,7 +45,6 @@ class Start:
     lr: float
     steps: int
     passes: float
-    warmup: Callable[[int], int]
 
 
 def _of_gpt(start: TextBundle, config: ClassifyRunConfig, outputs: int) -> TextClassifier:
@@ -68,7 +66,6 @@ STARTS: dict[type[Any], Start] = {
         lr=1e-3,
         steps=600,
         passes=0.0,
-        warmup=lambda steps: 20,
     ),
     EncoderBundle: Start(
         make=_of_encoder,
@@ -77,7 +74,6 @@ STARTS: dict[type[Any], Start] = {
         lr=1e-4,
         steps=500,
         passes=3.0,
-        warmup=lambda steps: math.ceil(0.08 * steps),
     ),
 }
 """The class of the pre-trained bundle -> how it becomes a classifier."""
@@ -151,10 +147,9 @@ def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRun
     Raises UsageError if steps and epochs disagree.
     """
     planned = planned_steps(config.training, batches, kind.steps, kind.passes)
-    warmup, rate, metric = config.schedule.warmup, config.optimizer.lr, config.evaluation.metric
+    rate, metric = config.optimizer.lr, config.evaluation.metric
     decided = {
         **planned,
-        "schedule.warmup": kind.warmup(*planned.values()) if warmup is None else warmup,
         "optimizer.lr": kind.lr if rate is None else rate,
         "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
     }

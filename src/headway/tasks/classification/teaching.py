@@ -114,7 +114,7 @@ def _augmented(config: Any, prepared: PreparedTexts, teacher: ClassifierBundle) 
 
 STUDENTS = Students(
     data=StudentDataConfig(),
-    evaluation=ClassifyEvaluationConfig(every=250),
+    evaluation=ClassifyEvaluationConfig(),
     check=_check,
     prepare=_prepare,
     decided=lambda config: unset_settings(config, "evaluation.metric") | {"data.max_length"},

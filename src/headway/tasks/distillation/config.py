@@ -113,7 +113,7 @@ def distil() -> DistilRunConfig:
     """
     return DistilRunConfig(
         optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.0),
+        schedule=ScheduleConfig(final=0.0),
     )
 
 

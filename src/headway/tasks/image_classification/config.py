@@ -14,14 +14,14 @@ from headway.tasks.image_config import (
     decided_by_images,
 )
 from headway.tasks.sections import (
-    CheckpointConfig,
     FineTuningConfig,
     ObservationConfig,
     RunSettings,
     averaging,
+    desired_updates,
     unset_settings,
 )
-from headway.training import OptimizerConfig, ScheduleConfig
+from headway.training import OptimizerConfig
 
 EPOCHS = 30.0
 """Number of epochs if neither steps nor epochs are set."""
@@ -67,6 +67,7 @@ class VisionTrainingConfig(FineTuningConfig):
     """Settings of the training loop of an image classifier."""
 
     average: float = averaging(0.998)
+    updates: int = desired_updates(1500)
     batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(
@@ -120,8 +121,6 @@ def vision() -> VisionRunConfig:
     return VisionRunConfig(
         recipe="vision",
         optimizer=_OPTIMIZER,
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.01),
-        evaluation=VisionEvaluationConfig(every=500),
     )
 
 
@@ -137,10 +136,7 @@ def vision_digits() -> VisionRunConfig:
         augmentation=AugmentationConfig(flip=0.0, padding=1),
         model=model,
         optimizer=_OPTIMIZER,
-        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.01),
         training=VisionTrainingConfig(steps=920, average=0.99),
-        evaluation=VisionEvaluationConfig(every=200),
-        checkpoint=CheckpointConfig(every=400),
     )
 
 
@@ -156,8 +152,5 @@ def sound() -> VisionRunConfig:
         augmentation=AugmentationConfig(flip=0.0, padding=4, erase=0.25),
         model=VisionModelConfig(patch_size=64, patch_width=4),
         optimizer=_OPTIMIZER,
-        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.01),
         training=VisionTrainingConfig(average=0.99),
-        evaluation=VisionEvaluationConfig(every=200),
-        checkpoint=CheckpointConfig(every=200),
     )

@@ -106,7 +106,7 @@ def _documents(batch: TextBatch) -> list[View]:
 
 STUDENTS = Students(
     data=StudentDataConfig(),
-    evaluation=LanguageEvaluationConfig(every=250),
+    evaluation=LanguageEvaluationConfig(),
     training=TextStudentTrainingConfig(),
     check=_check,
     prepare=_prepare,

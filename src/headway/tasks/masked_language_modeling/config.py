@@ -10,7 +10,6 @@ from headway.models import BertConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
     BlocksLoopConfig,
-    CheckpointConfig,
     ObservationConfig,
     RunSettings,
     TextDataConfig,
@@ -170,8 +169,7 @@ def bert() -> EncoderRunConfig:
         recipe="bert",
         model=_encoder_model(6, 256, 4),
         optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", warmup=200),
-        evaluation=EncoderEvaluationConfig(every=500),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
     )
 
 
@@ -184,10 +182,8 @@ def bert_domain() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="bert-domain",
         optimizer=OptimizerConfig(lr=1e-4, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
         training=EncoderTrainingConfig(steps=1000, batch_size=16),
-        evaluation=EncoderEvaluationConfig(every=200),
-        checkpoint=CheckpointConfig(every=200),
     )
 
 
@@ -201,9 +197,8 @@ def bert_tiny() -> EncoderRunConfig:
         data=EncoderDataConfig(vocabulary=2000, held_out=0.1),
         model=_encoder_model(4, 128, 4, dropout=0.0),
         optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", warmup=100),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
         training=EncoderTrainingConfig(steps=2000, batch_size=16, length=64),
-        evaluation=EncoderEvaluationConfig(every=500),
     )
 
 
@@ -219,6 +214,5 @@ def roberta() -> EncoderRunConfig:
         data=EncoderDataConfig(lower=False),
         model=_encoder_model(6, 256, 4, token_types=0, next_sentence=False, pooler="none"),
         optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", warmup=200),
-        evaluation=EncoderEvaluationConfig(every=500),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
     )

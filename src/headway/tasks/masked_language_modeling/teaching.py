@@ -102,7 +102,7 @@ def _prepare(
 
 STUDENTS = Students(
     data=StudentDataConfig(),
-    evaluation=StudentEvaluationConfig(every=500),
+    evaluation=StudentEvaluationConfig(),
     training=TextStudentTrainingConfig(),
     distillation=LayersConfig(),
     check=_check,

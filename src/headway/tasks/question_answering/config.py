@@ -8,7 +8,6 @@ from typing import Literal
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
-    CheckpointConfig,
     ObservationConfig,
     RunSettings,
     StartedModelConfig,
@@ -94,7 +93,5 @@ def answer() -> AnswerRunConfig:
     return AnswerRunConfig(
         recipe="answer",
         optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=AnswerEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=250),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
     )

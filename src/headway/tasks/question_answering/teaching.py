@@ -66,7 +66,7 @@ def _prepare(
 
 STUDENTS = Students(
     data=AnswerDataConfig(),
-    evaluation=AnswerEvaluationConfig(every=500),
+    evaluation=AnswerEvaluationConfig(),
     check=_check,
     prepare=_prepare,
     decided=lambda config: frozenset({"data.window", "data.stride"}),

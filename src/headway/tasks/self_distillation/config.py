@@ -14,11 +14,11 @@ from headway.tasks.image_config import (
 )
 from headway.tasks.sections import (
     BlocksLoopConfig,
-    CheckpointConfig,
     ObservationConfig,
     RunSettings,
+    desired_updates,
 )
-from headway.training import OptimizerConfig, ScheduleConfig, SelfDistillationConfig
+from headway.training import OptimizerConfig, SelfDistillationConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,7 @@ class DinoTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of self-distillation."""
 
     steps: int = setting(2000, "number of updates", gt=0)
+    updates: int = desired_updates(0)  # the teacher's mean of a batch needs its size
     average: float = setting(
         0.0,
         "decay of an exponential moving average of the weights besides the teacher; 0 switches it "
@@ -106,7 +107,4 @@ def dino() -> DinoRunConfig:
         recipe="dino",
         model=DinoModelConfig(),
         optimizer=OptimizerConfig(lr=1e-3, beta2=0.999, eps=1e-8, weight_decay=0.04),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.01),
-        evaluation=DinoEvaluationConfig(every=250),
-        checkpoint=CheckpointConfig(every=250),
     )

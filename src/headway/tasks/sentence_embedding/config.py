@@ -8,10 +8,10 @@ from typing import Literal
 from headway.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
-    CheckpointConfig,
     ObservationConfig,
     RunSettings,
     StartedModelConfig,
+    desired_updates,
     unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -47,6 +47,7 @@ class EmbedDataConfig:
 class EmbedTrainingConfig(BatchSizeConfig):
     """Settings of the training loop of a sentence encoder."""
 
+    updates: int = desired_updates(0)  # a smaller batch has fewer negatives
     batch_size: int = setting(
         32,
         "batch size, in pairs; the other pairs of a batch are in-batch negatives",
@@ -113,7 +114,5 @@ def embed() -> EmbedRunConfig:
     return EmbedRunConfig(
         recipe="embed",
         optimizer=OptimizerConfig(lr=2e-5, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="cosine", warmup=50, final=0.0),
-        evaluation=EmbedEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
+        schedule=ScheduleConfig(final=0.0),
     )

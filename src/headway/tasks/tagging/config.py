@@ -8,7 +8,6 @@ from typing import Literal
 from headway.settings import LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
-    CheckpointConfig,
     ObservationConfig,
     RunSettings,
     StartedModelConfig,
@@ -97,7 +96,5 @@ def tag() -> TagRunConfig:
     return TagRunConfig(
         recipe="tag",
         optimizer=OptimizerConfig(lr=2e-4, beta2=0.999, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", warmup=50, final=0.0),
-        evaluation=TagEvaluationConfig(every=100),
-        checkpoint=CheckpointConfig(every=100),
+        schedule=ScheduleConfig(kind="linear", final=0.0),
     )

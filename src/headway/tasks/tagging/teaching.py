@@ -68,7 +68,7 @@ def _prepare(
 
 STUDENTS = Students(
     data=TagDataConfig(),
-    evaluation=TagEvaluationConfig(every=250),
+    evaluation=TagEvaluationConfig(),
     check=_check,
     prepare=_prepare,
     decided=lambda config: frozenset({"data.max_length", "evaluation.metric"}),

@@ -149,7 +149,7 @@ class TranslationTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a translator."""
 
     tokens: int | Literal["auto"] = setting(
-        4096,
+        2048,
         "batch size in tokens: number of pairs times the longest sentence, padding included; auto: "
         "the largest that fits into the free memory, of at most a hundredth of an epoch",
         gt=0,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from headway.machine import MachineConfig
 from headway.models import TranslatorConfig
-from headway.tasks.sections import CheckpointConfig
 from headway.tasks.translation.config import (
     TranslationDataConfig,
     TranslationEvaluationConfig,
@@ -16,20 +14,24 @@ from headway.tasks.translation.config import (
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
+_SCHEDULE = ScheduleConfig(warmup=0.12, final=0.02)
+
 
 def translate() -> TranslationRunConfig:
     """A Transformer translator trained on your own sentence pairs: 4 + 4 layers, width 128.
 
     For ten thousand to a few hundred thousand pairs, on a laptop.
     """
-    return TranslationRunConfig(recipe="translate")
+    return TranslationRunConfig(
+        recipe="translate", optimizer=OptimizerConfig(lr=4e-3), schedule=_SCHEDULE
+    )
 
 
 def translate_multi30k() -> TranslationRunConfig:
     """Multi30k English-German (29,000 image captions), from $HEADWAY_DATA/mt.
 
     Cost and score: docs/results.md. The data set is small, so dropout is strong and there are many
-    epochs; it supports a vocabulary of 8,000 and 4 + 4 layers of width 128.
+    epochs; it supports a vocabulary of 5,000 and 4 + 4 layers of width 128.
     """
     folder = os.environ.get("HEADWAY_DATA")
     return TranslationRunConfig(
@@ -38,12 +40,12 @@ def translate_multi30k() -> TranslationRunConfig:
             train=(str(Path(folder, "mt", "multi30k")),) if folder else (),
             source="en",
             target="de",
+            vocabulary=5000,
         ),
-        model=TranslatorConfig(dropout=0.3),
-        optimizer=OptimizerConfig(lr=5e-3),
-        schedule=ScheduleConfig(warmup=1000),
-        training=TranslationTrainingConfig(steps=12_000, average=0.9985),
-        machine=MachineConfig(dtype="bfloat16"),
+        model=TranslatorConfig(dropout=0.2),
+        optimizer=OptimizerConfig(lr=4e-3),
+        schedule=_SCHEDULE,
+        training=TranslationTrainingConfig(steps=12_000, average=0.999),
     )
 
 
@@ -58,7 +60,7 @@ def text_to_text() -> TranslationRunConfig:
         data=TranslationDataConfig(vocabulary=1000),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
         optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(warmup=50),
+        schedule=_SCHEDULE,
         training=TranslationTrainingConfig(tokens=1024, smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="exact"),
     )
@@ -75,7 +77,7 @@ def span_corruption() -> TranslationRunConfig:
         data=TranslationDataConfig(vocabulary=1000, corruption=0.15),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
         optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(warmup=50),
+        schedule=_SCHEDULE,
         training=TranslationTrainingConfig(smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="nats"),
     )
@@ -91,8 +93,7 @@ def emoji_names() -> TranslationRunConfig:
         data=TranslationDataConfig(vocabulary=2000, max_length=100),
         model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
         optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(kind="cosine", warmup=200, final=0.02),
+        schedule=ScheduleConfig(warmup=0.22, final=0.02),
         training=TranslationTrainingConfig(steps=900, tokens=2048, average=0.995),
-        evaluation=TranslationEvaluationConfig(every=300, sentences=400),
-        checkpoint=CheckpointConfig(every=300),
+        evaluation=TranslationEvaluationConfig(sentences=400),
     )

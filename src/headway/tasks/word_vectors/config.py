@@ -8,11 +8,11 @@ from typing import Literal
 from headway.models import WordsConfig
 from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
-    CheckpointConfig,
     LoopConfig,
     ObservationConfig,
     RunSettings,
     averaging,
+    desired_updates,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -45,6 +45,7 @@ class WordsTrainingConfig(LoopConfig):
 
     steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
+    updates: int = desired_updates(0)  # a batch takes less than 50 ms
     batch_size: int = setting(4096, "batch size, in centre words", gt=0, le=BATCH)
     window: int = setting(
         5,
@@ -101,7 +102,5 @@ def words() -> WordsRunConfig:
     return WordsRunConfig(
         recipe="words",
         optimizer=OptimizerConfig(lr=3e-3),
-        schedule=ScheduleConfig(kind="cosine", warmup=100, final=0.05),
-        evaluation=WordsEvaluationConfig(every=500),
-        checkpoint=CheckpointConfig(every=1000),
+        schedule=ScheduleConfig(final=0.05),
     )

@@ -1,0 +1,149 @@
+"""How many updates a time limit buys, measured before training; and the batch size that suits it.
+
+Small models learn more from many small updates than from a few large ones. In 150 seconds of one
+thread, a translator reached chrF 1.7 by 86 updates of 4,096 tokens and 14.7 by 293 of 1,024. So
+where a time limit allows few updates, the batch shrinks before anything else does.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+import torch
+
+from headway.machine import Machine
+from headway.runs.recipes import AnyRunConfig
+from headway.settings import override
+from headway.tasks.job import Job
+from headway.tasks.sections import batch_setting
+from headway.training import (
+    EVALUATING,
+    Observer,
+    StepReport,
+    TrainingState,
+    WeightAverage,
+    fit,
+    optimizer,
+)
+from headway.transforms import fast, float8
+
+HALVINGS = 3
+"""Maximum number of times that the batch size is halved."""
+
+WORTHWHILE = 1.4
+"""Half the batch must allow this many times the updates: a step of a small batch on a busy machine
+takes as long as one of twice its size."""
+
+TRIAL_SECONDS = 4.0
+"""Steps are measured until they have taken this time, or until `TRIAL_STEPS` are."""
+TRIAL_STEPS = 4
+
+FEW_UPDATES = 300
+"""Fewer updates leave a model that is trained from scratch, or has a new head, nearly untrained."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The measured speed of a run with a time limit.
+
+    step_seconds: duration of a step. updates: the number of updates of the run, which its steps may
+    limit. epochs: the number of passes over the data that they are.
+    """
+
+    step_seconds: float
+    updates: int
+    epochs: float
+
+    def describe(self, limit: str) -> str:
+        """Describe what the time buys, for the terminal."""
+        text = f"{limit} is enough for about {self.updates:,} updates, {self.epochs:.2g} epochs"
+        if self.updates >= FEW_UPDATES:
+            return text
+        return (
+            f"{text}: too little for a good model; set a longer --time, or a smaller --model or "
+            "model.num-layers"
+        )
+
+
+def fitted_to_time(
+    config: AnyRunConfig,
+    seconds: float,
+    machine: Machine,
+    prepare: Callable[[AnyRunConfig], Job],
+) -> tuple[Job, Pace | None]:
+    """Prepare the job of a run with a time limit, and measure its pace.
+
+    The batch size is halved until the time allows `training.updates` updates. prepare: makes the
+    job of a configuration. An objective that learns from the batches it is given is not measured:
+    the pace is None.
+    """
+    job = prepare(config)
+    if isinstance(job.objective, Observer):
+        return job, None
+    pace, key = measured(job, machine, seconds), batch_setting(config)
+    for _ in range(0 if key is None else HALVINGS):
+        size = attrgetter(str(key))(job.config)
+        is_enough = pace.updates >= min(config.training.updates, job.config.training.steps)
+        if is_enough or size < 2:
+            break
+        config = override(config, {str(key): size // 2}, "the time limit")
+        smaller = prepare(config)
+        smaller_pace = measured(smaller, machine, seconds)
+        if smaller_pace.updates < WORTHWHILE * pace.updates:
+            break
+        job, pace = smaller, smaller_pace
+    return job, pace
+
+
+def measured(job: Job, machine: Machine, seconds: float) -> Pace:
+    """Measure some steps on a copy of the untrained model, and estimate those of the time limit."""
+    training = job.config.training
+    step_seconds = _step_seconds(job, machine)
+    by_time = (1 - EVALUATING) * seconds / step_seconds
+    updates = max(1, min(training.steps, int(by_time)))
+    batches = job.plan()["batches_per_epoch"]
+    return Pace(step_seconds, updates, updates * training.accumulate / batches)
+
+
+@dataclass
+class _Trial:
+    """Observer that ends a trial and keeps the durations of its steps."""
+
+    seconds: list[float] = field(default_factory=list)
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        self.seconds.append(report.seconds)
+        if sum(self.seconds) > TRIAL_SECONDS:
+            run.stop = "trial"
+
+
+def _step_seconds(job: Job, machine: Machine) -> float:
+    """Return the duration of a step: the shortest but for the first one, which is often slower."""
+    training, trial = job.config.training, _Trial()
+    fit(
+        untrained(job, machine),
+        job.stream(0, 0),
+        job.objective,
+        [trial],
+        steps=TRIAL_STEPS,
+        accumulate=training.accumulate,
+        clip=training.clip,
+        precision=machine.precision,
+    )
+    return statistics.median(trial.seconds[1:] or trial.seconds)
+
+
+def untrained(job: Job, machine: Machine) -> TrainingState:
+    """Return the state of a run before its first step."""
+    training = job.config.training
+    torch.manual_seed(training.seed)
+    model = job.build().to(machine.device)
+    if job.config.machine.fast:
+        fast(model)
+    if machine.dtype == "float8":
+        float8(model)
+    average = WeightAverage(model, training.average) if training.average else None
+    return TrainingState(model, optimizer(model, job.config.optimizer), average)
