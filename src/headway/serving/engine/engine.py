@@ -201,12 +201,13 @@ class Engine:
         """Decode one token of every output; those that end leave."""
         if not self._batch.streams:
             return
-        before = [len(stream.row.tokens) for stream in self._batch.streams]
+        streams = list(self._batch.streams)
+        before = [len(stream.row.tokens) for stream in streams]
         self._batch.step()
-        for count, stream in zip(before, list(self._batch.streams), strict=True):
-            job: Generation = stream.source.job
-            if len(stream.row.tokens) > count:
-                self.measured.token(id(stream), job.created)
+        counted = zip(streams, before, strict=True)
+        grown = [stream for stream, count in counted if len(stream.row.tokens) > count]
+        self.measured.tokens((id(stream), stream.source.job.created) for stream in grown)
+        for stream in streams:
             if stream.live:
                 self._show(stream)
             elif stream in self._batch.streams:  # a job that fails takes all its outputs along
