@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from copy import deepcopy
 
 import pytest
 
@@ -24,8 +25,11 @@ from headway.serving.engine import (
     Measurements,
     Metrics,
     Refused,
+    continuous,
 )
+from headway.transforms import replay_steps
 from headway.transforms.fast import prepare_for_inference
+from tests.fixtures.emulated_graph import EmulatedGraph
 from tests.fixtures.model_server import language_model
 
 EXACT = {"model_dim": 64, "num_heads": 2, "ffn_dim": 128}
@@ -85,7 +89,7 @@ def generation(box, prompt, config, seconds=60.0, **fields):
     )
 
 
-def random_config(draw):
+def random_config(draw, penalised=True):
     """Settings as requests have them: greedy, sampled, several outputs, stops, penalties."""
     return GenerationConfig(
         max_tokens=draw.randint(1, 24),
@@ -95,8 +99,8 @@ def random_config(draw):
         top_k=draw.choice([None, 5, 40]),
         top_p=draw.choice([None, 0.8]),
         stop=draw.choice([(), ("e",), (" fox", "the")]),
-        repetition_penalty=draw.choice([1.0, 1.3]),
-        frequency_penalty=draw.choice([0.0, 0.5]),
+        repetition_penalty=draw.choice([1.0, 1.3]) if penalised else 1.0,
+        frequency_penalty=draw.choice([0.0, 0.5]) if penalised else 0.0,
         alternatives=draw.choice([0, 2]),
     )
 
@@ -106,15 +110,15 @@ def random_prompt(draw, tokenizer, shared):
     return tokenizer.begin(draw.choice(["", shared]) + text)
 
 
-def run_mixed(bundle, engine, count, seed=0):
+def run_mixed(bundle, engine, count, seed=0, penalised=True):
     """Submit `count` random requests at random times, a fifth of which are cancelled; return the
     others with what they got."""
     draw = random.Random(seed)
     shared = " ".join(draw.choices(WORDS, k=70)) + " "
     submitted = []
     for _ in range(count):
-        prompt, config = random_prompt(draw, bundle.tokenizer, shared), random_config(draw)
-        prompt = prompt[:300]
+        config = random_config(draw, penalised)
+        prompt = random_prompt(draw, bundle.tokenizer, shared)[:300]
         box = Box()
         job = generation(box, prompt, config, shown=draw.random() < 0.5)
         engine.submit(job)
@@ -155,6 +159,29 @@ def test_outputs_at_random_arrivals_are_those_of_the_python_api(fast):
     assert len(answered) >= 40
     check_mixed(bundle, answered)
     assert not engine.busy and engine.error is None
+
+
+@pytest.mark.parametrize("replays", [False, True], ids=["steps", "replays"])
+def test_steps_that_begin_before_the_last_tokens_are_read_change_no_output(monkeypatch, replays):
+    """As on a GPU, where the CPU reads the tokens of a step while the next one is computed."""
+    bundle, begun = language_model(num_layers=1), []
+    served = deepcopy(bundle)
+    if replays:
+        replay_steps(served.model, recorder=EmulatedGraph, smallest=64)
+    monkeypatch.setattr(continuous, "RUNS_AHEAD", ("cpu",))
+    begin = continuous.ContinuousBatch._begin
+
+    def counted(self, tokens, unread=0):
+        begun.append(unread)
+        return begin(self, tokens, unread)
+
+    monkeypatch.setattr(continuous.ContinuousBatch, "_begin", counted)
+    engine = engine_of(served, slots=5, queue=2000)
+    answered = run_mixed(bundle, engine, 20 if replays else 60, seed=2, penalised=False)
+    engine.stop()
+    check_mixed(bundle, answered)
+    assert sum(begun) > 20 and not engine.busy and engine.error is None
+    assert engine._batch._state is None and engine._batch._begun is None
 
 
 @pytest.mark.slow

@@ -20,7 +20,13 @@ from headway.decoding.greedy import greedy_search
 from headway.decoding.input_search import Candidate, Observer
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
-from headway.decoding.rule import PartialOutput, Rule, apply_rules, ruled_logits
+from headway.decoding.rule import (
+    PartialOutput,
+    Rule,
+    apply_rules,
+    depend_on_outputs,
+    ruled_logits,
+)
 from headway.decoding.rules import (
     Bias,
     Forbidden,
@@ -39,10 +45,12 @@ from headway.decoding.rules import (
     WithinVocabulary,
 )
 from headway.decoding.sampling import (
+    RUNS_AHEAD,
+    Chosen,
     Reason,
     Row,
     Sampling,
-    choose,
+    choose_later,
     open_rows,
     record,
     sample,
@@ -54,8 +62,10 @@ from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, specul
 from headway.decoding.writing import TextStreamer
 
 __all__ = [
+    "RUNS_AHEAD",
     "Bias",
     "Candidate",
+    "Chosen",
     "Continuation",
     "Draft",
     "Ensemble",
@@ -91,7 +101,8 @@ __all__ = [
     "apply_rules",
     "beam_search",
     "check_search",
-    "choose",
+    "choose_later",
+    "depend_on_outputs",
     "expected_utilities",
     "generate",
     "generate_from_tokens",

@@ -140,15 +140,15 @@ def sample_steps(
         state = state.reorder([i for i, row in enumerate(rows) if row.reason is None])
     device = next(model.parameters()).device
     runs_ahead = device.type in RUNS_AHEAD and not depend_on_outputs(sampling.rules)
-    step: _Step | None = None
+    step: Chosen | None = None
     while live:
         if step is None:
             tokens = upload(torch.tensor([row.last for row in live]), device)
             step, state = _begin_step(model, state, live, tokens, sampling)
-        following: _Step | None = None
+        following: Chosen | None = None
         if runs_ahead and all(len(row.tokens) + 1 < row.limit for row in live):
-            following, state = _begin_step(model, state, live, step.chosen, sampling, unread=1)
-        grown = _recorded(live, step.read(), sampling)
+            following, state = _begin_step(model, state, live, step.tokens, sampling, unread=1)
+        grown = step.record(live, sampling)
         if grown:
             yield grown
         unfinished = [i for i, row in enumerate(live) if row.reason is None]
@@ -160,18 +160,37 @@ def sample_steps(
 
 
 @dataclass(frozen=True)
-class _Step:
-    """A step that was begun: the tokens on the device, and a function that waits for them and
-    returns what `_recorded` needs."""
+class Chosen:
+    """The next tokens of some rows, which a GPU may not have computed yet.
 
-    chosen: Int[Tensor, " N"]
+    tokens: on the device. read: waits for the device, and returns what `record` needs.
+    """
+
+    tokens: Int[Tensor, " N"]
     read: Callable[[], list[Any]]
 
     @torch.inference_mode()
-    def of(self, rows: Sequence[int]) -> _Step:
-        """Return the step of some of the rows."""
-        chosen = self.chosen.index_select(0, upload(torch.tensor(rows).long(), self.chosen.device))
-        return _Step(chosen, lambda: [[column[row] for row in rows] for column in self.read()])
+    def of(self, rows: Sequence[int]) -> Chosen:
+        """Return the tokens of some of the rows."""
+        tokens = self.tokens.index_select(0, upload(torch.tensor(rows).long(), self.tokens.device))
+        return Chosen(tokens, lambda: [[column[row] for row in rows] for column in self.read()])
+
+    def record(self, rows: Sequence[Row], sampling: Sampling) -> list[Row]:
+        """Append the tokens to their rows, as the function `record` does. Rows that ended since the
+        tokens were chosen are left as they are."""
+        return _recorded(rows, self.read(), sampling)
+
+
+def choose_later(
+    scores: Float[Tensor, "N V"], rows: Sequence[Row], sampling: Sampling, unread: int = 0
+) -> Chosen:
+    """Choose the next token of each row without waiting for a GPU.
+
+    scores: the logits before any rule. unread: number of tokens that the rows do not have yet.
+    """
+    ruled = ruled_logits(sampling.rules, scores, rows)
+    chosen = choose(ruled, rows, sampling.rules, unread)
+    return Chosen(chosen, _read_later(chosen, scores, sampling, ruled))
 
 
 @torch.inference_mode()
@@ -182,16 +201,13 @@ def _begin_step(
     tokens: Int[Tensor, " N"],
     sampling: Sampling,
     unread: int = 0,
-) -> tuple[_Step, Any]:
-    """Choose the token after `tokens` of each row; return the step and the new state.
+) -> tuple[Chosen, Any]:
+    """Choose the token after `tokens` of each row; return it and the new state.
 
     unread: number of tokens that the rows do not have yet.
     """
     logits, state = step_of(model)(tokens[:, None], state)
-    scores = logits[:, -1].float()
-    ruled = ruled_logits(sampling.rules, scores, live)
-    chosen = choose(ruled, live, sampling.rules, unread)
-    return _Step(chosen, _read_later(chosen, scores, sampling, ruled)), state
+    return choose_later(logits[:, -1].float(), live, sampling, unread), state
 
 
 def sample(
@@ -298,12 +314,14 @@ def _read_later(
 
 
 def _recorded(rows: Sequence[Row], values: Sequence[Any], sampling: Sampling) -> list[Row]:
-    """Append the tokens to their rows; return the rows that did not end with `eos`."""
+    """Append the tokens to rows that have not ended; return those that did not end with `eos`."""
     tokens, log_p, largest, top_tokens, top_log_p = values
-    for row, logit in zip(rows, largest, strict=True):
-        check_choice(logit, sampling.rules, row)
+    live = [i for i, row in enumerate(rows) if row.reason is None]
+    for i in live:
+        check_choice(largest[i], sampling.rules, rows[i])
     grown = []
-    for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+    for i in live:
+        row, token = rows[i], tokens[i]
         if token == sampling.eos:
             row.end_log_probability = log_p[i]
             row.end("end")

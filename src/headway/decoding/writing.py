@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 CONTEXT = 8  # preceding tokens that may change the text of a token (joiners, spaces)
-WINDOW = 24  # maximum number of tokens that are decoded again at each step
+WINDOW = 16  # maximum number of tokens that are decoded again at each step
 BROKEN = "\ufffd"
 MOST_BROKEN = 3  # maximum number of bytes of an incomplete UTF-8 character
 
@@ -75,6 +75,8 @@ class TextStreamer:
     def _released(self, new: str) -> str:
         if self.stopped:
             return ""
+        if not self.stop:
+            return new
         text = self._held + new
         matches = [
             (start + len(word), start) for word in self.stop if (start := text.find(word)) >= 0

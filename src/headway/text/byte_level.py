@@ -235,7 +235,7 @@ class ByteLevel:
 
     def _raw(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of the tokens `ids`; special tokens have none."""
-        return b"".join(self._bytes[i] for i in checked_ids(ids, self.size))
+        return b"".join([self._bytes[i] for i in checked_ids(ids, self.size)])
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display.

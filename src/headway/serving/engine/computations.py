@@ -1,8 +1,8 @@
 """Computations in one go: predictions, embeddings, beam search, everything but sampled text.
 
 Those with the same settings are done together: the free engine takes what waits, up to a budget of
-tokens, and no job waits for others to come. Inside a computation, every call of an embedding layer
-is a sign of life, and ends it if no client waits for any of its results.
+tokens, and no job waits for others to come. Inside a computation, every pass through the model is a
+heartbeat, at which an abandoned computation is cancelled.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import nn
 
 from headway.serving.engine.jobs import Cancelled, Failed, Finished, Job
+
+PASSES = ("forward", "encode", "start", "extend", "step")
+"""The methods of a model that compute: a computation calls one of them for each batch and step."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -58,15 +62,32 @@ def compute_together(jobs: Sequence[Computation]) -> None:
 
 
 @contextmanager
-def watched(model: nn.Module, at_each_step: Callable[[], None]) -> Iterator[None]:
-    """Call `at_each_step` at every step of the model inside the `with` block; it may raise.
+def watched(model: nn.Module, beat: Callable[[], None]) -> Iterator[None]:
+    """Call `beat` before every pass through the model inside the `with` block; it may raise.
 
-    A step of a search embeds the last tokens of its outputs, and an encoder embeds its input.
+    The methods are replaced, also `encode` of the encoders in the model. Hooks would be called as
+    often, but a model with hooks replays no CUDA graphs (`replay_steps`).
     """
-    layers = [m for m in model.modules() if isinstance(m, nn.Embedding | nn.Conv2d)]
-    handles = [layer.register_forward_pre_hook(lambda *_: at_each_step()) for layer in layers]
+    parts = [part for part in model.modules() if part is not model and hasattr(part, "encode")]
+    passes = [(model, name) for name in PASSES if hasattr(model, name)]
+    passes += [(part, "encode") for part in parts]
+    replaced = [vars(module).get(name) for module, name in passes]  # those of `replay_steps`
+    for (module, name), method in zip(passes, replaced, strict=True):
+        vars(module)[name] = partial(_pass, beat, module, name, method)
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
+        for (module, name), method in zip(passes, replaced, strict=True):
+            del vars(module)[name]
+            if method is not None:
+                vars(module)[name] = method
+
+
+def _pass(
+    beat: Callable[[], None], module: nn.Module, name: str, method: Any, *inputs: Any, **named: Any
+) -> Any:
+    """Call a method of a module after a heartbeat. method: None for that of its class."""
+    beat()
+    if method is None:
+        return getattr(type(module), name)(module, *inputs, **named)
+    return method(*inputs, **named)

@@ -31,7 +31,7 @@ from headway.serving.engine.waiting import Refused, Waiting
 from headway.shapes import Tensor
 from headway.transforms.batch_invariant import make_batch_invariant
 
-STUCK = 2.0  # seconds without a sign of life, with work to do
+STUCK = 2.0  # seconds without a heartbeat, with work to do
 LONG_IDLE = 10  # turns without work, each of half a second, until freed memory is given back
 
 
@@ -68,7 +68,7 @@ class Engine:
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
-        self._last_sign = time.monotonic()
+        self._last_beat = time.monotonic()
         self._idle_turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -95,10 +95,11 @@ class Engine:
 
     @property
     def healthy(self) -> bool:
-        """Whether the engine lives, and gave a sign of life lately if there is work to do."""
+        """Whether the thread is alive and, if there is work, has made progress in the last `STUCK`
+        seconds."""
         if self.error is not None or not self._thread.is_alive():
             return False
-        return not self.busy or time.monotonic() - self._last_sign < STUCK
+        return not self.busy or time.monotonic() - self._last_beat < STUCK
 
     def stop(self) -> None:
         """End the thread after its present turn; waiting jobs get no answer."""
@@ -114,7 +115,7 @@ class Engine:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
         try:
-            with watched(self.bundle.model, self._step_of_computation):
+            with watched(self.bundle.model, self._beat):
                 while not self._stopping:
                     self._turn()
         except BaseException as error:
@@ -123,7 +124,7 @@ class Engine:
                 job.report(Failed(error if isinstance(error, Exception) else RuntimeError()))
 
     def _turn(self) -> None:
-        self._last_sign = time.monotonic()
+        self._last_beat = time.monotonic()
         self.measured.state(len(self._batch.streams), len(self.waiting), self._cache_share)
         if not self.busy:
             self.waiting.wait(seconds=0.5)
@@ -200,12 +201,13 @@ class Engine:
         """Decode one token of every output; those that end leave."""
         if not self._batch.streams:
             return
-        before = [len(stream.row.tokens) for stream in self._batch.streams]
+        streams = list(self._batch.streams)
+        before = [len(stream.row.tokens) for stream in streams]
         self._batch.step()
-        for count, stream in zip(before, list(self._batch.streams), strict=True):
-            job: Generation = stream.source.job
-            if len(stream.row.tokens) > count:
-                self.measured.token(id(stream), job.created)
+        counted = zip(streams, before, strict=True)
+        grown = [stream for stream, count in counted if len(stream.row.tokens) > count]
+        self.measured.tokens((id(stream), stream.source.job.created) for stream in grown)
+        for stream in streams:
             if stream.live:
                 self._show(stream)
             elif stream in self._batch.streams:  # a job that fails takes all its outputs along
@@ -274,13 +276,13 @@ class Engine:
         if not self._searches:
             self._steps.forget()
 
-    def _step_of_computation(self) -> None:
-        """Give a sign of life; end a computation of which no job may go on."""
+    def _beat(self) -> None:
+        """Note that the engine makes progress; cancel a computation of which no job may go on."""
         current = threading.current_thread()
         search = next((s for s in self._searches if s.thread is current), None)
         if search is None and current is not self._thread:
             return  # another thread uses the model, too
-        self._last_sign = time.monotonic()
+        self._last_beat = time.monotonic()
         if search is not None and all(job.ended for job in search.jobs):
             self._end_all(search)
             raise Cancelled

@@ -26,6 +26,17 @@ class Grown:
     alternatives: tuple[tuple[tuple[int, float], ...], ...]
     reason: Reason | None
 
+    def followed_by(self, later: Grown) -> Grown:
+        """Return this event and a later one of the same output as one."""
+        return Grown(
+            self.index,
+            self.text + later.text,
+            self.tokens + later.tokens,
+            self.log_probabilities + later.log_probabilities,
+            self.alternatives + later.alternatives,
+            later.reason,
+        )
+
 
 @dataclass(frozen=True)
 class PromptScores:

@@ -5,21 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.requests import Request
 
-from headway.serving.engine import Engine, Event, Failed, Finished, Job
+from headway.serving.engine import Engine, Event, Failed, Finished, Grown, Job
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import FORM_BODY, TEXT_BODY, check_body
 
 S = TypeVar("S")
 MOST_EVENTS = 4096
 """Events that wait for a client that reads slowly, after which its jobs are cancelled."""
+SPACING, LONGEST_SPACING = 1.5e-4, 0.02
+"""Seconds between two deliveries of events to requests, for each event of the first one, and at
+most. An event takes about 50 us to send, in which the engine has to wait for Python. So it takes at
+most a third of the time, and what many outputs got meanwhile is sent as one event of each."""
 
 
 async def read_json(request: Request, kind: type[S], *, limit: int | None = TEXT_BODY) -> S:
@@ -59,6 +65,53 @@ def check_media_type(request: Request, *known: str) -> None:
         raise ApiError(415, message)
 
 
+class Mailbox:
+    """Brings the events of engines to the requests of an event loop.
+
+    The loop is woken once for all events that come before it looks.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._is_woken = False
+        self._next = 0.0  # the time of the next delivery, by the clock of the loop
+
+    def put(self, deliver: Callable[[Any], None], event: Any) -> None:
+        """Call `deliver` with an event in the loop. Any thread may call this method."""
+        self._events.append((deliver, event))
+        if not self._is_woken:
+            self._is_woken = True
+            with suppress(RuntimeError):  # the server has ended
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        wait = self._next - self._loop.time()
+        if wait > 0:
+            self._loop.call_later(wait, self._deliver)
+        else:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        self._is_woken = False  # before the look: what comes after it wakes the loop again
+        number = 0
+        while self._events:
+            deliver, event = self._events.popleft()
+            deliver(event)
+            number += 1
+        self._next = self._loop.time() + min(number * SPACING, LONGEST_SPACING)
+
+
+_MAILBOXES: WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox] = WeakKeyDictionary()
+
+
+def mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
+    """Return the mailbox of all requests of an event loop."""
+    if loop not in _MAILBOXES:
+        _MAILBOXES[loop] = Mailbox(loop)
+    return _MAILBOXES[loop]
+
+
 class Disconnected(ConnectionError):
     """The client closed the connection."""
 
@@ -72,7 +125,7 @@ class Exchange:
     def __init__(self, request: Request, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds
         self._receive = request.receive
-        self._loop = asyncio.get_running_loop()
+        self._mailbox = mailbox_of(asyncio.get_running_loop())
         self._events: asyncio.Queue[tuple[int, Event] | None] = asyncio.Queue()
         self._jobs: list[Job] = []
         self._watch: asyncio.Task[None] | None = None
@@ -104,8 +157,7 @@ class Exchange:
         def report(event: Event) -> None:
             if self._events.qsize() > MOST_EVENTS:
                 job.cancelled = True
-            with suppress(RuntimeError):  # the server has ended
-                self._loop.call_soon_threadsafe(self._events.put_nowait, (number, event))
+            self._mailbox.put(self._events.put_nowait, (number, event))
 
         job = make(report)
         self._jobs.append(job)
@@ -113,16 +165,22 @@ class Exchange:
 
     async def events(self) -> AsyncIterator[tuple[int, Event]]:
         """Yield (number of a job, event) until all jobs have finished. Raises the first error, and
-        Disconnected if the client goes."""
+        Disconnected if the client goes.
+
+        The new tokens of an output that wait already come as one event.
+        """
         unfinished = len(self._jobs)
         while unfinished:
-            item = await self._events.get()
-            if item is None:
-                raise Disconnected
-            if isinstance(item[1], Failed):
-                raise item[1].error
-            unfinished -= isinstance(item[1], Finished)
-            yield item
+            items = [await self._events.get()]
+            while not self._events.empty():
+                items.append(self._events.get_nowait())
+            for item in _merged(items):
+                if item is None:
+                    raise Disconnected
+                if isinstance(item[1], Failed):
+                    raise item[1].error
+                unfinished -= isinstance(item[1], Finished)
+                yield item
 
     async def results(self) -> list[Finished]:
         """Return the results of all jobs, in order."""
@@ -138,6 +196,25 @@ class Exchange:
         for job in self._jobs:
             job.cancelled = True
         self._events.put_nowait(None)
+
+
+def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event] | None]:
+    """Return the items with all new tokens of an output in the first of its events."""
+    merged: list[tuple[int, Event] | None] = []
+    place: dict[tuple[int, int], int] = {}  # job and output -> index of its event in `merged`
+    for item in items:
+        if item is None or not isinstance(item[1], Grown):
+            merged.append(item)
+            continue
+        number, later = item
+        output = number, later.index
+        if output in place:
+            earlier: Any = merged[place[output]]
+            merged[place[output]] = number, earlier[1].followed_by(later)
+        else:
+            place[output] = len(merged)
+            merged.append(item)
+    return merged
 
 
 def as_list(value: Any) -> Sequence[Any]:
