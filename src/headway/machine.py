@@ -140,10 +140,11 @@ def dtype_for(device: str, dtype: str) -> str:
     return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
-def fastest_threads(rounds: int = 6) -> int:
+def fastest_threads(rounds: int = 6, rows: int = 16) -> int:
     """Return the number of CPU threads that is fastest now, at most torch's own number.
 
-    Small products, like those of decoding, are timed with each number, by turns. With n threads a
+    Products of `rows` vectors are timed with each number, by turns: few, as in decoding, or many,
+    as in training. With n threads a
     product waits for the slowest of them, so that two beside a busy process can be five times as
     slow as one. More threads are used only if they are 10 % faster. Takes about 0.2 s.
     """
@@ -153,22 +154,23 @@ def fastest_threads(rounds: int = 6) -> int:
         return 1
     # in a thread that ends, and with it the threads that computed for it: see cli/serve.py
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_timed_threads, rounds).result()
+        return pool.submit(_timed_threads, rounds, rows).result()
 
 
-def _timed_threads(rounds: int) -> int:
+def _timed_threads(rounds: int, rows: int) -> int:
     import torch
 
     most = torch.get_num_threads()
     numbers = sorted({1, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
-    x, weight = torch.randn(16, 512), torch.randn(2048, 512)
+    x, weight = torch.randn(rows, 512), torch.randn(2048, 512)
+    times = max(1, 240 // rows)
     seconds = dict.fromkeys(numbers, 0.0)
     for _ in range(rounds):
         for number in numbers:
             torch.set_num_threads(number)
             torch.nn.functional.linear(x, weight)  # wakes the threads
             begun = time.perf_counter()
-            for _ in range(15):
+            for _ in range(times):
                 torch.nn.functional.linear(x, weight)
             seconds[number] += time.perf_counter() - begun
     torch.set_num_threads(most)

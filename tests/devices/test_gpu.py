@@ -300,7 +300,10 @@ def _synchronisations_warn():
         torch.cuda.set_sync_debug_mode("default")
 
 
-SHORT = ("--evaluation.every", "2", "--checkpoint.every", "2", "--quiet")
+SHORT = (
+    *("--evaluation.every", "2", "--checkpoint.every", "2", "--quiet"),
+    *("--schedule.kind", "constant", "--schedule.warmup", "1"),  # for any number of steps the same
+)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def train(tmp_path, monkeypatch):
 def probed(monkeypatch):
     """A list of the number that the probe finds."""
     numbers = [2]
-    monkeypatch.setattr(training, "fastest_threads", lambda: numbers[0])
+    monkeypatch.setattr(training, "fastest_threads", lambda **_: numbers[0])
     return numbers
 
 
@@ -61,7 +61,7 @@ def test_the_same_command_keeps_the_recorded_number(train, probed):
 
 
 def test_a_number_that_is_set_is_not_probed_and_another_one_is_refused(train, monkeypatch):
-    monkeypatch.setattr(training, "fastest_threads", lambda: pytest.fail("it was set"))
+    monkeypatch.setattr(training, "fastest_threads", lambda **_: pytest.fail("it was set"))
     assert saved(train(threads=1).folder).machine.threads == 1
     with pytest.raises(UsageError, match=r"machine\.threads: 1 in the run, 2 now"):
         train(threads=2)

@@ -52,6 +52,9 @@ from headway.training import (
 )
 from headway.transforms import not_in_float8
 
+TRAINING_ROWS = 512
+"""Number of vectors of the products by which the number of threads of a run is chosen."""
+
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
 
@@ -140,7 +143,7 @@ def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, 
         config = override(config, recorded, str(folder / "run.yaml"))
     machine = prepare_machine(config.machine)
     if machine.device == "cpu" and config.machine.threads is None:
-        machine = replace(machine, threads=fastest_threads())
+        machine = replace(machine, threads=fastest_threads(rows=TRAINING_ROWS))
         torch.set_num_threads(machine.threads)
         config = override(config, {"machine.threads": machine.threads}, "this machine")
     return override(config, {"machine.dtype": machine.dtype}, "this machine"), machine

@@ -136,6 +136,9 @@ def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> N
 LOST = 600.0
 """Maximum number of seconds between checkpoints, unless they are a number of steps apart."""
 
+SAVING = 0.05
+"""Maximum fraction of a time limit that checkpoints take, the first and the last one excepted."""
+
 
 @dataclass
 class Checkpointing:
@@ -150,6 +153,8 @@ class Checkpointing:
     keep: int = 2
     saved_fraction: float = 0.0
     saved_time: float = field(default_factory=lambda: time.monotonic())
+    seconds: float = 0.0
+    saves: int = 0
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         if self._is_due(run):
@@ -158,15 +163,21 @@ class Checkpointing:
     def _is_due(self, run: TrainingState) -> bool:
         if isinstance(self.every, int):
             return run.step % self.every == 0
-        is_old = time.monotonic() - self.saved_time >= LOST
-        return is_old or self.every.parts(run.fraction) > self.every.parts(self.saved_fraction)
+        if time.monotonic() - self.saved_time >= LOST:
+            return True
+        with_next = self.seconds * (1 + 1 / max(1, self.saves))
+        is_affordable = self.every.seconds is None or with_next <= SAVING * run.seconds
+        is_due = self.every.parts(run.fraction) > self.every.parts(self.saved_fraction)
+        return is_due and (is_affordable or not self.saves)
 
     def save(self, run: TrainingState) -> None:
-        self.saved_fraction, self.saved_time = run.fraction, time.monotonic()
         path = self.folder / f"step-{run.step}"
         if path.exists():
             return
+        started = time.monotonic()
         save_state(run, path)
+        self.saved_fraction, self.saved_time = run.fraction, time.monotonic()
+        self.seconds, self.saves = self.seconds + self.saved_time - started, self.saves + 1
         # Older checkpoints are deleted only now that this one is durable.
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)
