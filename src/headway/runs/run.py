@@ -16,7 +16,7 @@ from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
-from headway.machine import Machine, fastest_threads
+from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
@@ -85,10 +85,10 @@ def train(
     """
     task = task_of_config(config)
     task.check(config)
-    machine = prepare_machine(config.machine)
-    if machine.device == "cpu" and config.machine.threads is None:
-        machine = replace(machine, threads=_threads(folder))
-        torch.set_num_threads(machine.threads)
+    # the number of threads determines the exact results
+    threads = config.machine.threads or _threads_of_run(folder)
+    machine = prepare_machine(replace(config.machine, threads=threads))
+    if machine.device == "cpu":
         config = override(config, {"machine.threads": machine.threads}, "this machine")
     with (
         _removed_if_new_and_failed(folder),
@@ -128,13 +128,9 @@ def train(
         return _train(task, job, machine, (run, save), all_observers, go_on, folder)
 
 
-def _threads(folder: Path) -> int:
-    """Return the number of threads of the run in the folder, on which its bits depend; for a new
-    run the fastest number now."""
-    if not (folder / "run.yaml").is_file():
-        return fastest_threads()
-    # a run of an earlier version, without a number, had torch's own
-    return saved(folder).machine.threads or torch.get_num_threads()
+def _threads_of_run(folder: Path) -> int | None:
+    """Return the number of CPU threads of the run in the folder; None for a new run."""
+    return saved(folder).machine.threads if (folder / "run.yaml").is_file() else None
 
 
 @contextmanager
