@@ -11,19 +11,24 @@ import time
 import pytest
 import torch
 
+import headway
 from headway import machine
 from headway.errors import UsageError
 from headway.machine import (
     Machine,
     MachineConfig,
     describe,
-    fastest_threads,
     multiplies_bfloat16,
     prepare,
     return_freed_memory,
+    select_device,
 )
 from headway.settings import override
+from headway.tasks import opening
+from headway.tasks.opening import load
+from headway.threads import fastest_threads
 from headway.transfers import positions_where, read, upload
+from tests.fixtures.command_line import headway as command_line
 from tests.fixtures.model_server import memory
 
 
@@ -108,28 +113,66 @@ def test_threads_are_set_or_unchanged():
 
 @pytest.mark.parametrize("slow, fastest", [((2, 3), 1), ((1, 2), 3), ((), 1)])
 def test_the_fastest_number_of_threads_is_found(monkeypatch, slow, fastest):
-    """More threads are used only if they are faster; here some numbers take a millisecond."""
-    numbers = [3]
+    """More threads are used only if they are faster; here some numbers take a second."""
+    numbers, clock = [3], [0.0]
 
     def product(x, weight):
-        time.sleep(0.001 if numbers[-1] in slow else 0.0)
+        clock[0] += 1.0 if numbers[-1] in slow else 0.001
         return x
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(torch, "set_num_threads", numbers.append)
     monkeypatch.setattr(torch.nn.functional, "linear", product)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     chosen = fastest_threads()
     assert numbers[-1] == 3 and set(numbers) == {1, 2, 3}
-    assert chosen == fastest or not slow
+    assert chosen == fastest
+
+
+def test_auto_is_a_gpu_where_torch_can_use_one(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert select_device() == "mps"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert select_device() == "cuda"
+    assert select_device("cpu") == "cpu"
+
+
+def test_python_and_the_command_line_load_onto_the_same_device(monkeypatch, tmp_path):
+    def refuse(folder, device, verify, family):
+        raise UsageError(f"it would be loaded onto {device}")
+
+    monkeypatch.setattr(opening, "_open", refuse)
+    for is_available, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda answer=is_available: answer)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+        with pytest.raises(UsageError, match=f"loaded onto {device}"):
+            load("a model")
+        with pytest.raises(UsageError, match=f"loaded onto {device}"):
+            headway.evaluate("a model")
+        for verb in (["generate", "m", "the fox"], ["eval", "m"], ["inspect", "m", "the fox"]):
+            stderr = command_line(*verb, cwd=tmp_path, check=2).stderr
+            assert f"loaded onto {device}" in stderr
+            assert ("machine   cuda · float32" in stderr) == is_available
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:7", "mps", ""])
+def test_a_device_that_is_not_there_is_refused_in_python_too(monkeypatch, device):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UsageError, match="not available on this machine") as caught:
+        load("nowhere", device)
+    assert caught.value.hint == "one of: auto, cuda, cpu"
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
 def test_a_missing_device_is_refused_with_the_available_ones(monkeypatch, device):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(UsageError, match=f"machine.device={device}") as caught:
+    with pytest.raises(UsageError, match=f"device={device}") as caught:
         prepare(MachineConfig(device=device))
-    assert caught.value.hint == "one of: cpu"
+    assert caught.value.hint == "one of: auto, cpu"
 
 
 @pytest.mark.parametrize("invalid", [{"device": "tpu"}, {"dtype": "float16"}, {"threads": "0"}])
@@ -198,7 +241,7 @@ def test_the_description_is_complete_and_serialisable():
     description = describe()
     assert json.loads(json.dumps(description)) == description
     expected = {"headway", "python", "torch", "platform", "cpus", "memory", "cpu instructions"}
-    assert expected | {"cuda", "mps", "free_disk_bytes", "packages"} <= description.keys()
+    assert expected | {"device", "cuda", "mps", "free_disk_bytes", "packages"} <= description.keys()
 
 
 def test_importing_machine_does_not_import_torch():

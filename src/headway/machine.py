@@ -7,8 +7,6 @@ import os
 import platform
 import shutil
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headway.errors import UsageError
 from headway.settings import THREADS, setting
+from headway.threads import settle_threads
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +38,8 @@ class MachineConfig:
     )
     threads: int | None = setting(
         None,
-        "number of CPU threads; if unset, the one that is fastest when the run starts",
+        "number of CPU threads; if unset, that of OMP_NUM_THREADS, or the one that is fastest when "
+        "the run starts",
         gt=0,
         le=THREADS,
     )
@@ -91,8 +91,11 @@ class Machine:
         return f"{self.device}{threads} · {self.dtype}{note}"
 
 
-def prepare(config: MachineConfig) -> Machine:
+def prepare(config: MachineConfig, *, rows: int = 16) -> Machine:
     """Select the device and set up the process for speed, before the first tensor operation.
+
+    rows: the number of vectors of the products by which the number of threads is chosen, unless it
+    is set: few for decoding, many for training.
 
     UsageError if the device, float8 or CUDA graphs on it, or a compiler that is needed is not
     available.
@@ -100,25 +103,11 @@ def prepare(config: MachineConfig) -> Machine:
     _bound_kernel_caches()
     import torch
 
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
     # Denormal numbers (below 1e-38) are a hundred times as slow on a CPU. Set before the first
     # parallel work, since worker threads inherit it.
     torch.set_flush_denormal(True)
     _keep_freed_memory()
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    device = config.device
-    if device == "auto":
-        device = "cuda" if available["cuda"] else "mps" if available["mps"] else "cpu"
-    if not available[device]:
-        names = ", ".join(name for name, is_available in available.items() if is_available)
-        raise UsageError(
-            f"machine.device={device}: not available on this machine", hint=f"one of: {names}"
-        )
+    device = select_device(config.device)
     if config.dtype == "float8":
         from headway.float8_gpus import require_float8
 
@@ -130,6 +119,8 @@ def prepare(config: MachineConfig) -> Machine:
             f"machine.graphs=true: the device is {device}, and CUDA graphs are for NVIDIA GPUs",
             hint="leave out --graphs",
         )
+    if device == "cpu" or config.threads is not None:
+        settle_threads(config.threads, rows=rows)
     return Machine(device, dtype_for(device, config.dtype), torch.get_num_threads())
 
 
@@ -140,45 +131,33 @@ def dtype_for(device: str, dtype: str) -> str:
     return "bfloat16" if multiplies_bfloat16(device) else "float32"
 
 
-def fastest_threads(rounds: int = 6, rows: int = 16) -> int:
-    """Return the number of CPU threads that is fastest now, at most torch's own number.
+def select_device(name: str = "auto") -> str:
+    """Return the device of that name; for auto, a GPU if torch can use one, else the CPU.
 
-    Products of `rows` vectors are timed with each number, by turns: few, as in decoding, or many,
-    as in training. With n threads a
-    product waits for the slowest of them, so that two beside a busy process can be five times as
-    slow as one. More threads are used only if they are 10 % faster. Takes about 0.2 s.
+    UsageError if torch knows no such device, or this machine has none.
     """
     import torch
 
-    if torch.get_num_threads() == 1:
-        return 1
-    # in a thread that ends, and with it the threads that computed for it: see cli/serve.py
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_timed_threads, rounds, rows).result()
-
-
-def _timed_threads(rounds: int, rows: int) -> int:
-    import torch
-
-    most = torch.get_num_threads()
-    numbers = sorted({1, most, *(2**n for n in range(most.bit_length()) if 2**n <= most)})
-    x, weight = torch.randn(rows, 512), torch.randn(2048, 512)
-    times = max(1, 240 // rows)
-    seconds = dict.fromkeys(numbers, 0.0)
-    for _ in range(rounds):
-        for number in numbers:
-            torch.set_num_threads(number)
-            torch.nn.functional.linear(x, weight)  # wakes the threads
-            begun = time.perf_counter()
-            for _ in range(times):
-                torch.nn.functional.linear(x, weight)
-            seconds[number] += time.perf_counter() - begun
-    torch.set_num_threads(most)
-    best = 1
-    for number in numbers:
-        if seconds[number] < 0.9 * seconds[best]:
-            best = number
-    return best
+    available = ["cpu"]
+    if torch.backends.mps.is_available():
+        available.insert(0, "mps")
+    if torch.cuda.is_available():
+        available.insert(0, "cuda")
+    if name == "auto":
+        return available[0]
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        is_available = False
+    else:
+        is_other = device.type not in ("cuda", "mps", "cpu")  # of an extension of torch
+        is_available = is_other or device.type in available
+        if device.type == "cuda" and device.index:
+            is_available = device.index < torch.cuda.device_count()
+    if not is_available:
+        hint = f"one of: {', '.join(['auto', *available])}"
+        raise UsageError(f"device={name}: not available on this machine", hint=hint)
+    return name
 
 
 def _check_compiler() -> None:
@@ -353,6 +332,7 @@ def describe() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cuda": {"version": torch.version.cuda, "devices": cuda},
         "mps": torch.backends.mps.is_available(),
+        "device": f"{select_device()} (--device auto)",
         "free_disk_bytes": shutil.disk_usage(Path.cwd()).free,
         "packages": {
             name: version(name)

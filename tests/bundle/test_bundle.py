@@ -30,6 +30,12 @@ def test_a_bundle_is_loaded_as_saved(tmp_path, joint):
         assert "output.weight" not in read_tensors(tmp_path / "m" / "model.safetensors")
 
 
+def test_a_bundle_shows_its_kind_its_size_and_its_device():
+    bundle = make()
+    count = sum(p.numel() for p in bundle.model.parameters())
+    assert repr(bundle) == f"<TranslatorBundle: translator, {count:,} parameters, on cpu>"
+
+
 def test_saving_twice_writes_the_same_bytes(tmp_path):
     bundle = make()
     bundle.save(tmp_path / "a")

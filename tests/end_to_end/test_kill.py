@@ -116,7 +116,9 @@ def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whol
     name = f"stopped-{stop_signal.name}"
     words = train_words(whole.data, name, *MORE)
     child = start(words, whole.folder)
-    time.sleep(0.6 * whole.seconds)
+    while not (whole.folder / "runs" / name / "metrics.jsonl").exists():
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "it ended before its first event"
+        time.sleep(0.01)  # until then a signal ends it like any program
     os.kill(child, stop_signal)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in {130, 0}  # 0 when it was just done

@@ -117,6 +117,23 @@ def test_an_infinite_loop_is_stopped(tmp_path, monkeypatch, at_import):
     assert "probably an infinite loop" in done.stdout
 
 
+def test_a_training_that_its_limit_ended_does_not_judge_a_right_solution(tmp_path, monkeypatch):
+    run_child = child.run_child
+
+    def slow(name, path, *, train, limit, listen):
+        if not train:
+            return run_child(name, path, train=train, limit=limit, listen=listen)
+        trained = {"steps": 37, "seconds": 60.4, "correct": 0.0, "out_of_time": True}
+        listen({"kind": "trained", "samples": [], "attention": "", **trained})
+        return ""
+
+    monkeypatch.setattr(child, "run_child", slow)
+    write(tmp_path)
+    done = headway("exercise", "check", NAME, cwd=tmp_path)
+    assert "limit of 60 s after 37 of 400 steps, 0 % of 20 held-out sentences" in done.stderr
+    assert "too few steps to judge your code, which passed all checks" in done.stderr
+
+
 @pytest.mark.grid
 def test_a_file_without_the_function_is_named(tmp_path):
     write(tmp_path).write_text("x = 1\n")

@@ -144,7 +144,7 @@ def test_the_translator_uses_the_learners_function(name):
 
     lines = []
     trained = train(EXERCISES[name], counted, lines.append, steps=3)
-    assert calls and trained.steps == 3
+    assert calls and trained.steps == 3 and not trained.out_of_time
     assert len(trained.samples) == 3 and trained.attention
 
 
@@ -153,6 +153,12 @@ def test_the_translator_uses_the_learners_function(name):
 def test_the_translator_learns_the_grammar(name):
     solution = function_of(name, EXERCISES[name].solution)
     assert train(EXERCISES[name], solution, lambda line: None, steps=200).correct >= 0.9
+
+
+def test_a_training_that_its_limit_ends_says_so():
+    solution = function_of("layer-norm", EXERCISES["layer-norm"].solution)
+    trained = train(EXERCISES["layer-norm"], solution, lambda line: None, steps=3, limit=0.0)
+    assert trained.out_of_time and trained.steps == 1
 
 
 def test_a_registry_entry_ends_with_its_block():

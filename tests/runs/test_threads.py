@@ -4,9 +4,11 @@ import pytest
 import torch
 
 import headway
+from headway import threads
 from headway.errors import UsageError
-from headway.runs import run as training
 from headway.runs import saved
+from headway.tasks.registry import task
+from tests.fixtures.command_line import headway as command_line
 from tests.fixtures.command_line import write_corpus
 
 SETTINGS = {
@@ -42,7 +44,9 @@ def train(tmp_path, monkeypatch):
 def probed(monkeypatch):
     """A list of the number that the probe finds."""
     numbers = [2]
-    monkeypatch.setattr(training, "fastest_threads", lambda **_: numbers[0])
+    monkeypatch.setattr(threads, "_is_of_user", lambda number: False)
+    monkeypatch.setattr(threads, "_cpus", lambda: {0, 1})
+    monkeypatch.setattr(threads, "fastest_threads", lambda **_: numbers[0])
     return numbers
 
 
@@ -61,7 +65,27 @@ def test_the_same_command_keeps_the_recorded_number(train, probed):
 
 
 def test_a_number_that_is_set_is_not_probed_and_another_one_is_refused(train, monkeypatch):
-    monkeypatch.setattr(training, "fastest_threads", lambda **_: pytest.fail("it was set"))
+    monkeypatch.setattr(threads, "fastest_threads", lambda **_: pytest.fail("it was set"))
     assert saved(train(threads=1).folder).machine.threads == 1
     with pytest.raises(UsageError, match=r"machine\.threads: 1 in the run, 2 now"):
         train(threads=2)
+
+
+def test_a_run_is_evaluated_with_its_number(train, probed, monkeypatch, tmp_path):
+    """By the command line and in Python, unless the user names another number."""
+    run = train()
+    numbers = []
+    evaluate = task("translation").evaluate
+
+    def noted(*arguments):
+        numbers.append(torch.get_num_threads())
+        return evaluate(*arguments)
+
+    monkeypatch.setattr(task("translation"), "evaluate", noted)
+    probed[:] = [1]
+    torch.set_num_threads(1)
+    headway.evaluate(run.folder)
+    headway.evaluate(run.bundle, tmp_path / "corpus" / "test.tsv")  # of no run
+    command_line("eval", str(run.folder), cwd=tmp_path)
+    command_line("eval", str(run.folder), "--threads", "1", cwd=tmp_path)
+    assert numbers == [2, 1, 2, 1]

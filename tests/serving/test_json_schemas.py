@@ -2,7 +2,7 @@
 
 import json
 import random
-import time
+from contextlib import suppress
 
 import jsonschema
 import pytest
@@ -12,6 +12,7 @@ from headway.decoding import PartialOutput
 from headway.errors import UsageError
 from headway.serving.grammar import Grammar
 from tests.fixtures.bundles import TOKENIZER
+from tests.fixtures.cpu_time import within
 from tests.fixtures.model_server import language_model, running
 
 GRAMMAR = Grammar(TOKENIZER)
@@ -194,18 +195,15 @@ HARD = [
 
 @pytest.mark.parametrize("schema", REFUSED, ids=lambda schema: str(schema)[:40])
 def test_a_schema_that_cannot_be_enforced_is_refused_fast(schema):
-    begun = time.monotonic()
-    with pytest.raises(UsageError):
+    with within(1), pytest.raises(UsageError):
         GRAMMAR.of_schema(schema)
-    assert time.monotonic() - begun < 1
 
 
 @pytest.mark.parametrize("schema", HARD, ids=lambda schema: str(schema)[:40])
 def test_a_hard_schema_is_refused_fast_or_obeyed_fast(schema):
     """At most a second to compile it and to choose 20 tokens."""
     draw, output = random.Random(1), PartialOutput()
-    begun = time.monotonic()
-    try:
+    with within(1), suppress(UsageError):
         rule = GRAMMAR.of_schema(schema)
         for _ in range(20):
             allowed = rule(torch.zeros(1, TOKENIZER.size), [output])[0].isfinite()
@@ -213,6 +211,3 @@ def test_a_hard_schema_is_refused_fast_or_obeyed_fast(schema):
             if output.tokens[-1] == TOKENIZER.eos:
                 jsonschema.validate(json.loads(TOKENIZER.decode(output.tokens[:-1])), schema)
                 break
-    except UsageError:
-        pass
-    assert time.monotonic() - begun < 1

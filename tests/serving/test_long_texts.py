@@ -98,4 +98,4 @@ def test_others_do_not_wait_while_a_long_text_is_tokenized(client):
     beside = seconds_of_health(client.port, lambda: not done.is_set())
     attacker.join()
     assert statuses == [200, 400, 400] * 2
-    assert beside <= quiet + 0.25, (quiet, beside)  # 0.05 on a quiet machine; seconds before
+    assert beside <= quiet + 1, (quiet, beside)  # 0.05 on a quiet machine; many seconds before

@@ -157,16 +157,23 @@ SHORT = [TranslateInput(text="fox")]
 
 
 class SlowSteps:
-    """Makes every step of a model last a while and </s> improbable, and counts its rows."""
+    """Makes every step of a model last a while and </s> improbable, and counts its rows.
+
+    opened: no step begins before it is set. before: called before each step.
+    """
 
     def __init__(self, bundle, monkeypatch):
         self.rows, self.fails, self._step = [], False, bundle.model.step
+        self.opened, self.before = threading.Event(), lambda: None
+        self.opened.set()
         self._eos = bundle.tokenizer.target.eos
         monkeypatch.setattr(bundle.model, "step", self)
 
     def __call__(self, tokens, state):
         self.rows.append(len(tokens))
         time.sleep(0.002)
+        assert self.opened.wait(60)
+        self.before()
         if self.fails and len(tokens) > 1:
             raise RuntimeError("out of memory")
         logits, state = self._step(tokens, state)
@@ -188,9 +195,12 @@ def test_jobs_of_similar_cost_share_a_search_if_their_steps_are_shared():
 def test_a_short_translation_overtakes_a_long_one(engine, monkeypatch):
     steps = SlowSteps(engine.bundle, monkeypatch)
     greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
+    steps.opened.clear()
     engine.submit(job_of(engine.bundle, LONG, greedy, boxes[0]))
-    time.sleep(0.1)
+    while not steps.rows:
+        time.sleep(0.001)
     engine.submit(job_of(engine.bundle, SHORT, greedy, boxes[1]))
+    steps.opened.set()
     assert isinstance(boxes[1].last, Finished) and isinstance(boxes[0].last, Finished)
     assert boxes[1].at < boxes[0].at
     assert steps.rows[0] == steps.rows[-1] == 1 and max(steps.rows) == 2
@@ -210,27 +220,37 @@ def test_stopping_the_engine_ends_the_threads_of_its_searches(engine, monkeypatc
 
 
 def test_a_cancelled_search_ends_within_a_step_and_the_others_go_on(engine, monkeypatch):
-    SlowSteps(engine.bundle, monkeypatch)
+    steps = SlowSteps(engine.bundle, monkeypatch)
     greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
     jobs = [job_of(engine.bundle, LONG, greedy, box) for box in boxes]
-    engine.submit(jobs[0])
-    time.sleep(0.1)
-    engine.submit(jobs[1])
-    time.sleep(0.1)
-    cancelled = time.monotonic()
-    jobs[0].cancelled = True
+    late = []
+
+    def cancel():
+        """Cancel the first job in the third step of both; count the later steps until it ends."""
+        if steps.rows.count(2) >= 3:
+            jobs[0].cancelled = True
+            late.append(not boxes[0].done.is_set())
+
+    steps.before = cancel
+    steps.opened.clear()
+    for job in jobs:
+        engine.submit(job)
+    steps.opened.set()
     assert isinstance(boxes[0].last, Failed) and isinstance(boxes[0].last.error, Cancelled)
-    assert boxes[0].at - cancelled < 0.25
     same(boxes[1].last, engine.bundle.predict(LONG, greedy))
+    assert sum(late) == 1
 
 
 def test_a_step_that_fails_ends_its_searches_and_no_later_one(engine, monkeypatch):
     steps = SlowSteps(engine.bundle, monkeypatch)
     greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
+    steps.opened.clear()
     engine.submit(job_of(engine.bundle, LONG, greedy, boxes[0]))
-    time.sleep(0.1)
+    while not steps.rows:
+        time.sleep(0.001)
     steps.fails = True
     engine.submit(job_of(engine.bundle, SHORT, greedy, boxes[1]))
+    steps.opened.set()
     assert [str(box.last.error) for box in boxes] == ["out of memory"] * 2
     again = Box()
     engine.submit(job_of(engine.bundle, SHORT, greedy, again))

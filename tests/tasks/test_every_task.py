@@ -149,8 +149,8 @@ def test_training_the_command_line_and_python_give_equal_scores(name, folder, ru
     assert scores.metrics and json.loads(json.dumps(scores.as_dict())) == printed
     shared = set(scores.numbers()) & set(best)
     assert metric in shared
-    for key in shared:
-        assert scores[key] == best[key], key
+    for key in shared:  # a loaded model's products are joined: on some processors they round anew
+        assert scores[key] == pytest.approx(best[key], rel=1e-6), key
 
 
 @pytest.mark.turns(3)

@@ -25,7 +25,7 @@ def test_batches_are_made_ahead_and_no_further():
     made = []
     with prefetched(numbered(made), ahead=2) as stream:
         next(stream)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while len(made) < 4 and time.monotonic() < deadline:
             time.sleep(0.01)  # one taken, two ready, one waiting for room
         time.sleep(0.05)

@@ -4,6 +4,7 @@ torch's products of float8 numbers on a CPU make the sums of a GPU in float32. E
 """
 
 import os
+import statistics
 import subprocess
 import sys
 from copy import deepcopy
@@ -289,8 +290,9 @@ def test_adapters_train_beside_a_frozen_matrix_in_float8():
         layers = [m for m in model.modules() if isinstance(m, Float8LoRALinear)]
         assert len(layers) == IN_BLOCKS
         weight = layers[0].weight.clone()
-        losses = trained(model, "float8", 12)
-        assert losses[-1] < losses[0] - 0.05
+        losses = trained(model, "float8", 40)
+        # means, since each step has other sentences; on any processor they fall by 0.1 or more
+        assert statistics.fmean(losses[-10:]) < statistics.fmean(losses[:10]) - 0.05
         assert torch.equal(layers[0].weight, weight) and layers[0].weight.grad is None
         merged, tokens = merge_lora(deepcopy(model)).eval(), text_batch().tokens
         assert not any(isinstance(m, Float8Linear) for m in merged.modules())

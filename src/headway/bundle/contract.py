@@ -16,7 +16,7 @@ from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
 from headway.decoding import Continuation
 from headway.errors import UsageError
-from headway.models import ViT
+from headway.models import ViT, parameter_count
 from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer, Vocabulary
 
@@ -82,6 +82,11 @@ class Bundle(ABC):
     def device(self) -> torch.device:
         """The device of the model's parameters."""
         return next(self.model.parameters()).device
+
+    def __repr__(self) -> str:
+        """The class, the kind and size of the model, and the device that it runs on."""
+        size = f"{parameter_count(self.model):,} parameters"
+        return f"<{type(self).__name__}: {self.kind}, {size}, on {self.device}>"
 
     def probe(
         self,

@@ -71,7 +71,6 @@ def evaluate_command() -> Callable[..., None]:
         options = {name: value for name, value in chosen.items() if value is not None}
         loader = machine.prepare()
         paths = None if path is None else [path]
-
         bundle = loader.load(run)
         second = None if other is None else loader.load(other)
         if second is not None and second.kind != bundle.kind:
@@ -89,6 +88,7 @@ def evaluate_command() -> Callable[..., None]:
                     paths,
                     options,
                     where=COMMAND_LINE,
+                    threads=machine.threads,
                     announce=lambda count: status.update(f"evaluating on {count:,} examples"),
                 )
 

@@ -308,6 +308,7 @@ def _print_outcome(outcome: dict[str, Any]) -> None:
 def _train(exercise: Exercise, path: Path) -> None:
     """Train the tiny translator with the learner's code; print samples and attention."""
     from headway.exercises.child import TRAINING_LIMIT, run_child
+    from headway.exercises.tiny_translator import SECONDS, STEPS
 
     plug = exercise.plug
     assert plug is not None
@@ -333,10 +334,17 @@ def _train(exercise: Exercise, path: Path) -> None:
         sign = "=" if output == reference else "≠"
         data(f"  source     {source}\n  reference  {reference}\n{sign} output     {output}")
     data(f"\n{trained['attention']}\n")
+    correct = f"{100 * trained['correct']:.0f} % of 20 held-out sentences correct"
+    if trained["out_of_time"]:
+        talk.print(
+            f"stopped   by the limit of {SECONDS:g} s after {trained['steps']} of {STEPS} steps, "
+            f"{correct}: too few steps to judge your code, which passed all checks",
+            markup=False,
+        )
+        talk.print("again     when fewer other programs run", markup=False)
+        return
     talk.print(
-        f"trained   {trained['steps']} steps in {trained['seconds']:.0f} s, "
-        f"{100 * trained['correct']:.0f} % of 20 held-out sentences correct",
-        markup=False,
+        f"trained   {trained['steps']} steps in {trained['seconds']:.0f} s, {correct}", markup=False
     )
 
 

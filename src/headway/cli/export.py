@@ -64,7 +64,7 @@ def export(
         )
     if to == "ctranslate2" and family is not None:
         raise UsageError(f"--family {family} is for --to hf; CTranslate2 has one architecture")
-    bundle, folder = load(run), run / to if output is None else output
+    bundle, folder = load(run, "cpu"), run / to if output is None else output
     exported: Exported | ExportedCTranslate2
     if to == "hf":
         exported = _to_hugging_face(bundle, run, folder, family)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from headway.cli.console import talk
 from headway.errors import UsageError
 from headway.machine import Machine
 from headway.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
@@ -99,8 +100,8 @@ class MachineFlags:
     threads: Annotated[
         int | None,
         number(
-            "Number of CPU threads. If unset, torch's number; for headway demo and serve the one "
-            "that is fastest when they start."
+            "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the one that is fastest "
+            "when the command starts; for headway eval, that of the run."
         ),
     ] = None
     verify: Annotated[
@@ -146,6 +147,8 @@ class MachineFlags:
         if self.dtype not in ("float32", "bfloat16"):
             raise UsageError(f"dtype={self.dtype}: must be one of float32, bfloat16", COMMAND_LINE)
         machine = prepare(override(MachineConfig(), self.settings, COMMAND_LINE))
+        if talk.is_terminal or machine.device != "cpu":
+            talk.print(f"machine   {machine}", markup=False)
         return Loader(
             **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"
         )

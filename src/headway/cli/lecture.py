@@ -37,7 +37,7 @@ def lecture(
     overwrite
         Replace these three files if they exist.
     threads
-        Number of CPU threads. If unset, torch's number.
+        Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the fastest one.
     """
     from headway.lectures import CLAIMS
     from headway.machine import MachineConfig, prepare

@@ -89,7 +89,7 @@ def _float32(run: Path) -> Bundle:
     from headway.tasks.opening import load
     from headway.transforms.quantize import numbers_of
 
-    bundle = load(run, fast=False)
+    bundle = load(run, "cpu", fast=False)
     if (numbers := numbers_of(bundle.model)) is not None:
         raise UsageError(
             f"{run} is quantised to {numbers} already", hint="name the run that it was made from"

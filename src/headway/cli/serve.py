@@ -102,13 +102,12 @@ def serve(
     loader = machine.prepare()
     settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
     if loader.device == "cpu":
-        engine = replace(settings.engine, threads=_threads(machine.threads))
-        settings = replace(settings, engine=engine)
+        settings = _with_threads(settings, loader.threads)
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
 
     def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
-            talk.print(f"serving   {name}: {bundle.kind}", markup=False)
+            talk.print(f"serving   {name}: {bundle.kind} on {bundle.device}", markup=False)
         talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
     from headway.serving.http.chat_templates import read_template
@@ -122,8 +121,8 @@ def serve(
         raise SystemExit(1)
 
 
-def _threads(wanted: int | None) -> int:
-    """Return the number of CPU threads of an engine, and leave one to this thread.
+def _with_threads(settings: ServerSettings, number: int) -> ServerSettings:
+    """Return settings with the number of CPU threads of an engine, and leave one to this thread.
 
     OpenMP keeps the threads that once computed for a thread. When there are more of them than
     cores, GNU's puts them to sleep after every operation, and a step of decoding with a small model
@@ -131,13 +130,9 @@ def _threads(wanted: int | None) -> int:
     """
     import torch
 
-    from headway.machine import fastest_threads
-
-    if wanted is None:
-        wanted = fastest_threads()
-        talk.print(f"threads   {wanted}: the fastest number now (--threads)")
+    talk.print(f"threads   {number} (--threads)", markup=False)
     torch.set_num_threads(1)
-    return wanted
+    return replace(settings, engine=replace(settings.engine, threads=number))
 
 
 def _settings(

@@ -19,6 +19,7 @@ from typing import Any
 
 from headway.errors import DataError
 
+START_LIMIT = 240.0
 CHECK_LIMIT = 30.0
 TRAINING_LIMIT = 240.0
 Event = dict[str, Any]
@@ -29,7 +30,8 @@ def run_child(
 ) -> str:
     """Check a learner's file in a new process, or train with it; return why it ended, '' if well.
 
-    limit: seconds. listen: called with each event after the process has ended, or while it runs.
+    limit: seconds, from the moment when the process is ready to run the file. listen: called with
+    each event after the process has ended, or while it runs.
     """
     source = str(Path(__file__).resolve().parents[2])
     paths = [source, os.environ.get("PYTHONPATH", "")]
@@ -53,7 +55,10 @@ def run_child(
             process.kill()
             code = process.wait()
     if late:
-        return f"not finished after {limit:g} s and stopped: probably an infinite loop"
+        return (
+            f"not finished after {limit:g} s and stopped: probably an infinite loop, or a machine "
+            "that is busy with other programs"
+        )
     if code < 0:
         return f"the process of your code was ended by signal {-code}"
     return f"the process of your code ended with exit code {code}" if code else ""
@@ -62,8 +67,11 @@ def run_child(
 def _follow(
     process: subprocess.Popen[bytes], lines: Any, limit: float, listen: Callable[[Event], None]
 ) -> bool:
-    """Pass on events until the process ends; False if the limit was reached first."""
-    waited, unread = 0.0, ""
+    """Pass on events until the process ends; False if the limit was reached first.
+
+    The imports before the event "ready" do not count, as they can take long on a busy machine.
+    """
+    waited, unread, allowed = 0.0, "", START_LIMIT
     while True:
         try:
             process.wait(0.1)
@@ -72,9 +80,12 @@ def _follow(
             ended, waited = False, waited + 0.1
         unread += lines.read()
         *complete, unread = unread.split("\n")
-        for line in complete:
-            listen(json.loads(line))
-        if ended or waited >= limit:
+        for event in map(json.loads, complete):
+            if event["kind"] == "ready":
+                waited, allowed = 0.0, limit
+            else:
+                listen(event)
+        if ended or waited >= allowed:
             return ended
 
 
@@ -95,19 +106,22 @@ def load_function(path: Path, function: str) -> Any:
 
 
 def main(kind: str, name: str, path: str, events: str) -> None:
-    """Check or train, and write events: {"kind": "rung" | "line" | "trained" | "broken", ...}."""
+    """Check or train, and write events of these kinds: ready, rung, line, trained, broken."""
     from dataclasses import asdict
 
     from headway.exercises import EXERCISES
     from headway.exercises.ladder import climb, learner_lines
     from headway.exercises.tiny_translator import train
+    from headway.threads import settle_threads
 
+    settle_threads()
     exercise, file = EXERCISES[name], Path(path)
     with open(events, "a", encoding="utf-8", buffering=1) as out:
 
         def emit(**event: Any) -> None:
             out.write(json.dumps(event) + "\n")
 
+        emit(kind="ready")
         try:
             with contextlib.redirect_stdout(None):
                 learner = load_function(file, exercise.function)

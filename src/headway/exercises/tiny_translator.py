@@ -25,6 +25,8 @@ from headway.shapes import Float, Int, Tensor
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
 MAX_LENGTH = 12
+STEPS, SECONDS = 400, 60.0
+"""Number of steps of a training, and the seconds after which it stops."""
 
 # English noun: (French noun, feminine)
 NOUNS = {
@@ -100,11 +102,13 @@ class TinyTranslator(Translator):
 class Trained:
     """What a training showed.
 
-    correct: fraction of held-out sentences translated without a fault. samples: source, reference
-    and output. attention: a map for the terminal.
+    out_of_time: whether the limit of seconds ended the training, which says nothing about the
+    learner's code. correct: fraction of held-out sentences translated without a fault. samples:
+    source, reference and output. attention: a map for the terminal.
     """
 
     steps: int
+    out_of_time: bool
     seconds: float
     loss: float
     correct: float
@@ -129,7 +133,12 @@ def make_model(plug: Plug, learner: Function) -> TinyTranslator:
 
 
 def train(
-    exercise: Exercise, learner: Function, report: Report, *, steps: int = 400, limit: float = 60.0
+    exercise: Exercise,
+    learner: Function,
+    report: Report,
+    *,
+    steps: int = STEPS,
+    limit: float = SECONDS,
 ) -> Trained:
     """Train the translator with the learner's function, and translate held-out sentences.
 
@@ -166,6 +175,7 @@ def train(
     seconds = time.monotonic() - started
     return Trained(
         steps=step,
+        out_of_time=step < steps,
         seconds=seconds,
         loss=float(loss.detach()),
         correct=correct,

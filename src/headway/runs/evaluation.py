@@ -14,6 +14,7 @@ from headway.runs.recipes import saved
 from headway.settings import fields_of, override
 from headway.tasks.registry import evaluating_task, tasks_of_kind
 from headway.tasks.task import Task
+from headway.threads import threads_of_run
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,17 @@ def evaluate_model(
     options: Mapping[str, Any] = {},
     *,
     where: str = "evaluation",
+    threads: int | None = None,
     announce: Callable[[int], None] = lambda examples: None,
 ) -> ModelScores:
     """Evaluate a model on the examples in `paths`, or on the held-out data of its run.
 
     run: the folder of the model. options: options of the evaluation by name. where: the source of
-    the options, for error messages. announce: called with the number of examples before they are
-    evaluated. UsageError if the model has no evaluation, for an unknown option, or if there are
-    neither paths nor a run; DataError if there are no examples.
+    the options, for error messages. threads: the number of CPU threads that the user has named,
+    which is set already; if None, the evaluation uses that of the run, as the training did.
+    announce: called with the number of examples before they are evaluated. UsageError if the model
+    has no evaluation, for an unknown option, or if there are neither paths nor a run; DataError if
+    there are no examples.
     """
     is_run = run is not None and (run / "run.yaml").is_file()
     config = saved(run) if run is not None and is_run else None
@@ -70,4 +74,7 @@ def evaluate_model(
     if not len(examples):
         raise DataError("there are no examples to evaluate on", ", ".join(map(str, paths or [])))
     announce(len(examples))
-    return ModelScores(task, task.evaluate(bundle, examples, settings), len(examples))
+    recorded = None if config is None else config.machine.threads
+    with threads_of_run(recorded if threads is None else None):
+        scores = task.evaluate(bundle, examples, settings)
+    return ModelScores(task, scores, len(examples))

@@ -79,8 +79,8 @@ def fitted_to_time(
     """Prepare the job of a run with a time limit, and measure its pace.
 
     On a CPU the batch size is halved until the time allows `training.updates` updates; on a GPU a
-    smaller batch takes as long. prepare: makes the job of a configuration. An objective that learns from the batches it is given is not measured:
-    the pace is None.
+    smaller batch takes as long. prepare: makes the job of a configuration. An objective that learns
+    from the batches it is given is not measured: the pace is None.
     """
     job = prepare(config)
     if isinstance(job.objective, Observer):

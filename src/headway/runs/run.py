@@ -5,18 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from headway.bundle.files import verify_files
 from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
-from headway.machine import Machine, fastest_threads
+from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
@@ -141,12 +139,11 @@ def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, 
             decided &= {"machine.threads", "machine.dtype"}
         recorded = {key: before[key] for key in decided if before.get(key) is not None}
         config = override(config, recorded, str(folder / "run.yaml"))
-    machine = prepare_machine(config.machine)
-    if machine.device == "cpu" and config.machine.threads is None:
-        machine = replace(machine, threads=fastest_threads(rows=TRAINING_ROWS))
-        torch.set_num_threads(machine.threads)
-        config = override(config, {"machine.threads": machine.threads}, "this machine")
-    return override(config, {"machine.dtype": machine.dtype}, "this machine"), machine
+    machine = prepare_machine(config.machine, rows=TRAINING_ROWS)
+    measured = {"machine.dtype": machine.dtype}
+    if machine.device == "cpu":
+        measured |= {"machine.threads": machine.threads}
+    return override(config, measured, "this machine"), machine
 
 
 def _prepared(

@@ -20,7 +20,7 @@ def load_image_encoder(name: str | None, model: str) -> ImageEncoding | None:
     """
     if name is None:
         return None
-    start = load(name, dtype="float32")
+    start = load(name, "cpu", dtype="float32")
     if not isinstance(start, ImageEncoding):
         raise UsageError(
             f"{name} holds a {start.kind}; {model} needs a pre-trained image encoder or image "

@@ -18,11 +18,13 @@ from headway.bundle.files import (
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.former_names import with_current_names
+from headway.machine import select_device
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
+from headway.threads import settle_threads_once
 from headway.transforms.fast import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
@@ -45,7 +47,7 @@ B = TypeVar("B")
 
 def load(
     folder: str | Path,
-    device: str = "cpu",
+    device: str = "auto",
     *,
     verify: bool = True,
     family: str | None = None,
@@ -57,9 +59,10 @@ def load(
     folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
     model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
     an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
-    tok*.bin in the same folder. verify: compare the files of a Headway model with the hashes in its
-    manifest; False saves about a second per GB. family: the `model_type` of a Hugging Face folder
-    whose config.json has none, such as "bert".
+    tok*.bin in the same folder. device: auto, cpu, cuda, cuda:1 or mps; auto is a GPU if torch can
+    use one, and `Bundle.device` is the selected one. verify: compare the files of a Headway model
+    with the hashes in its manifest; False saves about a second per GB. family: the `model_type` of
+    a Hugging Face folder whose config.json has none, such as "bert".
 
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
     (float32); if None, as saved.
@@ -69,11 +72,15 @@ def load(
     decoder decodes by CUDA graphs on a CUDA device (`replay_steps`). False keeps the plain code.
 
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
-    Raises DataError if a file is missing or damaged, if a weight is not finite, or if model and
-    tokenizer do not match.
+    On a CPU, the first call sets the fastest number of threads, unless the user has set a number
+    (`headway.threads`). Raises DataError if a file is missing or damaged, if a weight is not
+    finite, or if model and tokenizer do not match; UsageError if the device is not available.
     """
     if dtype not in (None, *DTYPES):
         raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(DTYPES)}")
+    device = select_device(device)
+    if device == "cpu":
+        settle_threads_once()
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
     if dtype is not None and dtype != numbers_of(bundle.model):
@@ -120,7 +127,7 @@ def family_of(folder: str | Path) -> str:
         values = read_json(path / CONFIG_FILE)
         if isinstance(values, dict) and FOREIGN not in values and "format" in values:
             return str(values.get("family"))
-    model: Any = load(folder).model
+    model: Any = load(folder, "cpu").model
     return str(model.config.family)
 
 

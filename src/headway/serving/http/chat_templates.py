@@ -24,7 +24,8 @@ from headway.serving.http.text_sizes import beside_others
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
-SECONDS = 2.0
+SECONDS = 60.0
+"""Time for a reply of the child, with its start; the child limits the CPU time of a template."""
 LARGEST_TEMPLATE, LONGEST_PROMPT = 2**17, 2**20
 FILES = ("chat_template.jinja", "tokenizer_config.json")
 _MARK = re.compile("\ue000(\\d+)\ue001")

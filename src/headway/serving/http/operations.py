@@ -67,6 +67,7 @@ def _described(model: ServedModel) -> dict[str, Any]:
         "created": model.created,
         "owned_by": "headway",
         "kind": model.bundle.kind,
+        "device": str(model.bundle.device),
         "max_model_len": context,
         "routes": routes_of(model),
         "fields": {f"/{verb}": _fields(task) for verb, task in model.verbs.items()},

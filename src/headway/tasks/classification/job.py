@@ -165,7 +165,7 @@ def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
 
 def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
     """Load the pre-trained model, and encode the texts."""
-    start = load(str(config.training.start), dtype="float32")
+    start = load(str(config.training.start), "cpu", dtype="float32")
     if not isinstance(start, TextBundle | EncoderBundle):
         kinds = " or a ".join(kind.kind for kind in STARTS)
         raise UsageError(

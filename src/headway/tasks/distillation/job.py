@@ -154,7 +154,7 @@ def _initial(config: DistilRunConfig, teacher: nn.Module) -> nn.Module:
 
 def _earlier(name: str, teacher: Bundle) -> nn.Module:
     """Load the student `training.student`: a model of the teacher's kind, or a body for one."""
-    earlier = load(name, dtype="float32")
+    earlier = load(name, "cpu", dtype="float32")
     model: nn.Module = earlier.model
     if type(model) is type(backbone_of(teacher.model)):
         model = with_backbone(teacher.model, model)
@@ -265,7 +265,7 @@ def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit)
             hint="--run OTHERNAME for a new run",
         )
     students = students_of(teaching.name)
-    teacher = load(str(training.teacher))
+    teacher = load(str(training.teacher), "cpu")
     teacher.model.to(machine.device)
     course = students.prepare(config, teacher, folder, machine, emit)
     return DistilJob(config, course, teacher, machine)
