@@ -8,7 +8,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from headway.data.images import BYTES_LIMIT, ENDINGS, Pixels, decoded, is_image, size_and_channels
+from headway.data.images import (
+    BYTES_LIMIT,
+    ENDINGS,
+    Conversion,
+    Pixels,
+    decoded,
+    is_image,
+    size_and_channels,
+)
 from headway.errors import DataError, UsageError
 from headway.files import check_plain, read_bytes
 
@@ -30,10 +38,10 @@ class LabelledImage:
     where: str
     data: Callable[[], bytes | Pixels]
 
-    def pixels(self, at_least: int | None = None) -> Pixels:
+    def pixels(self, conversion: Conversion = "blend") -> Pixels:
         """Return the pixels, height x width x channels, as `decoded` does, and with its errors."""
         data = self.data()
-        return decoded(data, self.where, at_least=at_least) if isinstance(data, bytes) else data
+        return decoded(data, self.where, conversion) if isinstance(data, bytes) else data
 
     def shape(self) -> tuple[int, int, int]:
         """Return (height, width, channels) without decoding the image. Raises DataError."""
