@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.file_kinds import recognised
+from headway.data.media_kinds import recognised
 from headway.data.sound import is_sound, sound_pixels, sound_shape
 from headway.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.files import read_bytes
@@ -48,6 +48,17 @@ FORMATS = {
 """Pillow's names of the formats that are read -> suffixes."""
 ENDINGS = (*(suffix for suffixes in FORMATS.values() for suffix in suffixes), ".wav")
 FORMAT_NAMES = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+_STARTS = {
+    b"\x89PNG": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\0": ".tif",
+    b"MM\0*": ".tif",
+    b"II+\0": ".tif",
+    b"MM\0+": ".tif",
+}
+"""First bytes of image files -> suffix."""
 BYTES_LIMIT = 64 * 2**20
 PIXELS_LIMIT = 25_000_000
 LONGEST = 1 << 16  # pixels along a side
@@ -58,6 +69,15 @@ _MIDDLE = 257  # 65,535 / 255: sixteen bits to eight
 def is_image(name: str) -> bool:
     """Return whether a file with that name is an image or sound file, by its suffix."""
     return Path(name).suffix.lower() in ENDINGS
+
+
+def suffix_of(data: bytes) -> str | None:
+    """Return the suffix of an image or sound file that is read, by its first bytes, else None."""
+    if is_sound(data):
+        return ".wav"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return ".webp"
+    return next((suffix for start, suffix in _STARTS.items() if data.startswith(start)), None)
 
 
 def read_image(path: Path, conversion: Conversion = "blend") -> Pixels:

@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
-from headway.data.file_kinds import recognised
+from headway.data.media_kinds import recognised
 from headway.errors import DataError
 
 Samples = npt.NDArray[np.float64]

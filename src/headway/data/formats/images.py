@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,10 @@ from headway.data.images import (
     decoded,
     is_image,
     size_and_channels,
+    suffix_of,
 )
-from headway.errors import DataError, UsageError
+from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.files import check_plain, read_bytes
 
 TRAIN, VALID = "train", "valid"
@@ -94,34 +97,49 @@ def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
 def image_files(source: Path) -> list[Path]:
     """Return the path of an image, or of all images in a folder and its subfolders, sorted.
 
-    In a folder, hidden files and files with other suffixes are skipped. Raises UsageError if there
-    is no image.
+    A file is recognised by its suffix or its first bytes. In a folder, hidden files are skipped,
+    and files with other suffixes are counted in a warning. Raises UsageError if there is no image.
     """
     if source.is_file():
-        if not is_image(source.name):
+        if not is_image(source.name) and suffix_of(start_of(source)) is None:
             raise UsageError(
                 f"an image file must end in {', '.join(ENDINGS)}, but this name "
                 f"{f'ends in {source.suffix}' if source.suffix else 'has no suffix'}",
                 str(source),
-                "convert or rename the file",
+                remedy_of(source),
             )
         return [source]
     if not source.is_dir():
         raise UsageError("no such file or folder", str(source), "check the path")
-    paths = sorted(
+    files = sorted(
         path
         for path in source.rglob("*")
-        if is_image(path.name)
-        and path.is_file()
+        if path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
-    if not paths:
+    _check_names([path.name for path in files], f"{source}", "the folder")
+    return [path for path in files if is_image(path.name)]
+
+
+def _check_names(names: Sequence[str], where: str, container: str) -> None:
+    """Warn of files that are no images by their suffixes. Raises UsageError if there is no image.
+
+    names: of all files in the container.
+    """
+    others = [name for name in names if not is_image(name)]
+    kinds = (BY_SUFFIX.get(PurePosixPath(name).suffix.lower()) for name in others)
+    kind = next((kind for kind in kinds if kind is not None), None)
+    remedy = "check the path" if kind is None else kind.remedy_in_folders
+    if len(others) == len(names):
+        but = f", but {counted(others)}" if others else ""
         raise UsageError(
-            f"the folder has no file that ends in {', '.join(ENDINGS)}",
-            str(source),
-            "check the path",
+            f"{container} has no file that ends in {', '.join(ENDINGS)}{but}", where, remedy
         )
-    return paths
+    if others:
+        text = f"{where}: {len(others):,} files are no images and are left out: {counted(others)}"
+        if kind is not None:
+            text += f"; {remedy}"
+        warnings.warn(text, HeadwayWarning, stacklevel=3)
 
 
 def read_folder(source: Path) -> LabelledImages:
@@ -160,20 +178,17 @@ def read_zip(source: Path) -> LabelledImages:
             str(source),
             "split it into several files",
         )
+    members = [
+        item
+        for item in sorted(members, key=lambda item: item.filename)
+        if not any(name.startswith((".", "__")) for name in PurePosixPath(item.filename).parts)
+    ]
+    _check_names([item.filename for item in members], str(source), "the zip file")
     entries = [
         (PurePosixPath(item.filename).parts, f"{source}:{item.filename}", item)
-        for item in sorted(members, key=lambda item: item.filename)
+        for item in members
         if is_image(item.filename)
     ]
-    entries = [
-        entry for entry in entries if not any(name.startswith((".", "__")) for name in entry[0])
-    ]
-    if not entries:
-        raise UsageError(
-            f"the zip file has no file that ends in {', '.join(ENDINGS)}",
-            str(source),
-            "check the path",
-        )
     images = [(where, partial(_member, archive, item, where)) for _, where, item in entries]
     return _by_split([parts for parts, _, _ in entries], images)
 
