@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -74,6 +76,31 @@ class LabelledImages:
         return [*self.train, *self.valid, *self.test]
 
 
+def label_name(value: object, names: Sequence[str] | None, where: str) -> str:
+    """Return the class that a label of any type names.
+
+    A text is the name of its class. A whole number, also as 2.0, is a class number (`class_name`).
+    A Boolean is the class number 0 or 1 if `names` is not None, else the class false or true.
+    Raises DataError for any other value.
+    """
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, bool):
+        return class_name(int(value), names, where) if names else str(value).lower()
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    if isinstance(value, int):
+        return class_name(value, names, where)
+    found = "missing (null)" if value is None else repr(value)[:60] if value != "" else "empty"
+    several = "; images with several labels are not supported" if isinstance(value, list) else ""
+    raise DataError(
+        "a label must be the name or the number of a class, true or false, but this one is "
+        f"{found}{several}",
+        where,
+        "correct it, or delete the row",
+    )
+
+
 def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
     """Return the name of class `number`; if `names` is None, the number as text.
 
@@ -81,7 +108,10 @@ def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
     """
     if number < 0:
         raise DataError(
-            f"the class number {number} is negative", where, "number the classes from 0"
+            f"the class number {number} is negative",
+            where,
+            "number the classes from 0; data sets of the Hugging Face hub have -1 where the label "
+            "is hidden",
         )
     if names is None:
         return str(number)
