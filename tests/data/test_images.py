@@ -154,6 +154,39 @@ def test_images_with_too_many_pixels_are_refused_by_their_header(size, monkeypat
     assert error.value.where == "bomb.png"
 
 
+def tiff(**changes: int) -> bytes:
+    """Return a TIFF file of 10 x 10 grey pixels with other values of some of its tags."""
+    tags = {"width": 10, "height": 10, "bits": 8, "compression": 1, "grey": 1, "samples": 1}
+    tags |= {"tile_width": 16, "tile_height": 16, "tile_start": 0, "tile_bytes": 64, **changes}
+    numbers = dict(width=256, height=257, bits=258, compression=259, grey=262, samples=277)
+    numbers |= dict(tile_width=322, tile_height=323, tile_start=324, tile_bytes=325)
+    entries = [struct.pack("<HHII", numbers[name], 4, 1, value) for name, value in tags.items()]
+    head = b"II*\0" + struct.pack("<IH", 8, len(entries))
+    return head + b"".join(entries) + bytes(4 + 64)
+
+
+def gif(screen: int, frame: int) -> bytes:
+    """Return a GIF file with almost no pixels, whose header declares these sides."""
+    start = b"GIF89a" + struct.pack("<HHBBB", screen, screen, 0x80, 0, 0) + bytes(6)
+    return start + b"," + struct.pack("<HHHHB", 0, 0, frame, frame, 0) + b"\2\2\x44\1\0;"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        gif(65_535, 1),
+        gif(10, 65_535),
+        tiff(width=70_000, height=70_000),
+        tiff(tile_width=65_504, tile_height=65_504),
+        tiff(tile_width=65_504, tile_height=65_504, compression=5),
+    ],
+    ids=["screen", "frame", "pixels", "tile", "packed tile"],
+)
+def test_headers_of_gif_and_tiff_files_that_declare_too_much_are_refused(data):
+    with pytest.raises(DataError):
+        decoded(data, "x")
+
+
 def test_damaged_images_are_refused_with_file_and_reason():
     good = png(pixels_of(40, 40))
     for data in (b"", b"no image, this", good[:30], good[: len(good) // 2], good[:8] + good[40:]):
