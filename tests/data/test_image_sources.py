@@ -147,6 +147,12 @@ def test_arrays_have_images_with_class_numbers_or_names(tmp_path):
     assert labels(by_split.train) == ["bee", "ant", "bee", "bee"]
 
 
+def test_labels_of_arrays_may_be_booleans_and_whole_floats(tmp_path):
+    for kind, expected in ((bool, ["true", "false"]), (np.float32, ["1", "0"])):
+        path = arrays(tmp_path / f"{expected[0]}.npz", images=IMAGES, labels=LABELS.astype(kind))
+        assert labels(read_images([path]).train)[:2] == expected
+
+
 @pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}"])
 def test_arrays_of_splits_are_recognised_by_their_names(form, tmp_path):
     colour = np.zeros((2, 5, 6, 3), np.uint8)
@@ -173,7 +179,7 @@ class Anything:
             "is float32 with shape 4 x 2 x 3 x 1",
         ),
         ({"images": IMAGES, "labels": LABELS[:3]}, "must be 4, one for each image, but is 3"),
-        ({"images": IMAGES, "labels": LABELS / 2}, "have dtype float64"),
+        ({"images": IMAGES, "labels": LABELS / 2}, "this one is 0.5"),
         ({"images": IMAGES[:, :0], "labels": LABELS}, "at least one pixel"),
         (
             {"images": IMAGES, "labels": LABELS, "classes": np.array(["a"])},

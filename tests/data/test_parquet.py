@@ -12,7 +12,8 @@ from headway.data.formats.images import label_name
 from headway.data.image_sources import check_source, read_images
 from headway.errors import DataError, UsageError
 from headway.tasks.image_config import LabelledImageDataConfig
-from tests.fixtures.images import pixels_of, png
+from headway.tasks.image_data import check_images
+from tests.fixtures.images import pixels_of, png, write_shades
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -142,6 +143,14 @@ def test_an_ambiguous_column_is_named_by_a_flag(tmp_path):
     with pytest.raises(DataError) as error:
         read_images([path])
     assert error.value.hint == "rename the column to label"  # headway eval has no such flag
+
+
+def test_a_column_is_refused_if_no_source_has_columns(tmp_path):
+    folder = write_shades(tmp_path / "shades", count=1)
+    with pytest.raises(UsageError, match=r"data\.label=x names a column of \.parquet files"):
+        check_images(LabelledImageDataConfig(train=(str(folder),), label="x"), "vision")
+    path = write_parquet(tmp_path / "x.parquet")
+    check_images(LabelledImageDataConfig(train=(str(folder), path), label="label"), "vision")
 
 
 def test_images_are_read_from_paths_relative_to_the_file(tmp_path):

@@ -103,12 +103,17 @@ def read_images(sources: Sequence[str], columns: ImageColumns = BY_NAME) -> Labe
     return images
 
 
+def parquet_files(path: Path) -> list[Path]:
+    """Return a .parquet file, or those in a folder, sorted; none for another source."""
+    if path.is_dir():
+        return sorted(path.glob(f"*{ENDING}"))
+    return [path] if path.is_file() and path.suffix.lower() == ENDING else []
+
+
 def _read(path: Path, columns: ImageColumns) -> LabelledImages:
     """Return the images of a file, of a folder of .parquet files, or of a folder with class
     folders."""
-    tables = sorted(path.glob(f"*{ENDING}")) if path.is_dir() else []
-    if path.is_file() and path.suffix.lower() == ENDING:
-        tables = [path]
+    tables = parquet_files(path)
     if not tables:
         return read_folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
     images = LabelledImages()

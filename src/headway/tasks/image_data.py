@@ -12,7 +12,7 @@ from headway.data.formats.images import LabelledImage, LabelledImages
 from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
-from headway.data.image_sources import check_source, read_images
+from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.errors import DataError, UsageError
 from headway.tasks.image_config import (
     ImageDataConfig,
@@ -48,8 +48,16 @@ def check_images(data: LabelledImageDataConfig, recipe: str) -> None:
             hint=f"headway train {recipe} FOLDER, which has a subfolder for each class; or a "
             ".zip, .npz or .parquet file, or --data digits",
         )
-    for source in (*data.train, *data.valid):
+    sources = (*data.train, *data.valid)
+    for source in sources:
         check_source(source)
+    if not any(parquet_files(Path(source)) for source in sources):
+        for key, column in (("image", data.image), ("label", data.label)):
+            if column is not None:
+                raise UsageError(
+                    f"data.{key}={column} names a column of .parquet files, but there are none",
+                    hint=f"leave out --data.{key}",
+                )
 
 
 def prepare_labelled_images(
