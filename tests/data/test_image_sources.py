@@ -42,15 +42,15 @@ def test_files_of_other_kinds_in_a_folder_are_counted_and_named(tmp_path):
         assert len(read_images([str(folder)]).train) == 4
     (warning,) = record
     assert str(warning.message) == (
-        f"{folder}: 3 files are no images and are left out: 2 .flac, 1 .txt; convert them: "
-        'for file in */*.flac; do ffmpeg -i "$file" "${file%.*}".wav; done'
+        f"{folder}: left out 3 files that are no image or WAV sound: 2 .flac, 1 .txt; "
+        'convert them: for file in */*.flac; do ffmpeg -i "$file" "${file%.*}".wav; done'
     )
 
 
 def test_files_of_other_kinds_in_an_archive_are_counted_and_named(tmp_path):
     path = zipped(tmp_path / "a.zip", ["ant/1.png", "bee/1.png", "bee/1.heic", "bee/readme"])
     with pytest.warns(
-        HeadwayWarning, match=r"2 files are no images .*: 1 \.heic, 1 without suffix"
+        HeadwayWarning, match=r"left out 2 files that are .*: 1 \.heic, 1 without suffix"
     ):
         assert len(read_images([path]).train) == 2
 

@@ -166,7 +166,8 @@ def _check_names(names: Sequence[str], where: str, container: str) -> None:
             f"{container} has no file that ends in {', '.join(ENDINGS)}{but}", where, remedy
         )
     if others:
-        text = f"{where}: {len(others):,} files are no images and are left out: {counted(others)}"
+        files = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
+        text = f"{where}: left out {files} no image or WAV sound: {counted(others)}"
         if kind is not None:
             text += f"; {remedy}"
         warnings.warn(text, HeadwayWarning, stacklevel=3)
