@@ -35,6 +35,18 @@ def test_the_centre_is_cropped_after_resizing_by_the_shorter_side():
         ImageReader(height=4, width=2, mean=(0.0,), deviation=(1.0,), shorter=3)
 
 
+def test_the_whole_image_may_be_squashed_before_the_centre_is_cropped(tmp_path):
+    reader = ImageReader(
+        height=2, width=4, mean=(0.0,), deviation=(1.0,), squashed=(4, 8), resampling="nearest"
+    )
+    image = np.zeros((8, 8, 1), np.uint8)
+    image[2:6, 2:6] = 200
+    assert (reader.sized(image) == 200).all()
+    assert reader.of_size(4, 8).squashed == (8, 16)
+    reader.save(tmp_path)
+    assert ImageReader.load(tmp_path) == reader
+
+
 def test_a_very_long_and_narrow_image_is_refused_before_it_fills_the_memory():
     reader = ImageReader(height=200, width=200, mean=(0.0,), deviation=(1.0,), shorter=200)
     with pytest.raises(DataError, match="too long and narrow"):
@@ -57,7 +69,7 @@ def test_a_reader_is_loaded_as_saved_and_fingerprints_differ(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        {"format": 2},
+        {"format": 1},
         {"height": 0},
         {"height": "4"},
         {"width": 10**9},
@@ -66,6 +78,9 @@ def test_a_reader_is_loaded_as_saved_and_fingerprints_differ(tmp_path):
         {"deviation": "abc"},
         {"shorter": 5},
         {"resampling": "magic"},
+        {"squashed": [3, 6]},
+        {"squashed": [8]},
+        {"conversion": "magic"},
         {"more": 1},
     ],
 )

@@ -6,8 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from headway.data.formats.images import image_files
 from headway.data.image_sources import check_source, read_images
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, HeadwayWarning, UsageError
 from tests.fixtures.images import pixels_of, png, write_shades
 
 
@@ -22,9 +23,8 @@ def labels(images):
     return [image.label for image in images]
 
 
-def test_class_folders_are_read_in_order_and_other_files_are_skipped(tmp_path):
+def test_class_folders_are_read_in_order_and_hidden_files_are_skipped(tmp_path):
     folder = write_shades(tmp_path / "shades", count=2)
-    (folder / "dark" / "notes.txt").write_text("no image")
     (folder / ".hidden").mkdir()
     (folder / ".hidden" / "x.png").write_bytes(b"")
     by_split = read_images([str(folder)])
@@ -32,6 +32,45 @@ def test_class_folders_are_read_in_order_and_other_files_are_skipped(tmp_path):
     assert by_split.train[1].where.endswith("dark/1.png")
     assert by_split.train[0].pixels().mean() < 60 < 180 < by_split.train[2].pixels().mean()
     assert by_split.train[0].shape() == (8, 8, 3)
+
+
+def test_files_of_other_kinds_in_a_folder_are_counted_and_named(tmp_path):
+    folder = write_shades(tmp_path / "shades", count=2)
+    for name in ("notes.txt", "1.flac", "2.flac"):
+        (folder / "dark" / name).write_bytes(b"fLaC")
+    with pytest.warns(HeadwayWarning) as record:
+        assert len(read_images([str(folder)]).train) == 4
+    (warning,) = record
+    assert str(warning.message) == (
+        f"{folder}: left out 3 files that are no image or WAV sound: 2 .flac, 1 .txt; "
+        'convert them: for file in */*.flac; do ffmpeg -i "$file" "${file%.*}".wav; done'
+    )
+
+
+def test_files_of_other_kinds_in_an_archive_are_counted_and_named(tmp_path):
+    path = zipped(tmp_path / "a.zip", ["ant/1.png", "bee/1.png", "bee/1.heic", "bee/readme"])
+    with pytest.warns(
+        HeadwayWarning, match=r"left out 2 files that are .*: 1 \.heic, 1 without suffix"
+    ):
+        assert len(read_images([path]).train) == 2
+
+
+def test_a_folder_without_an_image_names_the_files_that_it_has(tmp_path):
+    (tmp_path / "sounds" / "bell").mkdir(parents=True)
+    for number in range(3):
+        (tmp_path / "sounds" / "bell" / f"{number}.mp3").write_bytes(b"ID3")
+    with pytest.raises(UsageError, match=r"no file that ends in .*, but 3 \.mp3") as error:
+        read_images([str(tmp_path / "sounds")])
+    assert "ffmpeg -i" in str(error.value.hint)
+
+
+def test_a_single_file_is_recognised_by_its_suffix_or_its_first_bytes(tmp_path):
+    (tmp_path / "picture").write_bytes(png(pixels_of(3, 4)))
+    assert image_files(tmp_path / "picture") == [tmp_path / "picture"]
+    (tmp_path / "a b.flac").write_bytes(b"fLaC")
+    with pytest.raises(UsageError, match=r"ends in \.flac") as error:
+        image_files(tmp_path / "a b.flac")
+    assert error.value.hint == "convert it: ffmpeg -i 'a b.flac' 'a b'.wav"
 
 
 def test_split_folders_contain_the_class_folders(tmp_path):
@@ -108,6 +147,12 @@ def test_arrays_have_images_with_class_numbers_or_names(tmp_path):
     assert labels(by_split.train) == ["bee", "ant", "bee", "bee"]
 
 
+def test_labels_of_arrays_may_be_booleans_and_whole_floats(tmp_path):
+    for kind, expected in ((bool, ["true", "false"]), (np.float32, ["1", "0"])):
+        path = arrays(tmp_path / f"{expected[0]}.npz", images=IMAGES, labels=LABELS.astype(kind))
+        assert labels(read_images([path]).train)[:2] == expected
+
+
 @pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}"])
 def test_arrays_of_splits_are_recognised_by_their_names(form, tmp_path):
     colour = np.zeros((2, 5, 6, 3), np.uint8)
@@ -134,7 +179,7 @@ class Anything:
             "is float32 with shape 4 x 2 x 3 x 1",
         ),
         ({"images": IMAGES, "labels": LABELS[:3]}, "must be 4, one for each image, but is 3"),
-        ({"images": IMAGES, "labels": LABELS / 2}, "have dtype float64"),
+        ({"images": IMAGES, "labels": LABELS / 2}, "this one is 0.5"),
         ({"images": IMAGES[:, :0], "labels": LABELS}, "at least one pixel"),
         (
             {"images": IMAGES, "labels": LABELS, "classes": np.array(["a"])},

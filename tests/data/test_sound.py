@@ -67,7 +67,7 @@ def test_channels_are_averaged():
     [
         (b"", "must be a WAV"),
         (b"RIFF1234WAVE", "must be a WAV"),
-        (b"ID3 some mp3 or other", "must be a WAV"),
+        (b"ID3 some mp3 or other", "must be a WAV file, but is an MP3 sound"),
         (wav(b""), "has no samples"),
         (wav(b"\0\0" * 9000, rate=10)[:60], "of 1,000 to 768,000 Hz are allowed"),
         (wav(b"\0\0" * 8, rate=5), "of 1,000 to 768,000 Hz are allowed"),

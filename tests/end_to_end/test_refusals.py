@@ -74,7 +74,9 @@ def test_all_rows_of_a_table_that_are_too_short_are_counted(folder):
 def test_a_sound_file_that_cannot_be_read_is_not_called_an_image():
     with pytest.raises(DataError, match="cannot be read as a sound: its content is not WAV"):
         decoded(b"no sound", "a.wav")
-    with pytest.raises(DataError, match="as an image: its content is not PNG, JPEG or WEBP"):
+    with pytest.raises(
+        DataError, match="as an image: its content is not PNG, JPEG, WebP, GIF, BMP or TIFF"
+    ):
         decoded(b"no image", "a.png")
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
@@ -157,3 +158,25 @@ def test_digits_from_an_installed_package_can_be_trained_on(working_folder, run_
     _, stderr = run_headway("train", "vision-digits", *options)
     assert "10 classes" in stderr and "8 x 8 x 1 in patches of 2 x 2" in stderr
     assert "top5" in stderr
+
+
+def test_a_run_on_parquet_evaluates_the_column_that_it_was_trained_on(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    shades = sorted(write_shades(tmp_path / "shades", count=12).rglob("*.png"))
+    table = pyarrow.table(
+        {
+            "img": [{"bytes": None, "path": str(path.relative_to(tmp_path))} for path in shades],
+            "fine_label": [path.parent.name == "light" for path in shades],
+            "coarse_label": [0.0] * len(shades),
+        }
+    )
+    parquet.write_table(table, tmp_path / "x.parquet")
+    words = ("train", "vision", "x.parquet", "--steps", "15", *TINY)
+    refused = headway(*words, "--run", "none", cwd=tmp_path, check=3).stderr
+    assert "may be fine_label or coarse_label" in refused and "--data.label NAME" in refused
+    headway(*words, "--run", "v", "--data.label", "fine_label", cwd=tmp_path)
+    scores = json.loads(headway("eval", "runs/v", "x.parquet", "--json", cwd=tmp_path).stdout)
+    assert scores["accuracy"] == 1.0 and scores["images"] == 24
+    Image.open(shades[0]).save(tmp_path / "a.gif")
+    line = headway("classify", "runs/v", "a.gif", cwd=tmp_path).stdout
+    assert line.split("\t")[:2] == ["a.gif", "false"]

@@ -43,6 +43,7 @@ def test_a_request_is_parsed():
         ({"heads": [["a", 0, 0]] * 4097}, "heads"),
         ({"image": "https://example.com/a.png"}, "image"),
         ({"image": "data:image/png;base64,&&"}, "base64"),
+        ({"image": "data:audio/wav;base64,&&"}, "base64"),
     ],
 )
 def test_an_invalid_request_is_refused_by_name(body, message):

@@ -1,10 +1,12 @@
 """Every verb over HTTP gives the predictions of the Python API; no task has a route of its own."""
 
 import base64
+import io
 import urllib.parse
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from headway.tasks.classification.bundle import ClassInput
 from headway.tasks.masked_language_modeling import FillInput
@@ -13,7 +15,7 @@ from headway.tasks.task import TextInput
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures import bundles
 from tests.fixtures.image_classifiers import classifier
-from tests.fixtures.images import png
+from tests.fixtures.images import png, saved
 from tests.fixtures.model_server import running
 
 MODELS = {
@@ -28,7 +30,7 @@ MODELS = {
 }
 TEXT = bundles.SENTENCE
 PICTURE = png(np.random.default_rng(0).integers(0, 256, (24, 27, 3)).astype(np.uint8))
-
+OTHER_FORMAT = saved(Image.open(io.BytesIO(PICTURE)), "BMP")
 CUT = base64.b64encode(PICTURE[:99]).decode()
 
 
@@ -141,6 +143,12 @@ def test_images_as_a_body_and_in_base64(client, picture):
     assert bare.json == scores
     text = client.post("/classify?model=classifier", PICTURE, content_type="image/png")
     assert text.status == 415 and "application/json" in text.json["error"]["message"]
+    wider = client.post("/classify?model=images", OTHER_FORMAT, content_type="image/x-ms-bmp")
+    assert wider.json == scores  # the bytes decide, not the declared type
+    flac = client.post("/classify?model=images", b"fLaC" + bytes(40), content_type="audio/flac")
+    assert flac.status == 400
+    assert "must be an image" in flac.json["error"]["message"]
+    assert "a FLAC sound; convert it: ffmpeg" in flac.json["error"]["message"]
     full = ask(client, "classify", coded, "images", form="full")
     assert "file" not in full and full["label"] == found.label
     (caption,) = predicted("captioner", CaptionInput(image=picture))
@@ -212,7 +220,7 @@ def test_pairs_are_scored_and_ranked(client):
         ("classify", {"inputs": "a", "model": "translator"}, "cannot classify"),
         ("classify", {"inputs": "a"}, "model must be one of"),
         ("classify", {"inputs": "a", "model": "images"}, "base64"),
-        ("classify", {"inputs": "QUJD", "model": "images"}, "no image"),
+        ("classify", {"inputs": "QUJD", "model": "images"}, "must be an image"),
         ("classify", {"inputs": CUT, "model": "images"}, "image"),
         ("answer", {"inputs": "who?"}, "context"),
         ("fill", {"inputs": "no mask"}, "no [MASK]"),

@@ -157,7 +157,10 @@ def batches_of(
         raise UsageError("expected a list of images, got a single one", hint="[image]")
     for start in range(0, len(images), IMAGES_AT_ONCE):
         chunk = images[start : start + IMAGES_AT_ONCE]
-        pixels = [to_pixels(item, f"image {start + i + 1}") for i, item in enumerate(chunk)]
+        pixels = [
+            to_pixels(item, f"image {start + i + 1}", reader.conversion)
+            for i, item in enumerate(chunk)
+        ]
         yield reader.batch(pixels).to(device)
 
 

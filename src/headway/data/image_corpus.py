@@ -121,7 +121,7 @@ def write_images(
 
 def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uint8]:
     """Return the pixels of one image, resized by `sized`. Raises DataError with its name."""
-    pixels = image.pixels(at_least=sized.shorter or max(sized.height, sized.width))
+    pixels = image.pixels(sized.conversion)
     try:
         return sized.sized(pixels)
     except DataError as error:

@@ -11,15 +11,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from headway.data.images import PIXELS_LIMIT, Pixels, resized, with_channels
+from headway.data.images import PIXELS_LIMIT, Conversion, Pixels, resized, with_channels
 from headway.errors import DataError
 from headway.files import json_bytes, read_json, write_file
 from headway.shapes import Float, Shaped, Tensor
 
 FILE = "images.json"
-FORMAT = 1
+FORMAT = 2
 LARGEST = 1 << 14  # pixels along a side
-Resampling = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+Resampling = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,11 @@ class ImageReader:
     """Converts images to model input: resize to height x width, then (pixels / 255 - mean) /
     deviation.
 
-    shorter: resize the shorter side to this number of pixels, then take the centre crop; if None,
+    shorter: resize the shorter side to this number of pixels, then take the centre crop. squashed:
+    resize the whole image to this height and width, then take the centre crop. If both are None,
     the whole image is squashed to height x width. padded: do not resize; take the centre crop and
     pad it with black (silence for a sound). mean, deviation: mean and standard deviation of each
-    channel.
+    channel. conversion: how files become grey or colour (`images.Conversion`).
     """
 
     height: int
@@ -40,12 +41,21 @@ class ImageReader:
     shorter: int | None = None
     resampling: Resampling = "bicubic"
     padded: bool = False
+    squashed: tuple[int, int] | None = None
+    conversion: Conversion = "blend"
 
     def __post_init__(self) -> None:
         shorter, longer_side = self.shorter, max(self.height, self.width)
         if shorter is not None and shorter < longer_side:
             raise ValueError(
                 f"{shorter=} must be at least {longer_side}, the longer side of the centre crop"
+            )
+        if self.squashed is not None and (
+            shorter is not None or self.squashed[0] < self.height or self.squashed[1] < self.width
+        ):
+            raise ValueError(
+                f"squashed={self.squashed} must be at least height={self.height} and "
+                f"width={self.width} of the centre crop, without `shorter`"
             )
 
     @property
@@ -63,9 +73,9 @@ class ImageReader:
         if self.padded:
             return with_channels(_padded(pixels, self.height, self.width), self.channels)
         if self.shorter is None:
-            whole = resized(pixels, self.height, self.width, self.resampling)
-            return with_channels(whole, self.channels)
-        down, across = (int(self.shorter * side / min(y, x)) for side in (y, x))
+            down, across = self.squashed or (self.height, self.width)
+        else:
+            down, across = (int(self.shorter * side / min(y, x)) for side in (y, x))
         if down * across > PIXELS_LIMIT:
             raise DataError(
                 f"an image of {x:,} x {y:,} pixels (width x height) is too long and narrow: when "
@@ -91,10 +101,13 @@ class ImageReader:
 
     def of_size(self, height: int, width: int) -> ImageReader:
         """Return a reader for another input size, with the same cropped fraction."""
-        shorter = self.shorter
+        shorter, squashed = self.shorter, self.squashed
         if shorter is not None:
             shorter = max(round(shorter * height / self.height), height, width)
-        return replace(self, height=height, width=width, shorter=shorter)
+        if squashed is not None:
+            down, across = squashed
+            squashed = round(down * height / self.height), round(across * width / self.width)
+        return replace(self, height=height, width=width, shorter=shorter, squashed=squashed)
 
     @property
     def fingerprint(self) -> str:
@@ -121,6 +134,7 @@ class ImageReader:
             )
         values = {name: description[name] for name in cls.__dataclass_fields__}
         values |= {name: tuple(map(float, description[name])) for name in ("mean", "deviation")}
+        values["squashed"] = values["squashed"] and tuple(values["squashed"])
         try:
             return cls(**values)
         except ValueError as error:
@@ -138,18 +152,22 @@ def _padded(pixels: Pixels, height: int, width: int) -> Pixels:
 
 
 def _is_description(description: dict[str, Any]) -> bool:
-    sides = (description.get("height"), description.get("width"), description.get("shorter") or 1)
+    sides = [description.get("height"), description.get("width"), description.get("shorter") or 1]
     mean, deviation = description.get("mean"), description.get("deviation")
+    squashed = description.get("squashed") or [1, 1]
     return (
         description.keys() == {"format", *ImageReader.__dataclass_fields__}
         and description["format"] == FORMAT
-        and all(type(side) is int and 0 < side <= LARGEST for side in sides)
+        and isinstance(squashed, list)
+        and len(squashed) == 2
+        and all(type(side) is int and 0 < side <= LARGEST for side in sides + squashed)
         and _are_numbers(mean)
         and _are_numbers(deviation)
         and len(mean) == len(deviation)  # type: ignore[arg-type]
         and all(value > 0 for value in deviation)  # type: ignore[union-attr]
         and description["resampling"] in get_args(Resampling)
         and type(description["padded"]) is bool
+        and description["conversion"] in get_args(Conversion)
     )
 
 

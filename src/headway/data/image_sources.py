@@ -12,7 +12,7 @@ import numpy as np
 from headway.data.formats.arrays import read_arrays
 from headway.data.formats.images import LabelledImage, LabelledImages, read_folder, read_zip
 from headway.data.formats.lines import read_lines
-from headway.data.formats.parquet import ENDING, read_parquet
+from headway.data.formats.parquet import BY_NAME, ENDING, ImageColumns, read_parquet
 from headway.data.images import Pixels
 from headway.errors import DataError, UsageError
 from headway.files import not_a_file
@@ -85,9 +85,12 @@ def check_source(source: str) -> None:
         )
 
 
-def read_images(sources: Sequence[str]) -> LabelledImages:
-    """Return the images of all sources, in order. Raises UsageError for a missing source, DataError
-    for a damaged one."""
+def read_images(sources: Sequence[str], columns: ImageColumns = BY_NAME) -> LabelledImages:
+    """Return the images of all sources, in order.
+
+    columns: those of .parquet files. Raises UsageError for a missing source, DataError for a
+    damaged one.
+    """
     images = LabelledImages()
     for source in sources:
         check_source(source)
@@ -95,17 +98,25 @@ def read_images(sources: Sequence[str]) -> LabelledImages:
         if source in COLLECTIONS and not path.exists():
             source_images = COLLECTIONS[source]()
         else:
-            source_images = _folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
+            source_images = _read(path, columns)
         images.extend(source_images)
     return images
 
 
-def _folder(path: Path) -> LabelledImages:
-    """Return the images of a folder of .parquet files, or of a folder with class folders."""
-    tables = sorted(path.glob(f"*{ENDING}"))
+def parquet_files(path: Path) -> list[Path]:
+    """Return a .parquet file, or those in a folder, sorted; none for another source."""
+    if path.is_dir():
+        return sorted(path.glob(f"*{ENDING}"))
+    return [path] if path.is_file() and path.suffix.lower() == ENDING else []
+
+
+def _read(path: Path, columns: ImageColumns) -> LabelledImages:
+    """Return the images of a file, of a folder of .parquet files, or of a folder with class
+    folders."""
+    tables = parquet_files(path)
     if not tables:
-        return read_folder(path)
+        return read_folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
     images = LabelledImages()
     for table in tables:
-        images.extend(read_parquet(table))
+        images.extend(read_parquet(table, columns))
     return images

@@ -1,22 +1,24 @@
 """Decodes untrusted image files safely, and resizes images.
 
 A sound file is read as an image, its spectrogram (`sound.sound_pixels`), so image models can
-process sound. Pillow decodes the files: only three formats, from bytes in memory, and never an
-image that is too large by its header.
+process sound. Pillow decodes the files: only the formats of `FORMATS`, from bytes in memory, and
+never an image that is too large by its header.
 """
 
 from __future__ import annotations
 
 import io
 import warnings
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from headway.data.media_kinds import recognised
 from headway.data.sound import is_sound, sound_pixels, sound_shape
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.files import read_bytes
 
 if TYPE_CHECKING:
@@ -25,8 +27,38 @@ if TYPE_CHECKING:
 Pixels = npt.NDArray[np.uint8]
 """Height x width x channels, 1 (grey) or 3 (red, green, blue), from 0 to 255."""
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".wav")
-FORMATS = ("PNG", "JPEG", "WEBP")
+Conversion = Literal["blend", "pillow", "processor"]
+"""How files become grey or colour.
+
+blend: transparent pixels are blended with white, and 16 bits are scaled to 8. pillow: as by
+Pillow's `convert("RGB")`, with which transformers reads files: transparency is ignored, and values
+above 255 are clipped. processor: as pillow, but all pixels of the one colour that a file declares
+transparent (GIF, or PNG without an alpha channel) become white, as by `do_convert_rgb` of
+transformers 5.
+"""
+
+FORMATS = {
+    "PNG": (".png",),
+    "JPEG": (".jpg", ".jpeg", ".jfif"),
+    "WEBP": (".webp",),
+    "GIF": (".gif",),
+    "BMP": (".bmp",),
+    "TIFF": (".tif", ".tiff"),
+}
+"""Pillow's names of the formats that are read -> suffixes."""
+ENDINGS = (*(suffix for suffixes in FORMATS.values() for suffix in suffixes), ".wav")
+FORMAT_NAMES = "PNG, JPEG, WebP, GIF, BMP or TIFF"
+_STARTS = {
+    b"\x89PNG": ".png",
+    b"\xff\xd8\xff": ".jpg",
+    b"GIF8": ".gif",
+    b"BM": ".bmp",
+    b"II*\0": ".tif",
+    b"MM\0*": ".tif",
+    b"II+\0": ".tif",
+    b"MM\0+": ".tif",
+}
+"""First bytes of image files -> suffix."""
 BYTES_LIMIT = 64 * 2**20
 PIXELS_LIMIT = 25_000_000
 LONGEST = 1 << 16  # pixels along a side
@@ -39,29 +71,32 @@ def is_image(name: str) -> bool:
     return Path(name).suffix.lower() in ENDINGS
 
 
-def read_image(path: Path) -> Pixels:
+def suffix_of(data: bytes) -> str | None:
+    """Return the suffix of an image or sound file that is read, by its first bytes, else None."""
+    if is_sound(data):
+        return ".wav"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return ".webp"
+    return next((suffix for start, suffix in _STARTS.items() if data.startswith(start)), None)
+
+
+def read_image(path: Path, conversion: Conversion = "blend") -> Pixels:
     """Return the pixels of a file; see `decoded`."""
-    return decoded(read_bytes(path, BYTES_LIMIT), str(path))
+    return decoded(read_bytes(path, BYTES_LIMIT), str(path), conversion)
 
 
-def decoded(data: bytes, where: str, *, at_least: int | None = None) -> Pixels:
-    """Return the pixels of a PNG, JPEG or WebP file, or of the spectrogram of a WAV file.
+def decoded(data: bytes, where: str, conversion: Conversion = "blend") -> Pixels:
+    """Return the pixels of an image file (`FORMATS`), or of the spectrogram of a WAV file.
 
-    The EXIF orientation is applied. Of an animation, the first frame is returned. Grey and
-    black-and-white images have one channel, all others three; 16 bits are reduced to 8; transparent
-    pixels are blended with white. at_least: required length of the shorter side; a much larger JPEG
-    may be decoded at a half, a quarter or an eighth of its size. where: name of the file for
-    errors. Raises DataError for a file that is not an image, is damaged, or has more than 25
-    million pixels.
+    The EXIF orientation is applied. Of an animation or a file of several pages, the first one is
+    returned. Grey and black-and-white images have one channel, all others three. where: name of the
+    file for errors. Raises DataError for a file that is not an image, is damaged, has
+    floating-point pixels, or has more than 25 million pixels.
     """
     if is_sound(data):
         return sound_pixels(data, where)
-    with _decoder_errors(where):
-        image = _opened(data, where)
-        if at_least is not None:
-            shorter = min(image.size)
-            image.draft(None, tuple(-(-side * at_least // shorter) for side in image.size))  # type: ignore[arg-type]
-        return _pixels(_upright(image))
+    with _decoder_errors(where, data):
+        return _pixels(_upright(_opened(data, where)), conversion, where)
 
 
 def size_and_channels(data: bytes, where: str) -> tuple[int, int, int]:
@@ -69,17 +104,21 @@ def size_and_channels(data: bytes, where: str) -> tuple[int, int, int]:
     DataError."""
     if is_sound(data):
         return sound_shape(data, where)
-    with _decoder_errors(where):
+    with _decoder_errors(where, data):
         image = _opened(data, where)
-        is_rotated = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # EXIF orientation
+        # the EXIF orientation; Pillow applies that of TIFF files itself
+        is_rotated = image.format != "TIFF" and image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         (x, y), mode = image.size, image.mode
         grey = mode in _GREY and (mode.startswith("I") or "transparency" not in image.info)
         return (x, y, 1 if grey else 3) if is_rotated else (y, x, 1 if grey else 3)
 
 
 def resized(pixels: Pixels, height: int, width: int, how: str = "bicubic") -> Pixels:
-    """Return resized pixels. how: the resampling filter: `bilinear`, `bicubic`, `lanczos` (all
-    three with antialiasing) or `nearest`."""
+    """Return resized pixels.
+
+    how: the resampling filter: `nearest`, or, with antialiasing, `bilinear`, `bicubic`, `lanczos`,
+    `box` or `hamming`.
+    """
     if pixels.shape[:2] == (height, width):
         return pixels
     pillow = _pillow()
@@ -115,8 +154,8 @@ def _pillow() -> Any:
 class _decoder_errors:
     """A context manager that turns errors of a decoder into DataError and hides its warnings."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, where: str, data: bytes) -> None:
+        self.where, self.data = where, data
         self.quiet = warnings.catch_warnings()
 
     def __enter__(self) -> None:
@@ -128,20 +167,22 @@ class _decoder_errors:
         if isinstance(error, HeadwayError) or not isinstance(error, Exception):
             return
         reason = str(error).split("\n", 1)[0][:120] or type(error).__name__
-        kind = "a sound" if Path(self.where).suffix.lower() == ".wav" else "an image"
+        hint = "convert it, copy it again, or remove it"
+        expected = "a sound" if Path(self.where).suffix.lower() == ".wav" else "an image"
         if "cannot identify" in str(error):
-            content = "WAV" if kind == "a sound" else f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
-            reason = f"its content is not {content}"
+            reason = f"its content is not {'WAV' if expected == 'a sound' else FORMAT_NAMES}"
+            if not self.data:
+                reason = "it is empty"
+            elif (recognised_kind := recognised(self.data)) is not None:
+                reason, hint = f"it is {recognised_kind.name}", recognised_kind.remedy(self.where)
         raise DataError(
-            f"the file cannot be read as {kind}: {reason}",
-            self.where,
-            "convert it, copy it again, or remove it",
+            f"the file cannot be read as {expected}: {reason}", self.where, hint
         ) from error
 
 
 def _opened(data: bytes, where: str) -> Image:
     """Open an image and check its size by its header, without decoding it."""
-    image: Image = _pillow().open(io.BytesIO(data), formats=FORMATS)
+    image: Image = _pillow().open(io.BytesIO(data), formats=list(FORMATS))
     x, y = image.size
     if x * y > PIXELS_LIMIT or max(x, y) > LONGEST:
         raise DataError(
@@ -160,11 +201,24 @@ def _upright(image: Image) -> Image:
     return upright
 
 
-def _pixels(image: Image) -> Pixels:
+def _pixels(image: Image, conversion: Conversion, where: str) -> Pixels:
+    if image.mode.startswith("F"):
+        raise DataError(
+            "the pixels are floating-point numbers, whose range is unknown",
+            where,
+            "convert the image to 8 bits per channel",
+        )
     if image.mode.startswith("I"):  # 16-bit values, stored in 16 or 32 bits
-        wide = np.asarray(image).astype(np.int64).clip(0, 65_535)
-        return np.rint(wide / _MIDDLE).astype(np.uint8)[..., None]
-    if "transparency" in image.info or image.mode in {"RGBA", "LA", "PA", "La", "RGBa"}:
+        wide = np.asarray(image).astype(np.int64)
+        if conversion != "blend":
+            if wide.max() > 255:
+                _warn_of_clipping()
+            return wide.clip(0, 255).astype(np.uint8)[..., None]
+        return np.rint(wide.clip(0, 65_535) / _MIDDLE).astype(np.uint8)[..., None]
+    if conversion == "processor":
+        image = image.convert("RGB")  # its `info` still has the transparent colour
+    transparent = "transparency" in image.info or image.mode in {"RGBA", "LA", "PA", "La", "RGBa"}
+    if transparent and conversion != "pillow":
         rgba = image.convert("RGBA")
         white = _pillow().new("RGBA", rgba.size, "white")
         image = _pillow().alpha_composite(white, rgba).convert("RGB")
@@ -173,7 +227,20 @@ def _pixels(image: Image) -> Pixels:
     return pixels[..., None] if grey else pixels
 
 
-def to_pixels(image: object, where: str) -> Pixels:
+@cache
+def _warn_of_clipping() -> None:
+    """Warn once that the preprocessing of a model clips 16-bit images."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", HeadwayWarning)  # not among a decoder's hidden warnings
+        warnings.warn(
+            "images with 16 bits are clipped at 255, as transformers does for this model; convert "
+            "them to 8 bits",
+            HeadwayWarning,
+            stacklevel=2,
+        )
+
+
+def to_pixels(image: object, where: str, conversion: Conversion = "blend") -> Pixels:
     """Return the pixels of an image in any accepted form.
 
     image: a path, the bytes of a file, a uint8 array (height x width, or height x width x 1 or 3
@@ -181,9 +248,9 @@ def to_pixels(image: object, where: str) -> Pixels:
     UsageError for any other input, DataError as `decoded`.
     """
     if isinstance(image, str | Path):
-        return read_image(Path(image))
+        return read_image(Path(image), conversion)
     if isinstance(image, bytes):
-        return decoded(image, where)
+        return decoded(image, where, conversion)
     if isinstance(image, np.ndarray):
         pixels = image[..., None] if image.ndim == 2 else image
         if pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[2] in (1, 3):
@@ -196,8 +263,8 @@ def to_pixels(image: object, where: str) -> Pixels:
         )
     pillow = _pillow()
     if isinstance(image, pillow.Image):
-        with _decoder_errors(where):
-            return _pixels(_upright(image))
+        with _decoder_errors(where, b""):
+            return _pixels(_upright(image), conversion, where)
     raise UsageError(
         f"{where}: {type(image).__name__} is not an image",
         hint="give a path, the bytes of a file, a uint8 array or a Pillow image",

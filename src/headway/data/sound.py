@@ -6,11 +6,7 @@ image patches can process it ("anything can be cut into tokens").
 
 from __future__ import annotations
 
-import io
 import math
-import wave
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -19,13 +15,12 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from headway.data.wav import is_wav, read_wav
 from headway.errors import DataError
 from headway.settings import LENGTH, setting
 from headway.shapes import Float, Tensor
 
 BYTES_LIMIT = 256 * 2**20
-LONGEST = 600.0  # maximum length of a sound, in seconds
-RATES = (1_000, 768_000)  # range of the sampling rate of a file, in Hz
 FLOOR = 1e-10  # minimum power before its logarithm is taken
 _ZEROS = 12  # zeros of the sinc on each side, in resampling
 _ROLLOFF = 0.95  # cutoff of the resampling filter, as a fraction of half of the lower rate
@@ -79,81 +74,20 @@ class SpectrogramConfig:
 
 def is_sound(data: bytes) -> bool:
     """Return whether these bytes start like a WAV file."""
-    return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+    return is_wav(data)
 
 
 def decoded_sound(data: bytes, where: str) -> Waveform:
-    """Decode a PCM WAV file of 8, 16, 24 or 32 bits and any number of channels.
+    """Decode a WAV file (`wav.read_wav`), and average its channels.
 
-    where: name of the file for errors. Raises DataError for any other format, a file without
-    samples or with fewer than its header declares, and a sound of more than 10 minutes.
+    where: name of the file for errors. Raises DataError as `read_wav`, and for a file without
+    samples.
     """
-    with _opened(data, where) as file:
-        width, channels, rate = file.getsampwidth(), file.getnchannels(), file.getframerate()
-        packed = file.readframes(file.getnframes())
-    if width not in (1, 2, 3, 4):
-        raise DataError(
-            f"samples must have 8, 16, 24 or 32 bits, but have {8 * width}",
-            where,
-            "convert it to 16-bit PCM",
-        )
-    samples = _numbers(packed, width).reshape(-1, channels).mean(1)
+    file = read_wav(data, where)
+    samples = file.samples(where).mean(1)
     if not len(samples):
         raise DataError("the sound has no samples", where, "record it again, or remove it")
-    return Waveform(torch.from_numpy(samples.astype(np.float32)), rate)
-
-
-@contextmanager
-def _opened(data: bytes, where: str) -> Iterator[wave.Wave_read]:
-    """Open a WAV file and check its header: channels, sampling rate and size."""
-    try:
-        stream = io.BytesIO(data)
-        with wave.open(stream) as file:
-            channels, rate, count = file.getnchannels(), file.getframerate(), file.getnframes()
-            if not RATES[0] <= rate <= RATES[1] or not 1 <= channels <= 64:
-                raise DataError(
-                    f"the sound has {channels} channels of {rate:,} Hz, but 1 to 64 channels of "
-                    f"{RATES[0]:,} to {RATES[1]:,} Hz are allowed",
-                    where,
-                    "convert it to mono, 16,000 Hz",
-                )
-            if count > LONGEST * rate:
-                raise DataError(
-                    f"the sound lasts {count / rate:,.0f} seconds, but at most {LONGEST:.0f} are "
-                    "allowed",
-                    where,
-                    "split it into shorter files",
-                )
-            # the stream is now at the first sample
-            needed, available = count * channels * file.getsampwidth(), len(data) - stream.tell()
-            if available < needed:
-                raise DataError(
-                    f"the file is truncated: its header declares {needed:,} bytes of samples, but "
-                    f"it has {available:,}",
-                    where,
-                    "copy or record it again",
-                )
-            yield file
-    except DataError:
-        raise
-    except (wave.Error, EOFError, RuntimeError, ValueError) as error:
-        raise DataError(
-            "the file must be a WAV file of integer PCM samples, but is not: "
-            f"{error or 'it ends before its header'}",
-            where,
-            "convert it to 16-bit PCM",
-        ) from error
-
-
-def _numbers(packed: bytes, width: int) -> npt.NDArray[np.float64]:
-    """Return samples from -1 to 1. WAV samples are little-endian, signed except for 8 bits."""
-    if width == 1:
-        return np.frombuffer(packed, np.uint8) / 128.0 - 1.0
-    if width == 3:
-        wide = np.zeros((len(packed) // 3, 4), np.uint8)
-        wide[:, 1:] = np.frombuffer(packed, np.uint8).reshape(-1, 3)  # the low byte stays 0
-        return wide.reshape(-1).view("<i4") / 2.0**31
-    return np.frombuffer(packed, f"<i{width}") / 2.0 ** (8 * width - 1)
+    return Waveform(torch.from_numpy(samples.astype(np.float32)), file.rate)
 
 
 def resampled(sound: Waveform, rate: int) -> Waveform:
@@ -247,6 +181,6 @@ def sound_pixels(data: bytes, where: str) -> npt.NDArray[np.uint8]:
 def sound_shape(data: bytes, where: str) -> tuple[int, int, int]:
     """Return height, width and channels of the result of `sound_pixels`, from the header alone.
     Raises DataError."""
-    with _opened(data, where) as file:
-        samples = math.ceil(file.getnframes() * STANDARD.rate / file.getframerate())
+    file = read_wav(data, where)
+    samples = math.ceil(file.count * STANDARD.rate / file.rate)
     return STANDARD.mels, STANDARD.frames(samples), 1

@@ -97,7 +97,7 @@ def image_attention_of_heads(
         raise UsageError(f"the encoder has no layer {layer}: its layers are 0 to {depth - 1}")
     name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
     _check_shares(vit, name)
-    pixels = to_pixels(image, "the image")
+    pixels = to_pixels(image, "the image", reader.conversion)
     sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
     images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
     with record_attention(vit, (name,)) as maps:

@@ -1,24 +1,111 @@
-"""Read and write preprocessor_config.json, the image preprocessing of a Hugging Face model."""
+"""Read and write preprocessor_config.json, the image preprocessing of a Hugging Face model.
+
+Every key is used, refused, or named in a warning. Files are converted to colour as transformers
+does, before its processors see them (`transformers.image_utils.load_image`): the EXIF orientation
+is applied, and Pillow's `convert("RGB")` ignores transparency. `do_convert_rgb` then only changes
+pixels of a transparent colour (`images.Conversion`). A model of Headway's that converts files
+otherwise says so in a key of its own, `CONVERSION`.
+"""
 
 from __future__ import annotations
 
 import json
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from headway.data.image_reader import ImageReader, Resampling
-from headway.errors import DataError
+from headway.data.images import Conversion
+from headway.errors import DataError, HeadwayWarning
 from headway.files import write_file
 from headway.interop.hf_config import HFConfig
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
-RESAMPLING: dict[int, Resampling] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+RESAMPLING: dict[int, Resampling] = {
+    0: "nearest",
+    1: "lanczos",
+    2: "bilinear",
+    3: "bicubic",
+    4: "box",
+    5: "hamming",
+}
 """Pillow's numbers of resampling filters -> our names."""
 LARGEST = 1 << 14
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5,) * 3, (0.5,) * 3)
+_CONVERSIONS: dict[str, Conversion] = {name: name for name in get_args(Conversion)}
 _RESIZE = 256 / 224  # shorter side after resizing / side of the centre crop, of DINO and DINOv2
+
+_VIT: Mapping[str, Any] = {
+    "size": {"height": 224, "width": 224},
+    "default_to_square": True,
+    "resample": 2,
+    "do_center_crop": False,
+    "do_convert_rgb": False,
+    "image_mean": 0.5,
+    "image_std": 0.5,
+}
+_BIT: Mapping[str, Any] = {
+    "size": {"shortest_edge": 224},
+    "default_to_square": False,
+    "resample": 3,
+    "do_center_crop": True,
+    "crop_size": 224,
+    "do_convert_rgb": True,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+PROCESSORS: Mapping[str, Mapping[str, Any]] = {
+    "ViT": _VIT,
+    "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
+    "Bit": _BIT,
+    "CLIP": _BIT,
+}
+"""Image processor of transformers -> the values of keys that its file does not have."""
+_OF_MODELS = {"vit": "ViT", "dinov2": "Bit"}
+"""Type of a model -> the processor of a file that names none."""
+CONVERSION = "headway_conversion"
+"""Key with `ImageReader.conversion`, for Headway; transformers ignores it."""
+USED = frozenset(
+    (
+        "image_processor_type",
+        "feature_extractor_type",
+        "do_convert_rgb",
+        CONVERSION,
+        "do_resize",
+        "size",
+        "default_to_square",
+        "use_square_size",
+        "resample",
+        "do_center_crop",
+        "crop_size",
+        "do_pad",
+        "do_rescale",
+        "rescale_factor",
+        "do_normalize",
+        "image_mean",
+        "image_std",
+        "data_format",
+    )
+)
+"""Keys that are read."""
+WITHOUT_EFFECT = frozenset(
+    (
+        "processor_class",
+        "_processor_class",
+        "_valid_processor_keys",
+        "transformers_version",
+        "input_data_format",
+        "return_tensors",
+        "device",
+        "disable_grouping",
+        "image_seq_length",
+        "pad_size",
+    )
+)
+"""Keys that do not change the pixels of a file."""
 
 
 def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> ImageReader:
@@ -27,32 +114,96 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     If the file is missing, the default of the family's released models is used. ViT: resize to
     the model's size, mean and standard deviation 0.5. DINOv2: resize the shorter side to 256
     pixels, centre crop of 224, mean and standard deviation of ImageNet. Raises DataError for
-    preprocessing that Headway does not support.
+    preprocessing that Headway does not support, and warns of keys that neither Headway nor
+    transformers reads.
     """
     path = folder / FILE
     if not path.exists():
         return _default(config, model_type, str(folder))
-    preprocessing = HFConfig.load(path)
-    for key in ("do_resize", "do_rescale"):
-        preprocessing.must_be(key, True)
+    preprocessing = _loaded(path, model_type)
+    _check(preprocessing, config)
     mean, deviation = _normalisation(preprocessing, config.channels, path)
-    scale = preprocessing.number("rescale_factor", 1 / 255, low=1e-9) * 255
-    height, width, shorter = _size(preprocessing, path)
-    number = preprocessing.values.get("resample", 2)
+    rescales = preprocessing.flag("do_rescale", True)
+    factor = preprocessing.number("rescale_factor", 1 / 255, low=1e-9) if rescales else 1.0
+    scale = factor * 255
+    height, width = _size(preprocessing, path)
+    shorter: int | None = None
+    squashed: tuple[int, int] | None = None
+    if preprocessing.flag("do_center_crop", False):
+        crop = _sides(preprocessing, "crop_size", path)
+        if width < max(crop) if height is None else (height < crop[0] or width < crop[1]):
+            raise DataError(
+                f"crop_size={crop[0]} x {crop[1]} is larger than size="
+                f"{preprocessing.values['size']}: padding is not supported",
+                str(path),
+            )
+        if height is None:
+            shorter = width
+        elif (height, width) != crop:
+            squashed = height, width
+        height, width = crop
+    elif height is None:
+        raise DataError(
+            "size with shortest_edge, and do_center_crop=False: images of different sizes are not "
+            "supported; a fixed size is required",
+            str(path),
+            "use size with height and width, or do_center_crop with crop_size",
+        )
+    number = preprocessing.values["resample"]
     if type(number) is not int or number not in RESAMPLING:
         raise preprocessing.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
+    default = "processor" if preprocessing.flag("do_convert_rgb", False) else "pillow"
     try:
         return ImageReader(
             height=height,
             width=width,
             shorter=shorter,
+            squashed=squashed,
             # x f - m = (x / 255 - m / 255 f) 255 f
             mean=tuple(m / scale for m in mean),
             deviation=tuple(s / scale for s in deviation),
             resampling=RESAMPLING[number],
+            conversion=preprocessing.choice(CONVERSION, _CONVERSIONS, default),
         )
     except ValueError as error:
         raise DataError(str(error), str(path)) from error
+
+
+def _loaded(path: Path, model_type: str) -> HFConfig:
+    """Read the file, with the default values of its processor."""
+    preprocessing = HFConfig.load(path)
+    values = preprocessing.values
+    default = f"{_OF_MODELS.get(model_type, 'ViT')}ImageProcessor"
+    key = "feature_extractor_type"
+    if "image_processor_type" in values or key not in values:
+        key = "image_processor_type"
+    name = str(values.get(key, default))
+    kind = name.removesuffix("Fast").removesuffix("Pil")
+    kind = kind.removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    if kind not in PROCESSORS:
+        known = " or ".join(f"{processor}ImageProcessor" for processor in PROCESSORS)
+        raise preprocessing.refusal(key, name, known)
+    unread = sorted(
+        key
+        for key, value in values.items()
+        if key not in USED | WITHOUT_EFFECT and value is not False
+    )
+    if unread:
+        text = f"{path}: {', '.join(unread)}: ignored, as by transformers' {kind}ImageProcessor"
+        warnings.warn(text, HeadwayWarning, stacklevel=2)
+    return HFConfig({**PROCESSORS[kind], **values}, str(path))
+
+
+def _check(preprocessing: HFConfig, config: ViTConfig) -> None:
+    """Raise DataError for values that are not supported."""
+    preprocessing.must_be("do_resize", True)
+    preprocessing.must_be("do_pad", False)
+    preprocessing.must_be("use_square_size", False)
+    preprocessing.must_be("data_format", "channels_first")
+    if preprocessing.flag("do_convert_rgb", False) and config.channels != 3:
+        raise preprocessing.refusal(
+            "do_convert_rgb", True, f"false, as the model has {config.channels} channel"
+        )
 
 
 def _default(config: ViTConfig, model_type: str, where: str) -> ImageReader:
@@ -64,12 +215,21 @@ def _default(config: ViTConfig, model_type: str, where: str) -> ImageReader:
         )
     if model_type == "dinov2":
         side = 224 // config.patch_size * config.patch_size or config.patch_size
-        mean, deviation = IMAGENET
-        return ImageReader(
-            height=side, width=side, shorter=round(side * _RESIZE), mean=mean, deviation=deviation
-        )
-    (y, x), (mean, deviation) = config.image, _HALF
-    return ImageReader(height=y, width=x, mean=mean, deviation=deviation, resampling="bilinear")
+        (height, width), (mean, deviation) = (side, side), IMAGENET
+        shorter, resampling = round(side * _RESIZE), RESAMPLING[3]
+        conversion: Conversion = "processor"
+    else:
+        (height, width), (mean, deviation) = config.image, _HALF
+        shorter, resampling, conversion = None, RESAMPLING[2], "pillow"
+    return ImageReader(
+        height=height,
+        width=width,
+        shorter=shorter,
+        mean=mean,
+        deviation=deviation,
+        resampling=resampling,
+        conversion=conversion,
+    )
 
 
 def _normalisation(
@@ -77,16 +237,17 @@ def _normalisation(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     if not preprocessing.flag("do_normalize", True):
         return (0.0,) * channels, (1.0,) * channels
-    parts, kind = [], str(preprocessing.values.get("image_processor_type", "ViT"))
+    parts = []
     for key in ("image_mean", "image_std"):
-        default = [0.5] * channels if kind.startswith("ViT") else None
-        values = preprocessing.values.get(key, default)
+        values = preprocessing.values[key]
+        if type(values) in (int, float):
+            values = [values] * channels
         if (
             not isinstance(values, list)
             or len(values) != channels
             or not all(type(v) in (int, float) and abs(v) < 1e6 for v in values)
         ):
-            raise preprocessing.refusal(key, values, f"{channels} numbers")
+            raise preprocessing.refusal(key, values, f"{channels} numbers, or one")
         parts.append(tuple(map(float, values)))
     mean, deviation = parts
     if min(deviation) <= 0:
@@ -94,47 +255,30 @@ def _normalisation(
     return mean, deviation
 
 
-def _size(preprocessing: HFConfig, path: Path) -> tuple[int, int, int | None]:
-    """Return height, width, and the length that the shorter side is resized to before the centre
-    crop; None if there is no crop."""
-    size, crops = preprocessing.values.get("size", 224), preprocessing.flag("do_center_crop", False)
-    if isinstance(size, int) and crops:
+def _size(preprocessing: HFConfig, path: Path) -> tuple[int | None, int]:
+    """Return the height and width to which images are resized; (None, length) if the shorter side
+    is resized to that length."""
+    size = preprocessing.values["size"]
+    if type(size) is int and not preprocessing.flag("default_to_square", True):
         size = {"shortest_edge": size}
-    elif isinstance(size, int):
-        size = {"height": size, "width": size}
-    if not isinstance(size, dict):
-        raise preprocessing.refusal(
-            "size", size, "a number, or an object with height and width or shortest_edge"
-        )
-    named = HFConfig(size, f"{path}, size")
-    if "shortest_edge" not in size:
-        height, width = (named.whole(key, below=LARGEST) for key in ("height", "width"))
-        if crops and _crop(preprocessing, path) != (height, width):
-            raise DataError(
-                f"size={height} x {width} with another crop_size: resizing to a fixed size "
-                "followed by a crop is not supported",
-                str(path),
-            )
-        return height, width, None
-    if not crops:
-        raise DataError(
-            "do_center_crop=False: images of different sizes are not supported; a fixed size is "
-            "required",
-            str(path),
-        )
-    height, width = _crop(preprocessing, path)
-    return height, width, named.whole("shortest_edge", below=LARGEST)
+    if isinstance(size, dict) and size.keys() == {"shortest_edge"}:
+        return None, HFConfig(size, f"{path}, size").whole("shortest_edge", below=LARGEST)
+    return _sides(preprocessing, "size", path)
 
 
-def _crop(preprocessing: HFConfig, path: Path) -> tuple[int, int]:
-    crop = preprocessing.values.get("crop_size", 224)
-    if isinstance(crop, int):
-        crop = {"height": crop, "width": crop}
-    if not isinstance(crop, dict):
+def _sides(preprocessing: HFConfig, key: str, path: Path) -> tuple[int, int]:
+    """Return a height and a width: one number for both, two in a list, or an object."""
+    sides = preprocessing.values.get(key)
+    if isinstance(sides, list) and len(sides) == 2:
+        sides = dict(zip(("height", "width"), sides, strict=True))
+    elif type(sides) is int:
+        sides = {"height": sides, "width": sides}
+    if not isinstance(sides, dict) or sides.keys() != {"height", "width"}:
+        edge = ", or an object with shortest_edge" if key == "size" else ""
         raise preprocessing.refusal(
-            "crop_size", crop, "a number, or an object with height and width"
+            key, sides, f"a number, or an object with height and width{edge}"
         )
-    named = HFConfig(crop, f"{path}, crop_size")
+    named = HFConfig(sides, f"{path}, {key}")
     return named.whole("height", below=LARGEST), named.whole("width", below=LARGEST)
 
 
@@ -151,7 +295,15 @@ def write_image_reader(reader: ImageReader, folder: Path) -> None:
         "image_mean": list(reader.mean),
         "image_std": list(reader.deviation),
     }
-    if reader.shorter is None:
+    if reader.squashed is not None:
+        height, width = reader.squashed
+        values |= {
+            "image_processor_type": "DeiTImageProcessor",
+            "size": {"height": height, "width": width},
+            "do_center_crop": True,
+            "crop_size": sides,
+        }
+    elif reader.shorter is None:
         values |= {"image_processor_type": "ViTImageProcessor", "size": sides}
     else:
         values |= {
@@ -160,6 +312,7 @@ def write_image_reader(reader: ImageReader, folder: Path) -> None:
             "do_center_crop": True,
             "crop_size": sides,
         }
-    if reader.channels == 3:
-        values["do_convert_rgb"] = True
+    values["do_convert_rgb"] = reader.channels == 3 and reader.conversion != "pillow"
+    if reader.conversion == "blend":
+        values[CONVERSION] = reader.conversion
     write_file(folder / FILE, (json.dumps(values, indent=2) + "\n").encode())

@@ -74,10 +74,11 @@ def _number(value: Any, name: str) -> int:
 
 
 def _image(value: Any) -> bytes | None:
-    """The image in a data: URL."""
+    """Return the image, or the sound, in a data: URL."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value.startswith("data:image/"):
+    # a browser that does not know the type of a file sends application/octet-stream, or no type
+    if not isinstance(value, str) or not value.startswith("data:"):
         raise DataError("'image' must be a data: URL of an image")
     _, _, coded = value.partition(";base64,")
     try:

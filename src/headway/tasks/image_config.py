@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from headway.data.formats.parquet import ImageColumns
 from headway.models import ViTConfig
 from headway.settings import PIXELS, setting
 from headway.tasks.sections import unset_settings
@@ -44,6 +45,21 @@ class LabelledImageDataConfig(ImageDataConfig):
         "validation images; if unset, the validation split of train, or else a held-out fraction "
         "of train",
     )
+    image: str | None = setting(
+        None,
+        "name of the column of images in .parquet files; if unset, the one with a usual name "
+        "(image, img, ...), or the only one with bytes",
+    )
+    label: str | None = setting(
+        None,
+        "name of the column of labels in .parquet files; if unset, the one with a usual name "
+        "(label, labels, cls, fine_label, ...), or the only one with class names in the metadata",
+    )
+
+    @property
+    def columns(self) -> ImageColumns:
+        """The columns of .parquet files."""
+        return ImageColumns(image=self.image, label=self.label, flags="--data.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.images import LabelledImage, LabelledImages
+from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
-from headway.data.image_sources import check_source, read_images
+from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.errors import DataError, UsageError
 from headway.tasks.image_config import (
     ImageDataConfig,
@@ -47,8 +48,16 @@ def check_images(data: LabelledImageDataConfig, recipe: str) -> None:
             hint=f"headway train {recipe} FOLDER, which has a subfolder for each class; or a "
             ".zip, .npz or .parquet file, or --data digits",
         )
-    for source in (*data.train, *data.valid):
+    sources = (*data.train, *data.valid)
+    for source in sources:
         check_source(source)
+    if not any(parquet_files(Path(source)) for source in sources):
+        for key, column in (("image", data.image), ("label", data.label)):
+            if column is not None:
+                raise UsageError(
+                    f"data.{key}={column} names a column of .parquet files, but there are none",
+                    hint=f"leave out --data.{key}",
+                )
 
 
 def prepare_labelled_images(
@@ -99,16 +108,19 @@ def labelled_images(
     data: LabelledImageDataConfig,
     emit: Emit = lambda event: None,
     least_classes: int = 2,
+    columns: ImageColumns | None = None,
 ) -> LabelledImages:
     """Read the training images and the validation images.
 
     The validation images are data.valid if set, else the validation split of data.train if it has
     one, else a held-out fraction of data.train. The content of an image decides whether it is held
     out (`hold_out`), so that duplicates are in the same split. The first image of a class without
-    a training image is not held out. Raises DataError if a split is empty, if a class has no
+    a training image is not held out. columns: those of .parquet files; None: those of the
+    configuration. Raises DataError if a split is empty, if a class has no
     training image, or if there are fewer classes than `least_classes`.
     """
-    sources = read_images(data.train)
+    columns = columns or data.columns
+    sources = read_images(data.train, columns)
     train, valid = sources.train, sources.valid
     if sources.test:
         text = f"{len(sources.test):,} images of the test split are left for headway eval"
@@ -117,7 +129,7 @@ def labelled_images(
         if valid:
             text = f"{len(valid):,} images of the validation split are left out: data.valid is set"
             emit({"kind": "note", "text": text})
-        valid = read_images(data.valid).every
+        valid = read_images(data.valid, columns).every
     elif not valid:
         train, valid = hold_out(
             train,
@@ -139,6 +151,17 @@ def images_of_run(config: Any, run: Path) -> LabelledImageDataConfig:
             f"{run} is no run that was trained on labelled images", hint="name a folder of images"
         )
     return data
+
+
+def columns_of(config: Any | None) -> ImageColumns:
+    """Return the columns of .parquet files for the evaluation of a model.
+
+    config: the configuration of its run, or None. They are those of its training images.
+    """
+    data = getattr(config, "data", None)
+    if isinstance(data, LabelledImageDataConfig):
+        return replace(data.columns, flags="")
+    return BY_NAME
 
 
 def content(image: LabelledImage) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages, class_name
+from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages, label_name
 from headway.data.formats.npz import Array, ArrayFile
 from headway.data.images import Pixels
 from headway.errors import DataError
@@ -116,13 +116,13 @@ def _pixels(pixels: Array, index: int) -> Pixels:
 def _labels(classes: Array, names: list[str] | None, where: str) -> list[str]:
     if classes.dtype.kind == "U" and names is None:
         return [str(label) for label in classes]
-    if classes.dtype.kind not in "iu":
+    if classes.dtype.kind not in "iubf":
         raise DataError(
             f"the labels must be whole numbers or names, but have dtype {classes.dtype}",
             where,
             "save them as integers, or as names without an array `classes`",
         )
-    return [class_name(int(label), names, f"{where}[{i}]") for i, label in enumerate(classes)]
+    return [label_name(label, names, f"{where}[{i}]") for i, label in enumerate(classes.tolist())]
 
 
 def _names(names: Array, source: Path) -> list[str]:

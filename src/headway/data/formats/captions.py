@@ -12,7 +12,8 @@ from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
 from headway.data.formats.lines import location
 from headway.data.formats.tables import read_rows
-from headway.data.images import BYTES_LIMIT, is_image
+from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
+from headway.data.media_kinds import remedy_of
 from headway.errors import DataError
 from headway.files import read_bytes
 
@@ -137,9 +138,9 @@ def _file(row: Mapping[str, object], column: str, folder: Path, where: str) -> P
         )
     if not is_image(file.name):
         raise DataError(
-            f"an image file must end in .png, .jpg or .webp, but this is {file.name}",
+            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
             where,
-            "convert the image",
+            remedy_of(file),
         )
     return file
 

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from headway.data.images import BYTES_LIMIT, ENDINGS, Pixels, decoded, is_image, size_and_channels
-from headway.errors import DataError, UsageError
+from headway.data.images import (
+    BYTES_LIMIT,
+    ENDINGS,
+    Conversion,
+    Pixels,
+    decoded,
+    is_image,
+    size_and_channels,
+    suffix_of,
+)
+from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.files import check_plain, read_bytes
 
 TRAIN, VALID = "train", "valid"
@@ -30,10 +43,10 @@ class LabelledImage:
     where: str
     data: Callable[[], bytes | Pixels]
 
-    def pixels(self, at_least: int | None = None) -> Pixels:
+    def pixels(self, conversion: Conversion = "blend") -> Pixels:
         """Return the pixels, height x width x channels, as `decoded` does, and with its errors."""
         data = self.data()
-        return decoded(data, self.where, at_least=at_least) if isinstance(data, bytes) else data
+        return decoded(data, self.where, conversion) if isinstance(data, bytes) else data
 
     def shape(self) -> tuple[int, int, int]:
         """Return (height, width, channels) without decoding the image. Raises DataError."""
@@ -63,6 +76,31 @@ class LabelledImages:
         return [*self.train, *self.valid, *self.test]
 
 
+def label_name(value: object, names: Sequence[str] | None, where: str) -> str:
+    """Return the class that a label of any type names.
+
+    A text is the name of its class. A whole number, also as 2.0, is a class number (`class_name`).
+    A Boolean is the class number 0 or 1 if `names` is not None, else the class false or true.
+    Raises DataError for any other value.
+    """
+    if isinstance(value, str) and value.strip():
+        return value
+    if isinstance(value, bool):
+        return class_name(int(value), names, where) if names else str(value).lower()
+    if isinstance(value, float | Decimal) and math.isfinite(value) and value == int(value):
+        value = int(value)
+    if isinstance(value, int):
+        return class_name(value, names, where)
+    found = "missing (null)" if value is None else repr(value)[:60] if value != "" else "empty"
+    several = "; images with several labels are not supported" if isinstance(value, list) else ""
+    raise DataError(
+        "a label must be the name or the number of a class, true or false, but this one is "
+        f"{found}{several}",
+        where,
+        "correct it, or delete the row",
+    )
+
+
 def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
     """Return the name of class `number`; if `names` is None, the number as text.
 
@@ -70,7 +108,10 @@ def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
     """
     if number < 0:
         raise DataError(
-            f"the class number {number} is negative", where, "number the classes from 0"
+            f"the class number {number} is negative",
+            where,
+            "number the classes from 0; data sets of the Hugging Face hub have -1 where the label "
+            "is hidden",
         )
     if names is None:
         return str(number)
@@ -86,34 +127,50 @@ def class_name(number: int, names: Sequence[str] | None, where: str) -> str:
 def image_files(source: Path) -> list[Path]:
     """Return the path of an image, or of all images in a folder and its subfolders, sorted.
 
-    In a folder, hidden files and files with other suffixes are skipped. Raises UsageError if there
-    is no image.
+    A file is recognised by its suffix or its first bytes. In a folder, hidden files are skipped,
+    and files with other suffixes are counted in a warning. Raises UsageError if there is no image.
     """
     if source.is_file():
-        if not is_image(source.name):
+        if not is_image(source.name) and suffix_of(start_of(source)) is None:
             raise UsageError(
                 f"an image file must end in {', '.join(ENDINGS)}, but this name "
                 f"{f'ends in {source.suffix}' if source.suffix else 'has no suffix'}",
                 str(source),
-                "convert or rename the file",
+                remedy_of(source),
             )
         return [source]
     if not source.is_dir():
         raise UsageError("no such file or folder", str(source), "check the path")
-    paths = sorted(
+    files = sorted(
         path
         for path in source.rglob("*")
-        if is_image(path.name)
-        and path.is_file()
+        if path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
-    if not paths:
+    _check_names([path.name for path in files], f"{source}", "the folder")
+    return [path for path in files if is_image(path.name)]
+
+
+def _check_names(names: Sequence[str], where: str, container: str) -> None:
+    """Warn of files that are no images by their suffixes. Raises UsageError if there is no image.
+
+    names: of all files in the container.
+    """
+    others = [name for name in names if not is_image(name)]
+    kinds = (BY_SUFFIX.get(PurePosixPath(name).suffix.lower()) for name in others)
+    kind = next((kind for kind in kinds if kind is not None), None)
+    remedy = "check the path" if kind is None else kind.remedy_in_folders
+    if len(others) == len(names):
+        but = f", but {counted(others)}" if others else ""
         raise UsageError(
-            f"the folder has no file that ends in {', '.join(ENDINGS)}",
-            str(source),
-            "check the path",
+            f"{container} has no file that ends in {', '.join(ENDINGS)}{but}", where, remedy
         )
-    return paths
+    if others:
+        files = "1 file that is" if len(others) == 1 else f"{len(others):,} files that are"
+        text = f"{where}: left out {files} no image or WAV sound: {counted(others)}"
+        if kind is not None:
+            text += f"; {remedy}"
+        warnings.warn(text, HeadwayWarning, stacklevel=3)
 
 
 def read_folder(source: Path) -> LabelledImages:
@@ -152,20 +209,17 @@ def read_zip(source: Path) -> LabelledImages:
             str(source),
             "split it into several files",
         )
+    members = [
+        item
+        for item in sorted(members, key=lambda item: item.filename)
+        if not any(name.startswith((".", "__")) for name in PurePosixPath(item.filename).parts)
+    ]
+    _check_names([item.filename for item in members], str(source), "the zip file")
     entries = [
         (PurePosixPath(item.filename).parts, f"{source}:{item.filename}", item)
-        for item in sorted(members, key=lambda item: item.filename)
+        for item in members
         if is_image(item.filename)
     ]
-    entries = [
-        entry for entry in entries if not any(name.startswith((".", "__")) for name in entry[0])
-    ]
-    if not entries:
-        raise UsageError(
-            f"the zip file has no file that ends in {', '.join(ENDINGS)}",
-            str(source),
-            "check the path",
-        )
     images = [(where, partial(_member, archive, item, where)) for _, where, item in entries]
     return _by_split([parts for parts, _, _ in entries], images)
 

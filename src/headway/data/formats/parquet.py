@@ -1,16 +1,17 @@
-"""Reads labelled images from .parquet files in the format of Hugging Face data sets.
+"""Reads labelled images from .parquet files, as those of the Hugging Face hub.
 
-The column image or img has the bytes of an image file, or a record whose field `bytes` has them.
-The column label or labels has class names, or class numbers whose names are in the metadata of the
-file.
+A column of images has the bytes of an image file, the path of one relative to the folder of the
+.parquet file, or a record with both, `bytes` and `path`. A column of labels has class names, class
+numbers whose names are in the metadata of the file, or Booleans.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PureWindowsPath
+from typing import Any, Literal
 
 from headway.data.formats.images import (
     MEMBERS_LIMIT,
@@ -18,22 +19,49 @@ from headway.data.formats.images import (
     TRAIN,
     LabelledImage,
     LabelledImages,
-    class_name,
+    label_name,
 )
+from headway.data.images import BYTES_LIMIT as IMAGE_LIMIT
 from headway.errors import DataError, UsageError
-from headway.files import check_plain, parse_json
+from headway.files import check_plain, parse_json, read_bytes
 
 ENDING = ".parquet"
 BYTES_LIMIT = 8 * 2**30  # of a file's columns, unpacked
-IMAGES, LABELS = ("image", "img"), ("label", "labels")
+USUAL = {
+    "image": (("image", "img"), ("images", "pixel_values", "picture", "photo", "audio")),
+    "label": (
+        ("label", "labels"),
+        ("cls", "class", "fine_label", "coarse_label", "target", "category"),
+    ),
+}
+"""Usual names of the column of images, and of that of labels; those of the second group count if
+there is none of the first."""
 NOTES = b"huggingface"  # metadata key whose value has the names of the classes
 
 
-def read_parquet(source: Path) -> LabelledImages:
+@dataclass(frozen=True, kw_only=True)
+class ImageColumns:
+    """Names of the columns of a .parquet file.
+
+    image, label: the column of the images, and that of the labels; None: the one that has a usual
+    name (`USUAL`), or else whose type shows it. flags: the beginning of the flags that
+    name them, for messages; "" if there are none.
+    """
+
+    image: str | None = None
+    label: str | None = None
+    flags: str = ""
+
+
+BY_NAME = ImageColumns()
+
+
+def read_parquet(source: Path, columns: ImageColumns = BY_NAME) -> LabelledImages:
     """Return the images of a file.
 
     The name of the file sets the split: train-..., validation-... or test-...; otherwise train.
-    Raises UsageError if pyarrow is not installed; DataError with the file and the row.
+    Raises UsageError if pyarrow is not installed; DataError with the file and the row, and for
+    columns that are missing or ambiguous.
     """
     try:
         import pyarrow
@@ -57,23 +85,26 @@ def read_parquet(source: Path) -> LabelledImages:
                 where,
                 "split it into several files",
             )
-        names = file.schema_arrow.names
-        image, label = _column(names, IMAGES, where), _column(names, LABELS, where)
+        schema = file.schema_arrow
+        features = _features((schema.metadata or {}).get(NOTES), where)
+        with_bytes = [field.name for field in schema if _may_have_images(field.type)]
+        with_classes = [name for name in schema.names if _has_classes(features.get(name))]
+        image = _column("image", schema.names, with_bytes, columns, where)
+        label = _column("label", schema.names, with_classes, columns, where)
         table = file.read(columns=[image, label])
-        metadata = (file.schema_arrow.metadata or {}).get(NOTES)
     except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
         if isinstance(error, DataError):
             raise
         raise DataError(
             f"the file cannot be read as parquet: {error}", where, "copy or download it again"
         ) from error
-    image_column, labels = table.column(image), table.column(label).to_pylist()
-    texts = _texts(labels, _names(metadata, label, where), where)
+    image_column, names = table.column(image), _names(features, label, where)
     images = LabelledImages()
-    getattr(images, _split(source)).extend(
-        LabelledImage(text, f"{where}[{i}]", partial(_bytes, image_column, i, f"{where}[{i}]"))
-        for i, text in enumerate(texts)
-    )
+    for i, value in enumerate(table.column(label).to_pylist()):
+        row = f"{where}[{i}]"
+        data = partial(_bytes, image_column, i, source.parent, row)
+        labelled = LabelledImage(label_name(value, names, f"{row}, column {label!r}"), row, data)
+        getattr(images, _split(source)).append(labelled)
     return images
 
 
@@ -81,23 +112,60 @@ def _split(source: Path) -> str:
     return SPLITS.get(source.name.split("-")[0].split(".")[0], TRAIN)
 
 
-def _column(names: Sequence[str], accepted: Sequence[str], where: str) -> str:
-    matches = [name for name in accepted if name in names]
-    if len(matches) != 1:
-        raise DataError(
-            f"exactly one column must be named {' or '.join(accepted)}, but the columns are "
-            f"{', '.join(names[:20]) or 'none'}",
-            where,
-            "rename the column",
-        )
-    return matches[0]
+def _column(
+    role: Literal["image", "label"],
+    names: Sequence[str],
+    others: Sequence[str],
+    columns: ImageColumns,
+    where: str,
+) -> str:
+    """Return the name of the column with this role: the requested one, the only one with a usual
+    name, or the only one of `others`, whose types or metadata show what they are.
+
+    names: of all columns. Raises DataError if there is none, or several.
+    """
+    requested = columns.image if role == "image" else columns.label
+    existing = f"the columns are {', '.join(names[:20]) or 'none'}"
+    hint = f"{columns.flags}{role} NAME" if columns.flags else f"rename the column to {role}"
+    if requested is not None:
+        if requested in names:
+            return requested
+        raise DataError(f"there is no column {requested!r}; {existing}", where, hint)
+    for group in (*USUAL[role], others):
+        matches = [name for name in group if name in names]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            what = f"the column of {role}s may be {' or '.join(matches)}; {existing}"
+            raise DataError(what, where, hint)
+    raise DataError(f"no column of {role}s was found; {existing}", where, hint)
 
 
-def _names(metadata: bytes | None, label: str, where: str) -> list[str] | None:
-    """Return the names of the classes in order, or None if the metadata does not have them."""
+def _may_have_images(kind: Any) -> bool:
+    """Return whether values of an Arrow type are bytes, or records with bytes."""
+    from pyarrow import types
+
+    if types.is_struct(kind):
+        return any(field.name == "bytes" for field in kind)
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _features(metadata: bytes | None, where: str) -> dict[str, Any]:
+    """Return the descriptions of columns in the metadata of Hugging Face, by column."""
     value: Any = None if metadata is None else parse_json(metadata, where)
-    for key in ("info", "features", label, "names"):
+    for key in ("info", "features"):
         value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _has_classes(feature: Any) -> bool:
+    """Return whether a column has class numbers, by its description."""
+    return isinstance(feature, dict) and "names" in feature
+
+
+def _names(features: dict[str, Any], label: str, where: str) -> list[str] | None:
+    """Return the names of the classes in order, or None if the metadata does not have them."""
+    value = features[label]["names"] if _has_classes(features.get(label)) else None
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
@@ -115,30 +183,44 @@ def _names(metadata: bytes | None, label: str, where: str) -> list[str] | None:
     return value
 
 
-def _texts(labels: Sequence[Any], names: list[str] | None, where: str) -> list[str]:
-    texts = []
-    for i, label in enumerate(labels):
-        if isinstance(label, str):
-            texts.append(label)
-        elif type(label) is not int:
-            raise DataError(
-                f"a label must be a name or a whole number, but this one is {str(label)[:60]!r}",
-                f"{where}[{i}]",
-                "correct it, or delete the row",
-            )
-        else:
-            texts.append(class_name(label, names, f"{where}[{i}]"))
-    return texts
-
-
-def _bytes(image_column: Any, index: int, where: str) -> bytes:
-    """Return the bytes of the image file in row `index`."""
+def _bytes(image_column: Any, index: int, folder: Path, where: str) -> bytes:
+    """Return the bytes of the image file in row `index`. folder: that paths are relative to."""
     value = image_column[index].as_py()
-    data = value.get("bytes") if isinstance(value, dict) else value
-    if not isinstance(data, bytes):
-        raise DataError(
-            "the row must have the bytes of an image file, but has none",
-            where,
-            "store the encoded image (.png, .jpg or .webp), or delete the row",
+    data, name = value, value
+    if isinstance(value, dict):
+        data, name = value.get("bytes"), value.get("path")
+    if isinstance(data, bytes):
+        return data
+    if isinstance(name, str) and name:
+        return read_bytes(_inside(folder, name, where), IMAGE_LIMIT)
+    found = "neither" if value is None or isinstance(value, dict) else f"a {type(value).__name__}"
+    raise DataError(
+        f"the row must have the bytes of an image file, or its path, but has {found}",
+        where,
+        "store the encoded image (.png, .jpg or .webp), or delete the row",
+    )
+
+
+def _inside(folder: Path, name: str, where: str) -> Path:
+    """Return the path of a file in the folder. Raises DataError for one elsewhere: a data set may
+    not read other files of the machine."""
+    path, parts = folder / name, PureWindowsPath(name)  # of both kinds of separators
+    try:
+        is_inside = (
+            not parts.anchor
+            and ".." not in parts.parts
+            and path.resolve().is_relative_to(folder.resolve())
         )
-    return data
+        exists = is_inside and path.is_file()
+    except (OSError, ValueError, RuntimeError):  # too long, with a NUL, or links in a circle
+        is_inside, exists = True, False
+    if exists:
+        return path
+    reason = (
+        f"no such image file in the folder of the .parquet file: {name[:200]!r}"
+        if is_inside
+        else f"the path {name[:200]!r} leads out of the folder of the .parquet file"
+    )
+    raise DataError(
+        reason, where, "use paths relative to that folder, or store the bytes of the images"
+    )

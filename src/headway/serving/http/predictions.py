@@ -22,6 +22,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.data.images import FORMAT_NAMES, suffix_of
+from headway.data.media_kinds import recognised
 from headway.serving.engine import Computation
 from headway.serving.http.exchange import Exchange, parse_form, read_json
 from headway.serving.http.replies import ApiError, json_reply
@@ -31,10 +33,9 @@ from headway.settings import override
 from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
 
 MOST_INPUTS = 256
-SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
 PICTURE = 256  # what an image counts, in tokens
 FORM = "application/x-www-form-urlencoded"
-RAW = ("application/octet-stream", "image/png", "image/jpeg", "image/webp", "audio/wav")
+RAW = "application/octet-stream"
 
 
 class PredictionRequest(msgspec.Struct):
@@ -51,7 +52,7 @@ async def predict(request: Request) -> Response:
     verb = request.url.path.strip("/")
     models: ServedModels = request.app.state.models
     media = await _media_type(request)
-    if media in RAW:
+    if media == RAW or media.startswith(("image/", "audio/")):
         served = _model(models, verb, request.query_params.get("model"))
         if not takes_files(served.verbs[verb]):
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
@@ -85,7 +86,7 @@ async def _media_type(request: Request) -> str:
     if declared is not None:
         return declared.partition(";")[0].strip().lower()
     is_json = (await request.body()).lstrip()[:1] in (b"", b"{")
-    return "application/json" if is_json else RAW[0]
+    return "application/json" if is_json else RAW
 
 
 def takes_files(task: Any) -> bool:
@@ -234,11 +235,11 @@ def _written(value: Any, where: str, path: Path) -> Path:
         content = base64.b64decode(coded, validate=True)
     except (binascii.Error, ValueError):
         raise ApiError(400, f"{where} is not valid base64", param="inputs") from None
-    suffix = next((s for start, s in SUFFIXES.items() if content.startswith(start)), None)
-    if content[8:12] == b"WAVE":
-        suffix = ".wav"
+    suffix = suffix_of(content)
     if suffix is None:
-        message = f"{where} is no image (PNG, JPEG, WebP) and no sound (WAV)"
+        kind = recognised(content)
+        found = "" if kind is None else f", but {kind.name}; {kind.remedy(where)}"
+        message = f"{where} must be an image ({FORMAT_NAMES}) or a sound (WAV){found}"
         raise ApiError(400, message, param="inputs")
     path = path.with_suffix(suffix)
     path.write_bytes(content)

@@ -12,7 +12,9 @@ from headway.settings import BEAMS, PENALTY, SEED, required, setting
 class CaptionInput:
     """One input of a captioner."""
 
-    image: Path = required("images (.png .jpg .webp), or sounds (.wav) for a captioner of sounds")
+    image: Path = required(
+        "images (.png .jpg .webp .gif .bmp .tif), or sounds (.wav) for a captioner of sounds"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

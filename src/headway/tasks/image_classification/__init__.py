@@ -65,7 +65,7 @@ class ImageClassification(TaskDefaults):
         config: Any | None,
         options: NoOptions,
     ) -> FileExamples:
-        return images_of_files(paths)
+        return images_of_files(paths, config)
 
     def held_out(
         self, bundle: ImageClassifierBundle, run: Path, config: Any, options: NoOptions

@@ -79,7 +79,9 @@ class ImageClasses:
 class ImageInput:
     """One input of an image classifier."""
 
-    image: Path = required("images (.png .jpg .webp), or sounds (.wav) for a classifier of sounds")
+    image: Path = required(
+        "images (.png .jpg .webp .gif .bmp .tif), or sounds (.wav) for a classifier of sounds"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

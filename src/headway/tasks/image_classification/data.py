@@ -10,7 +10,7 @@ from headway.data.image_examples import FileExamples
 from headway.data.image_sources import read_images
 from headway.errors import UsageError
 from headway.tasks.image_classification.config import VisionRunConfig
-from headway.tasks.image_data import check_images, images_of_run, labelled_images
+from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
 
 
 def check(config: VisionRunConfig) -> None:
@@ -30,9 +30,12 @@ def check(config: VisionRunConfig) -> None:
         )
 
 
-def images_of_files(paths: Sequence[Path]) -> FileExamples:
-    """Read all images of files and folders, with their classes."""
-    return FileExamples(read_images([str(path) for path in paths]).every)
+def images_of_files(paths: Sequence[Path], config: Any | None) -> FileExamples:
+    """Read all images of files and folders, with their classes.
+
+    config: the configuration of the model's run, which names the columns of .parquet files.
+    """
+    return FileExamples(read_images([str(path) for path in paths], columns_of(config)).every)
 
 
 def held_out_images(config: Any, run: Path) -> FileExamples:

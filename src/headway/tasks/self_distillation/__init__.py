@@ -49,7 +49,7 @@ class SelfDistillation:
         config: Any | None,
         options: NeighbourOptions,
     ) -> NeighbourExamples:
-        return images_of_files(paths, options.known)
+        return images_of_files(paths, options.known, config)
 
     def held_out(
         self, bundle: ImageEncoderBundle, run: Path, config: Any, options: NeighbourOptions

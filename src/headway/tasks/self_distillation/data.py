@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.data.formats.parquet import ImageColumns
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.data.image_sources import read_images
 from headway.tasks.image_config import LabelledImageDataConfig
-from headway.tasks.image_data import images_of_run, labelled_images
+from headway.tasks.image_data import columns_of, images_of_run, labelled_images
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,19 @@ class NeighbourExamples:
         return len(self.images)
 
 
-def images_of_files(paths: Sequence[Path], known: Path | None) -> NeighbourExamples:
+def images_of_files(
+    paths: Sequence[Path], known: Path | None, config: Any | None
+) -> NeighbourExamples:
     """Read the images of files and folders.
 
     known: the file or folder of the labelled neighbours; None: nine tenths of the images at
-    `paths`.
+    `paths`. config: the configuration of the model's run, which names the columns of .parquet
+    files.
     """
-    sources = tuple(map(str, paths))
+    sources, columns = tuple(map(str, paths)), columns_of(config)
     if known is None:
-        return _split(LabelledImageDataConfig(train=sources))
-    return NeighbourExamples(_all_of(*sources), _all_of(str(known)))
+        return _split(LabelledImageDataConfig(train=sources), columns)
+    return NeighbourExamples(_all_of(sources, columns), _all_of([str(known)], columns))
 
 
 def held_out_images(config: Any, run: Path, known: Path | None) -> NeighbourExamples:
@@ -43,13 +47,15 @@ def held_out_images(config: Any, run: Path, known: Path | None) -> NeighbourExam
     Raises UsageError unless the run was trained on labelled images.
     """
     images = _split(images_of_run(config, run))
-    return images if known is None else NeighbourExamples(images.images, _all_of(str(known)))
+    if known is None:
+        return images
+    return NeighbourExamples(images.images, _all_of([str(known)], columns_of(config)))
 
 
-def _split(data: LabelledImageDataConfig) -> NeighbourExamples:
-    images = labelled_images(data, least_classes=1)
+def _split(data: LabelledImageDataConfig, columns: ImageColumns | None = None) -> NeighbourExamples:
+    images = labelled_images(data, least_classes=1, columns=columns)
     return NeighbourExamples(FileExamples(images.valid), FileExamples(images.train))
 
 
-def _all_of(*sources: str) -> FileExamples:
-    return FileExamples(read_images(sources).every)
+def _all_of(sources: Sequence[str], columns: ImageColumns) -> FileExamples:
+    return FileExamples(read_images(sources, columns).every)

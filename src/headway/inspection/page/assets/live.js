@@ -9,7 +9,7 @@ export function liveBar(app) {
   const first = el("textarea", {rows: 2, "aria-label": "Text", placeholder: "Type a sentence", dir: "auto"});
   const second = el("input", {type: "text", "aria-label": "Second text", placeholder: "second text (optional)", dir: "auto"});
   const target = el("input", {type: "text", "aria-label": "Target", placeholder: "target text (optional; if empty, the model generates it)", dir: "auto"});
-  const image = el("input", {type: "file", accept: "image/png,image/jpeg,image/webp", "aria-label": "Image"});
+  const image = el("input", {type: "file", accept: "image/png,image/jpeg,image/webp,image/gif,image/bmp,image/tiff,audio/wav", "aria-label": "Image"});
   const status = el("p", {class: "soft", "aria-live": "polite"});
   const local = {image: null, busy: false, again: false, timer: 0};
   const typed = () => {
