@@ -18,7 +18,7 @@ from headway.bundle.files import (
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import read_json
 from headway.former_names import with_current_names
-from headway.machine import select_device
+from headway.machine import select_device, set_up_gpu
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import fields_of, flatten, override
@@ -81,6 +81,8 @@ def load(
     device = select_device(device)
     if device == "cpu":
         settle_threads_once()
+    if device.startswith("cuda"):
+        set_up_gpu()
     bundle = _open(folder, device, verify, family)
     check_finite(bundle.model, Path(folder))
     if dtype is not None and dtype != numbers_of(bundle.model):

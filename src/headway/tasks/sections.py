@@ -63,7 +63,7 @@ def desired_updates(number: int) -> Any:
     return setting(
         number,
         "with a time limit, the number of updates for which the batch is made smaller: it is "
-        "halved, to an eighth at most, until the time is enough for them; 0, or a batch size that "
+        "halved, to a quarter at most, until the time is enough for them; 0, or a batch size that "
         "you set: never",
         ge=0,
     )
@@ -79,7 +79,7 @@ class LoopConfig:
         "maximum training time with its unit: 90s, 30m, 2h, 1d, 1h30m; warm-up, decay, evaluations "
         "and checkpoints are fitted to it; if unset, no limit",
     )
-    updates: int = desired_updates(1500)
+    updates: int = desired_updates(800)
     accumulate: int = setting(
         1, "gradient accumulation steps: number of batches per update", gt=0, le=COPIES
     )
@@ -124,7 +124,7 @@ class FineTuningConfig(BlocksLoopConfig):
         None, "number of passes over the training examples, instead of steps", gt=0
     )
     average: float = averaging(0.0)
-    updates: int = desired_updates(300)
+    updates: int = desired_updates(600)
     frozen: int | None = setting(
         None,
         "number of blocks, counted from the input, that are frozen together with the embeddings; "

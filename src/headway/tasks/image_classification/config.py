@@ -67,7 +67,7 @@ class VisionTrainingConfig(FineTuningConfig):
     """Settings of the training loop of an image classifier."""
 
     average: float = averaging(0.998)
-    updates: int = desired_updates(1500)
+    updates: int = desired_updates(300)
     batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
     smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
     start: str | None = setting(

@@ -42,7 +42,7 @@ class TagJob(EncoderJob):
             start,
             machine,
             [len(row.ids) for row in train.rows],
-            least=600,
+            least=1000,
             passes=3.0,
             decided={} if are_span_tags(tags) else {"evaluation.metric": "accuracy"},
         )
