@@ -34,7 +34,8 @@ class Stream:
     @cached_property
     def group(self) -> str:
         """Equal for streams whose next tokens can be chosen together."""
-        return repr((self.sampling.rules, self.sampling.alternatives))
+        sampling = self.sampling
+        return repr((sampling.rules, sampling.alternatives, sampling.eos))
 
     @property
     def row(self) -> Row:

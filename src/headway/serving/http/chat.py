@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -14,13 +14,16 @@ from headway.serving.http.chat_templates import Templates
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
     GenerationFields,
-    check_unsupported,
+    check_fields,
     generation_config,
+    max_tokens_of,
+    truncated,
 )
+from headway.serving.http.known_fields import CHAT, KnownFields
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModels
 from headway.serving.http.text_sizes import SHORT
-from headway.serving.http.texts import Output, TextRequest, answer, format_rules
+from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 
 MOST_MESSAGES = 1024
 
@@ -47,16 +50,13 @@ class Message(msgspec.Struct, kw_only=True):
 class ChatRequest(GenerationFields, kw_only=True):
     """A request for the next turn of a conversation."""
 
+    known: ClassVar[KnownFields] = CHAT
+
     messages: Annotated[list[Message], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
-    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    functions: list[Any] | None = None
-    modalities: list[Literal["text", "audio"]] | None = None
-    audio: Any = None
 
 
 class ChatForm:
@@ -106,16 +106,7 @@ async def chat_completions(request: Request) -> Response:
     """Return the next turn of a conversation."""
     models: ServedModels = request.app.state.models
     fields = await read_json(request, ChatRequest)
-    check_unsupported(
-        fields,
-        {
-            "tools": (fields.tools, ([],)),
-            "tool_choice": (fields.tool_choice, ("none", "auto")),
-            "functions": (fields.functions, ([],)),
-            "modalities": (fields.modalities, (["text"],)),
-            "audio": (fields.audio, ()),
-        },
-    )
+    check_fields(fields)
     served, bundle = models.able(fields.model, TextGenerating, "chat")
     if served.template is None:
         raise ApiError(
@@ -129,8 +120,8 @@ async def chat_completions(request: Request) -> Response:
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
     prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
-    context = bundle.config.max_length
-    wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))
+    prompt = truncated(prompt, fields, served)
+    wanted = _max_tokens(fields, prompt, served.context)
     asked = TextRequest(
         served=served,
         bundle=bundle,
@@ -139,6 +130,14 @@ async def chat_completions(request: Request) -> Response:
         fields=fields,
         form=ChatForm(),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        rules=await format_rules(served, fields),
+        rules=await request_rules(served, fields),
     )
     return await answer(request, asked, models.seconds)
+
+
+def _max_tokens(fields: ChatRequest, prompt: list[int], context: int) -> int:
+    """Return the maximum number of tokens of an output; if unset, what the context has room for."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        if (value := getattr(fields, name)) is not None:
+            return max_tokens_of(name, value, [prompt], context)
+    return max_tokens_of("max_tokens", -1, [prompt], context)
