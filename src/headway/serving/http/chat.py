@@ -10,10 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextGenerating
-from headway.serving.http.chat_templates import Conversation, Templates
+from headway.serving.http.chat_templates import Templates
+from headway.serving.http.control_tokens import strings_in
+from headway.serving.http.conversations import ConversationFields, conversation_of
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
-    GenerationFields,
     check_fields,
     generation_config,
     max_tokens_of,
@@ -25,34 +26,12 @@ from headway.serving.http.served import ServedModels
 from headway.serving.http.text_sizes import SHORT
 from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 
-MOST_MESSAGES = 1024
 
-
-class TextPart(msgspec.Struct, tag_field="type", tag="text"):
-    """A part of a message."""
-
-    text: str
-
-
-class Message(msgspec.Struct, kw_only=True):
-    """A turn of a conversation."""
-
-    role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    content: str | list[TextPart]
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content)
-
-
-class ChatRequest(GenerationFields, kw_only=True):
+class ChatRequest(ConversationFields, kw_only=True):
     """A request for the next turn of a conversation."""
 
     known: ClassVar[KnownFields] = CHAT
 
-    messages: Annotated[list[Message], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
     max_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     logprobs: bool | None = None
@@ -115,11 +94,11 @@ async def chat_completions(request: Request) -> Response:
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
-    messages = [{"role": message.role, "content": message.text} for message in fields.messages]
-    characters = sum(len(message["content"]) for message in messages)
+    conversation = conversation_of(fields, served.template)
+    given = [conversation.messages, conversation.documents, conversation.variables]
+    characters = sum(map(len, strings_in(given)))
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
-    conversation = Conversation(messages=messages)
     prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
     prompt = truncated(prompt, fields, served)
     wanted = _max_tokens(fields, prompt, served.context)
