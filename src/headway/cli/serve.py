@@ -67,6 +67,7 @@ def serve(
     port: Port = 8000,
     key_file: Path | None = None,
     allow_host: list[str] | None = None,
+    allow_origin: list[str] | None = None,
     log: bool = False,
     limits: LimitFlags = USUAL,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -92,6 +93,9 @@ def serve(
         File with the key that every request must send: Authorization: Bearer KEY.
     allow_host
         Further names of this server in the Host header, such as that of a proxy.
+    allow_origin
+        Other origins whose pages may use this server from a browser, such as https://app.example.
+        If unset, only pages of this server.
     log
         Write a line of JSON for every request to standard error: method, path, status, time, and
         no texts or keys.
@@ -100,7 +104,11 @@ def serve(
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
     loader = machine.prepare()
-    settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
+    settings = _settings(limits, loader, host, port, _key(key_file, host))
+    from headway.serving.guard import checked_origin
+
+    origins = tuple(checked_origin(origin) for origin in allow_origin or [])
+    settings = replace(settings, hosts=tuple(allow_host or []), origins=origins)
     if loader.device == "cpu":
         engine = replace(settings.engine, threads=_threads(machine.threads))
         settings = replace(settings, engine=engine)
@@ -141,7 +149,7 @@ def _threads(wanted: int | None) -> int:
 
 
 def _settings(
-    limits: LimitFlags, loader: Loader, host: str, port: int, key: str | None, hosts: Sequence[str]
+    limits: LimitFlags, loader: Loader, host: str, port: int, key: str | None
 ) -> ServerSettings:
     """Return the settings of the server. UsageError if its packages are not installed."""
     try:
@@ -162,7 +170,6 @@ def _settings(
     )
     return ServerSettings(
         address=Address(host=host, port=port),
-        hosts=tuple(hosts),
         key=key,
         seconds=float(limits.seconds),
         grace=float(limits.grace),
