@@ -14,6 +14,7 @@ from msgspec import structs
 from headway.serving.http.app import ENDPOINTS
 from headway.serving.http.known_fields import (
     LIBRETRANSLATE,
+    PARAMETERS,
     PREDICTIONS,
     KnownFields,
     Refused,
@@ -47,14 +48,20 @@ def page() -> str:
     sections.append(
         _section("`POST /translate`, `/classify` and the other verbs", fields, PREDICTIONS)
     )
+    for verb, known in PARAMETERS.items():
+        title = f"`parameters` of `POST /{verb}`"
+        sections.append(_section(title, "the flags of `headway " + verb + "`", known))
     sections.append(
         _section("`POST /translate` in LibreTranslate's form", (*FIELDS, "model"), LIBRETRANSLATE)
     )
     return "\n".join(sections)
 
 
-def _section(title: str, honoured: Iterable[str], known: KnownFields) -> str:
-    names = ", ".join(f"`{name}`" for name in sorted(honoured))
+def _section(title: str, honoured: Iterable[str] | str, known: KnownFields) -> str:
+    """Return a section. honoured: the names of fields, or a description of them."""
+    names = honoured
+    if not isinstance(honoured, str):
+        names = ", ".join(f"`{name}`" for name in sorted(honoured))
     lines = [f"## {title}", "", f"Honoured: {names}.", "", "| field | otherwise |", "|---|---|"]
     lines += [f"| `{name}` | {_treatment(known[name])} |" for name in sorted(known)]
     return "\n".join(lines) + "\n"

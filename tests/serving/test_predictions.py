@@ -6,12 +6,15 @@ import urllib.parse
 import numpy as np
 import pytest
 
+from headway.serving.http.known_fields import PARAMETERS as REFUSED
+from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassInput
 from headway.tasks.masked_language_modeling import FillInput
 from headway.tasks.question_answering.bundle import AnswerInput
 from headway.tasks.task import TextInput
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures import bundles
+from tests.fixtures.client_schemas import PARAMETERS
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png
 from tests.fixtures.model_server import running
@@ -302,3 +305,36 @@ def test_routes_and_models(client):
     assert client.get("/nothing").status == 404 and client.get("/translate").status == 405
     reply = client.post("/v1/completions", {"prompt": "a", "model": "tagger"})
     assert reply.status == 400 and "POST /tag" in reply.json["error"]["message"]
+
+
+VERBS = {
+    "tag": {"inputs": TEXT},
+    "classify": {"inputs": TEXT, "model": "classifier"},
+    "translate": {"inputs": "two dogs"},
+    "fill": {"inputs": "The old [MASK] waves."},
+    "answer": {"inputs": {"question": "Who waves?", "context": TEXT}},
+    "caption": {"inputs": base64.b64encode(PICTURE).decode()},
+}
+SENT = [(verb, name) for verb, names in PARAMETERS.items() for name in names.split()]
+
+
+@pytest.mark.parametrize("verb, name", SENT)
+def test_a_parameter_of_a_client_is_honoured_or_named(client, verb, name):
+    task = registry.task(next(key for key, entry in registry.TASKS.items() if entry.verb == verb))
+    usual = client.post(f"/{verb}", VERBS[verb])
+    for value in (None, *getattr(REFUSED[verb].get(name), "neutral", ())):
+        reply = client.post(f"/{verb}", {**VERBS[verb], "parameters": {name: value}})
+        assert reply.status == 200 and reply.body == usual.body, (value, reply.body)
+    reply = client.post(f"/{verb}", {**VERBS[verb], "parameters": {name: {"x": 1}}})
+    error = reply.json["error"]
+    own = task.option_names.get(name, name)
+    assert reply.status == 400 and error["param"] == name
+    assert name in error["message"] or own in error["message"]
+
+
+def test_an_aggregation_that_the_tagger_has_not_is_named_with_the_one_that_it_has(client):
+    body = {"inputs": TEXT, "parameters": {"aggregation_strategy": "simple"}}
+    error = client.post("/tag", body).json["error"]
+    assert error["param"] == "aggregation_strategy" and '"first"' in error["message"]
+    unknown = client.post("/tag", {"inputs": TEXT, "parameters": {"xyz": 1}}).json["error"]
+    assert unknown["param"] == "xyz" and "there are no settings" in unknown["message"]

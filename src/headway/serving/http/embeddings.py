@@ -84,9 +84,7 @@ async def embed(request: Request) -> Response:
     """Return one vector for each text, or the similarities of a sentence with others."""
     fields = await read_json(request, EmbedRequest)
     served, bundle = _able(request, fields.model)
-    texts = fields.inputs if isinstance(fields.inputs, list) else [fields.inputs]
-    if isinstance(fields.inputs, Similarity):
-        texts = [fields.inputs.source_sentence, *fields.inputs.sentences]
+    texts = _texts_to_embed(fields.inputs)
     check_texts(texts)
     if fields.truncate is False:
         size = len(await request.body())
@@ -99,6 +97,12 @@ async def embed(request: Request) -> Response:
     return json_reply(vectors.tolist())
 
 
+def _texts_to_embed(inputs: str | list[str] | Similarity) -> list[str]:
+    if isinstance(inputs, Similarity):
+        return [inputs.source_sentence, *inputs.sentences]
+    return [inputs] if isinstance(inputs, str) else inputs
+
+
 def _shortened(
     vectors: NDArray[np.float32], dimensions: int | None, *, normalise: bool
 ) -> NDArray[np.float32]:
@@ -109,9 +113,9 @@ def _shortened(
         message = f"dimensions must be at most {vectors.shape[1]}"
         raise ApiError(400, message, param="dimensions")
     vectors = vectors[:, :dimensions]
-    if not normalise:
-        return vectors
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    if normalise:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors
 
 
 def _check_lengths(lengths: Sequence[int], most: int) -> None:

@@ -265,6 +265,33 @@ PREDICTIONS: KnownFields = {
 }
 """Fields beside `inputs` and `parameters` in the form of Hugging Face's inference API."""
 
+PARAMETERS: Mapping[str, KnownFields] = {
+    "tag": {
+        "aggregation_strategy": Refused(
+            ("first",), 'use "first": a word has the tag of its first token, and tags form spans'
+        ),
+        "ignore_labels": Refused((["O"],)),
+        "stride": Refused(),
+    },
+    "classify": {"function_to_apply": Refused()},
+    "translate": {
+        "clean_up_tokenization_spaces": Refused((False,)),
+        "truncation": Refused(("do_not_truncate",)),
+        "generate_parameters": Refused(({},), "send its fields in parameters"),
+    },
+    "fill": {"targets": Refused(([],))},
+    "answer": {
+        "align_to_words": Refused((True,)),
+        "doc_stride": Refused(),
+        "handle_impossible_answer": Refused(),
+        "max_answer_len": Refused(),
+        "max_question_len": Refused(),
+        "max_seq_len": Refused(),
+    },
+    "caption": {"generation_parameters": Refused(({},), "send its fields in parameters")},
+}
+"""Verb -> the fields of `parameters` that are no options of its tasks."""
+
 LIBRETRANSLATE: KnownFields = {
     "api_key": WithoutEffect("the key of this server is in the header Authorization"),
 }

@@ -26,7 +26,13 @@ from starlette.responses import Response
 from headway.errors import UsageError
 from headway.serving.engine import Computation
 from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
-from headway.serving.http.known_fields import LIBRETRANSLATE, PREDICTIONS, refuse
+from headway.serving.http.known_fields import (
+    LIBRETRANSLATE,
+    PARAMETERS,
+    PREDICTIONS,
+    KnownFields,
+    refuse,
+)
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
@@ -149,7 +155,7 @@ async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
     task = served.verbs[verb]
-    options = options_of(task, asked.parameters or {})
+    options = options_of(task, asked.parameters or {}, PARAMETERS.get(verb, {}))
     is_list = isinstance(asked.inputs, list)
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
@@ -220,16 +226,29 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, parameters: Mapping[str, Any]) -> Any:
+def options_of(task: Any, parameters: Mapping[str, Any], known: KnownFields) -> Any:
     """Return the options of a task. Raises ApiError 400 for one that it does not have, and for
-    names of files: a client may not read the files of the server."""
+    names of files: a client may not read the files of the server.
+
+    known: parameters of clients that are no options of the task.
+    """
     names = task.option_names if isinstance(task, Pipeline) else {}
-    given = {names.get(key, key): value for key, value in parameters.items() if value is not None}
     kinds = typing.get_type_hints(task.options)
-    for name in given:
+    options = task.options()
+    for key, value in parameters.items():
+        name = names.get(key, key)
+        if name not in kinds:
+            refuse(known, key, value)
+        if value is None or (name not in kinds and key in known):
+            continue
         if name in kinds and "Path" in str(kinds[name]):
             raise ApiError(400, f"{name} names a file, so it is not available here", param=name)
-    return override(task.options(), given, "parameters")
+        try:
+            options = override(options, {name: value}, "parameters")
+        except UsageError as error:
+            hint = "" if error.hint is None else f" ({error.hint})"
+            raise ApiError(400, error.what + hint, param=key) from error
+    return options
 
 
 def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:
