@@ -76,8 +76,7 @@ def serve(
 
     Speaks OpenAI's API (/v1/completions, /v1/embeddings), the form of Hugging Face's inference API
     (/translate, /classify, /fill, ...) and that of LibreTranslate. Requests of many clients are
-    computed together. A signal (Ctrl-C, SIGTERM) ends the server when it has answered what it
-    began.
+    computed together. A signal (Ctrl-C, SIGTERM) ends the server after its last answers.
 
     Parameters
     ----------
@@ -94,24 +93,17 @@ def serve(
     allow_host
         Further names of this server in the Host header, such as that of a proxy.
     allow_origin
-        Other origins whose pages may use this server from a browser, such as https://app.example.
-        If unset, only pages of this server.
+        Other origins whose pages may use this server, such as https://app.example; if unset, none.
     log
-        Write a line of JSON for every request to standard error: method, path, status, time, and
-        no texts or keys.
+        Write a line of JSON per request to standard error: method, path, status, time, no texts.
     """
     if not runs:
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
     loader = machine.prepare()
     settings = _settings(limits, loader, host, port, _key(key_file, host))
-    from headway.serving.guard import checked_origin
-
-    origins = tuple(checked_origin(origin) for origin in allow_origin or [])
-    settings = replace(settings, hosts=tuple(allow_host or []), origins=origins)
-    if loader.device == "cpu":
-        engine = replace(settings.engine, threads=_threads(machine.threads))
-        settings = replace(settings, engine=engine)
+    settings = _reachable(settings, allow_host or [], allow_origin or [])
+    settings = _with_threads(settings, loader, machine)
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
 
     def ready(address: str, _: object) -> None:
@@ -128,6 +120,15 @@ def serve(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)
+
+
+def _with_threads(
+    settings: ServerSettings, loader: Loader, machine: MachineFlags
+) -> ServerSettings:
+    """Return the settings with the number of threads of an engine that computes on a CPU."""
+    if loader.device != "cpu":
+        return settings
+    return replace(settings, engine=replace(settings.engine, threads=_threads(machine.threads)))
 
 
 def _threads(wanted: int | None) -> int:
@@ -175,6 +176,19 @@ def _settings(
         grace=float(limits.grace),
         engine=engine,
     )
+
+
+def _reachable(
+    settings: ServerSettings, hosts: Sequence[str], origins: Sequence[str]
+) -> ServerSettings:
+    """Return the settings of a server with further names, and for pages of other origins.
+
+    UsageError for a text that is no origin.
+    """
+    from headway.serving.guard import checked_origin
+
+    checked = tuple(checked_origin(origin) for origin in origins)
+    return replace(settings, hosts=tuple(hosts), origins=checked)
 
 
 def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
