@@ -217,7 +217,8 @@ def _explained(config: Any, meant: str | None) -> str:
         return command if meant else f"{command} lists all settings"
     if meant:
         return f"headway config explain {meant}"
-    return f"the settings are {', '.join(fields_of(config))}"
+    names = ", ".join(fields_of(config))
+    return f"the settings are {names}" if names else "there are no settings"
 
 
 def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:

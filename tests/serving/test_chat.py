@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.errors import DataError
-from headway.serving.http.chat_templates import Templates, read_template
+from headway.serving.http.chat_templates import ChatTemplate, Conversation, Templates, read_template
 from headway.serving.http.replies import ApiError
 from tests.fixtures.chat_model import BUNDLE, HELLO, START, STOP, TEMPLATE
 from tests.fixtures.coroutines import run
@@ -21,10 +21,14 @@ def client():
 
 
 def tokens_of(template, messages):
+    conversation = Conversation(messages=[{"role": r, "content": c} for r, c in messages])
+
     async def answer():
         templates = Templates()
         try:
-            return await templates.tokens(template, messages, BUNDLE.tokenizer)
+            return await templates.tokens(
+                ChatTemplate(by_name={"default": template}), conversation, BUNDLE.tokenizer
+            )
         finally:
             await templates.close()
 
@@ -98,9 +102,11 @@ def test_what_the_sandbox_hides_is_undefined(template):
 def test_the_child_serves_again_after_a_template_that_took_too_long():
     async def answer():
         templates = Templates()
+        hostile, usual = (ChatTemplate(by_name={"default": t}) for t in (HOSTILE[10], TEMPLATE))
+        conversation = Conversation(messages=[{"role": "user", "content": "a"}])
         with pytest.raises(ApiError):
-            await templates.tokens(HOSTILE[10], [("user", "a")], BUNDLE.tokenizer)
-        ids = await templates.tokens(TEMPLATE, [("user", "a")], BUNDLE.tokenizer)
+            await templates.tokens(hostile, conversation, BUNDLE.tokenizer)
+        ids = await templates.tokens(usual, conversation, BUNDLE.tokenizer)
         await templates.close()
         return ids
 
@@ -111,15 +117,15 @@ def test_a_template_is_read_from_a_folder(tmp_path):
     assert read_template(tmp_path) is None
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"chat_template": TEMPLATE}))
-    assert read_template(tmp_path) == TEMPLATE
+    assert read_template(tmp_path).default == TEMPLATE
     several = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
     config.write_text(json.dumps({"chat_template": several}))
-    assert read_template(tmp_path) == TEMPLATE
+    assert read_template(tmp_path).by_name == {"tool_use": "x", "default": TEMPLATE}
     config.write_text(json.dumps({"chat_template": 3}))
     with pytest.raises(DataError, match="128 KiB"):
         read_template(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}")
-    assert read_template(tmp_path) == "{{ bos_token }}"
+    assert read_template(tmp_path).by_name == {"default": "{{ bos_token }}"}
 
 
 def test_a_turn_is_the_continuation_of_the_prompt(client):
@@ -156,3 +162,115 @@ def test_a_turn_is_the_continuation_of_the_prompt(client):
 def test_wrong_chats_are_refused(client, fields, words):
     reply = client.post("/v1/chat/completions", {"model": "chat", "messages": HELLO, **fields})
     assert reply.status == 400 and words in reply.body.decode(), reply.body
+
+
+TOOLS = (
+    "{% for m in messages %}<|start|>{{ m.role }}{{ ' ' + m.name if m.name }}\n"
+    "{% for call in m.tool_calls or [] %}CALL {{ call.function.name }} {{ call.id }} "
+    "{{ call.function.arguments | tojson }}{% endfor %}"
+    "{% if m.tool_call_id %}{{ m.tool_call_id }}: {% endif %}{{ m.content or '' }}<|stop|>\n"
+    "{% endfor %}{% for d in documents or [] %}DOCUMENT {{ d.text }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+    "{% if thinks is defined and not thinks %}NO{% endif %}"
+)
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": 3}'}}
+CALLED = [
+    {"role": "user", "content": "The fox", "name": "ann"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL], "refusal": None},
+    {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "red"}]},
+]
+
+
+@pytest.fixture(scope="module")
+def tools():
+    with running({"chat": BUNDLE}, templates={"chat": TOOLS}) as client:
+        yield client
+
+
+def asked(client, **fields):
+    """The reply to a chat, and what the rendered text would be if it was the prompt."""
+    body = {"messages": CALLED, "temperature": 0, "max_tokens": 4, **fields}
+    reply = client.post("/v1/chat/completions", body)
+    assert reply.status == 200, reply.body
+    return reply.json["choices"][0]["message"]["content"], reply.json["usage"]["prompt_tokens"]
+
+
+def completed(client, text):
+    ids = BUNDLE.tokenizer.encode_with_special_tokens(text)
+    reply = client.complete(prompt=ids, temperature=0, max_tokens=4)
+    return reply["choices"][0]["text"], len(ids)
+
+
+TURNS = (
+    f"{START}user ann\nThe fox{STOP}\n{START}assistant\n"
+    f'CALL look c1 {{"at": 3}}{STOP}\n{START}tool\nc1: red{STOP}\n'
+)
+BEGIN = f"{START}assistant\n"
+
+
+@pytest.mark.parametrize(
+    "fields, prompt",
+    [
+        ({}, TURNS + BEGIN),
+        ({"add_generation_prompt": False}, TURNS),
+        ({"chat_template_kwargs": {"thinks": False}}, TURNS + BEGIN + "NO"),
+        ({"chat_template_kwargs": {"thinks": True}}, TURNS + BEGIN),
+        ({"documents": [{"text": "the fox"}]}, TURNS + "DOCUMENT the fox\n" + BEGIN),
+        ({"continue_final_message": True}, TURNS.removesuffix(f"{STOP}\n")),
+        ({"truncate_prompt_tokens": 3, "continue_final_message": True}, None),
+    ],
+)
+def test_what_a_request_says_reaches_the_template(tools, fields, prompt):
+    if prompt is None:
+        assert asked(tools, **fields)[1] == 3
+    else:
+        assert asked(tools, **fields) == completed(tools, prompt)
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "no object", "[1]"])
+def test_arguments_of_a_tool_call_are_an_object_if_they_can_be(tools, arguments):
+    call = {**CALL, "function": {"name": "look", "arguments": arguments}}
+    turns = [CALLED[0], {"role": "assistant", "tool_calls": [call]}, CALLED[2]]
+    written = {"": "{}", "{}": "{}"}.get(arguments, json.dumps(arguments))
+    prompt = TURNS.replace('{"at": 3}', written) + BEGIN
+    assert asked(tools, messages=turns) == completed(tools, prompt)
+
+
+@pytest.mark.parametrize(
+    "fields, param",
+    [
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"bos_token": "x"}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": None}]}, "messages"),
+        ({"messages": [{"role": "user", "tool_calls": [CALL]}]}, "messages"),
+        ({"messages": [{"role": "assistant", "tool_calls": 3}]}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]}, "messages"),
+        ({"messages": [{"content": "a"}]}, "messages"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens"),
+    ],
+)
+def test_what_a_chat_cannot_have_is_named(tools, fields, param):
+    reply = tools.post("/v1/chat/completions", {"messages": HELLO, **fields})
+    assert reply.status == 400 and reply.json["error"]["param"] == param, reply.body
+
+
+def test_documents_are_refused_if_the_template_does_not_use_them(client):
+    fields = {"model": "chat", "messages": HELLO, "documents": [{"text": "a"}]}
+    reply = client.post("/v1/chat/completions", fields)
+    assert reply.status == 400 and reply.json["error"]["param"] == "documents"
+    assert (
+        client.post("/v1/chat/completions", {**fields, "documents": [], "max_tokens": 1}).status
+        == 200
+    )
+
+
+def test_a_chat_without_a_limit_fills_the_context(client):
+    fields = {"model": "chat", "messages": HELLO, "ignore_eos": True, "temperature": 0}
+    for limit in ({}, {"max_tokens": -1}, {"max_completion_tokens": -1}):
+        usage = client.post("/v1/chat/completions", {**fields, **limit}).json["usage"]
+        assert usage["total_tokens"] == 200

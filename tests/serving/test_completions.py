@@ -1,5 +1,7 @@
 """/v1/completions over HTTP, beside the Python API."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -175,7 +177,7 @@ def test_an_invalid_field_is_named(client, fields, param):
 
 
 def test_unknown_fields_are_ignored_and_what_is_no_json_is_refused(client):
-    client.complete(prompt=PROMPT, max_tokens=1, logit_processors=["x"], user="me")
+    client.complete(prompt=PROMPT, max_tokens=1, other=["x"], user="me")
     for body in (b"", b"{", b"[]", b'{"prompt": NaN}', b"\xff", b"[" * 100_000):
         reply = client.post("/v1/completions", body, content_type="application/json")
         assert reply.status == 400 and reply.json["error"]["message"], body[:20]
@@ -196,3 +198,137 @@ def test_an_error_names_the_fields_of_the_request():
     with running({"gpt": language_model()}) as client:
         reply = client.post("/v1/completions", {"prompt": "a", "min_tokens": 10, "max_tokens": 5})
         assert "min_tokens=10 is more than max_tokens=5" in reply.json["error"]["message"]
+
+
+def test_a_top_p_of_0_is_greedy(client):
+    greedy = texts(client.complete(prompt=PROMPT, max_tokens=12, temperature=0))
+    for seed in range(4):
+        fields = {"temperature": 1, "top_p": 0, "seed": seed}
+        assert texts(client.complete(prompt=PROMPT, max_tokens=12, **fields)) == greedy
+
+
+def test_a_best_of_1_is_one_output_without_n(client):
+    one = texts(client.complete(prompt=PROMPT, max_tokens=5, temperature=0))
+    assert texts(client.complete(prompt=PROMPT, max_tokens=5, temperature=0, best_of=1)) == one
+
+
+def test_max_tokens_of_minus_1_fills_the_context(client):
+    prompt = list(BUNDLE.tokenizer.begin(PROMPT)) * 100
+    fields = {"temperature": 0, "ignore_eos": True}
+    prompts = [prompt[:390], prompt[:380]]
+    reply = client.complete(prompt=prompts, max_tokens=-1, **fields)
+    generated = reply["usage"]["completion_tokens"]
+    assert generated == 11 + 20 and {c["finish_reason"] for c in reply["choices"]} == {"length"}
+
+
+def generated(client, **fields):
+    """The tokens of an output, and why it ended."""
+    fields = {"prompt": PROMPT, "temperature": 0, "max_tokens": 20, "logprobs": 0, **fields}
+    reply = client.complete(**fields)
+    (choice,) = reply["choices"]
+    assert reply["usage"]["completion_tokens"] == len(choice["logprobs"]["tokens"])
+    return choice["text"], len(choice["logprobs"]["tokens"]), choice["finish_reason"]
+
+
+def test_a_stop_token_ends_an_output_and_its_text_is_left_out(client):
+    (output,) = BUNDLE.generate([PROMPT], max_tokens=20, temperature=0.0)[0]
+    token = output.tokens[6]
+    first = output.tokens.index(token)
+    decode = BUNDLE.tokenizer.decode
+    start = list(BUNDLE.tokenizer.begin(PROMPT))
+    before = decode([*start, *output.tokens[:first]])[len(decode(start)) :]
+    behind = decode([*start, *output.tokens[: first + 1]])[len(decode(start)) :]
+    stopped = generated(client, stop_token_ids=[token])
+    assert stopped == (before, first + 1, "stop")
+    kept = generated(client, stop_token_ids=[token], include_stop_str_in_output=True)
+    assert kept == (behind, first + 1, "stop")
+    streamed = {"prompt": PROMPT, "temperature": 0, "max_tokens": 20, "stream": True}
+    events = client.post("/v1/completions", {**streamed, "stop_token_ids": [token]}).events
+    assert "".join(event["choices"][0]["text"] for event in events) == before
+    text, length, _ = generated(client, stop_token_ids=[token], min_tokens=first + 3)
+    assert length > first + 2 and text != before
+
+
+def test_an_output_ends_with_its_stop_string_if_a_request_wants_it(client):
+    text, _, _ = generated(client)
+    stop = text[4:7]
+    end = text.index(stop)
+    assert generated(client, stop=[stop])[0] == text[:end]
+    kept = generated(client, stop=[stop], include_stop_str_in_output=True)
+    assert kept[0] == text[: end + len(stop)] and kept[2] == "stop"
+
+
+def test_the_end_token_ends_no_output_that_ignores_it(client):
+    always = {str(BUNDLE.tokenizer.eos): 100}
+    assert generated(client, logit_bias=always)[1:] == (0, "stop")
+    assert generated(client, logit_bias=always, ignore_eos=True)[1:] == (20, "length")
+
+
+def test_outputs_that_ignore_the_end_token_do_not_change_others_beside_them(client):
+    always = {str(BUNDLE.tokenizer.eos): 100}
+    with ThreadPoolExecutor(8) as pool:
+        asked = [
+            {"logit_bias": always, "ignore_eos": n % 2 == 0, "max_tokens": 40} for n in range(8)
+        ]
+        lengths = [item[1] for item in pool.map(lambda f: generated(client, **f), asked)]
+    assert lengths == [40, 0] * 4
+
+
+def test_only_allowed_tokens_are_generated_and_no_bad_words(client):
+    tokenizer = BUNDLE.tokenizer
+    allowed = sorted({*tokenizer.encode("the fox"), *tokenizer.encode(" bread")})
+    fields = {"prompt": PROMPT, "max_tokens": 12, "seed": 1, "allowed_token_ids": allowed}
+    reply = client.complete(**fields, logprobs=0)
+    names = {tokenizer.decode([5, token])[len(tokenizer.decode([5])) :] for token in allowed}
+    assert set(reply["choices"][0]["logprobs"]["tokens"]) <= names
+
+
+def test_a_bad_word_is_not_generated(client):
+    (token,) = BUNDLE.tokenizer.encode("a")
+    wanted = {"logit_bias": {str(token): 100}, "max_tokens": 5}
+    assert generated(client, **wanted)[0] == "aaaaa"
+    assert "a" not in generated(client, **wanted, bad_words=["a"])[0]
+
+
+def test_a_prompt_is_cut_to_its_last_tokens(client):
+    tokens = list(BUNDLE.tokenizer.begin(PROMPT + " the lemon and the bread"))
+    cut = client.complete(prompt=tokens, truncate_prompt_tokens=4, max_tokens=6, temperature=0)
+    last = client.complete(prompt=tokens[-4:], max_tokens=6, temperature=0)
+    assert texts(cut) == texts(last) and cut["usage"] == last["usage"]
+    long = client.complete(prompt=tokens * 50, truncate_prompt_tokens=-1, max_tokens=1)
+    assert long["usage"]["prompt_tokens"] == 400
+    plain = client.complete(prompt=PROMPT, add_special_tokens=False, max_tokens=1)
+    assert plain["usage"]["prompt_tokens"] == len(BUNDLE.tokenizer.encode(PROMPT))
+
+
+def test_typical_sampling_is_that_of_the_python_api(client):
+    reply = client.complete(prompt=PROMPT, max_tokens=12, seed=3, typical_p=0.5)
+    assert texts(reply) == expected([PROMPT], max_tokens=12, seed=3, typical=0.5, temperature=1.0)
+
+
+@pytest.mark.parametrize(
+    "fields, param",
+    [
+        ({"length_penalty": 0.5}, "length_penalty"),
+        ({"early_stopping": True}, "early_stopping"),
+        ({"use_beam_search": True, "top_p": 0.5}, "top_p"),
+        ({"use_beam_search": True, "temperature": 0.5}, "temperature"),
+        ({"use_beam_search": True, "stop_token_ids": [3]}, "stop_token_ids"),
+        ({"use_beam_search": True, "guided_regex": "a"}, "use_beam_search"),
+        ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos"),
+        ({"guided_regex": "(?=a)b"}, "guided_regex"),
+        ({"guided_regex": "["}, "guided_regex"),
+        ({"guided_json": "no json"}, "guided_json"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_choice": ["a"], "guided_regex": "a"}, "guided_choice"),
+        ({"stop_token_ids": [99999]}, "stop_token_ids"),
+        ({"allowed_token_ids": [-1]}, "allowed_token_ids"),
+        ({"bad_words": [" "]}, "bad_words"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"typical_p": 0}, "typical_p"),
+    ],
+)
+def test_fields_that_cannot_be_honoured_together_are_named(client, fields, param):
+    reply = client.post("/v1/completions", {"prompt": PROMPT, "max_tokens": 3, **fields})
+    assert reply.status == 400 and reply.json["error"]["param"] == param, reply.body

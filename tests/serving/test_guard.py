@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from headway.errors import UsageError
 from headway.serving import Guard
+from headway.serving.guard import checked_origin
 from tests.fixtures.coroutines import run
 
 HOST = "127.0.0.1:8000"
@@ -20,7 +22,7 @@ async def echo(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
-def send_request(headers, chunks=(b"",), kind="http", limit=10):
+def send_request(headers, chunks=(b"",), kind="http", limit=10, method="POST", **settings):
     """Return status, headers and body of the response of a guarded `echo`; None without one."""
     messages = [
         {"type": "http.request", "body": chunk, "more_body": i + 1 < len(chunks)}
@@ -34,8 +36,9 @@ def send_request(headers, chunks=(b"",), kind="http", limit=10):
     async def send(message):
         sent.append(message)
 
-    guard = Guard(echo, hosts=(HOST, "localhost:8000"), limit=limit)
-    scope = {"type": kind, "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
+    guard = Guard(echo, hosts=(HOST, "localhost:8000"), limit=limit, **settings)
+    scope = {"type": kind, "method": method, "path": "/x"}
+    scope |= {"headers": [(k.encode(), v.encode()) for k, v in headers.items()]}
     run(guard(scope, receive, send))
     if not sent:
         return None
@@ -92,3 +95,90 @@ def test_a_length_that_is_not_a_number_is_refused(length):
 
 def test_a_websocket_gets_no_response():
     assert send_request({"host": HOST}, kind="websocket") is None
+
+
+PAGE = "https://app.example"
+SHARED = {"origins": [PAGE], "key": "secret"}
+ASKS = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "authorization, content-type, x-stainless-lang",
+}
+
+
+def test_a_page_of_an_allowed_origin_may_send_what_it_asks_for():
+    headers = {"host": HOST, "origin": PAGE, "sec-fetch-site": "cross-site", **ASKS}
+    status, answer, body = send_request(headers, method="OPTIONS", **SHARED)
+    assert status == 204 and body == b""
+    assert answer[b"access-control-allow-origin"] == PAGE.encode()
+    assert answer[b"access-control-allow-methods"] == b"GET, POST"
+    wanted = ASKS["access-control-request-headers"].encode()
+    assert answer[b"access-control-allow-headers"] == wanted
+    assert answer[b"vary"] == b"Origin" and b"access-control-allow-credentials" not in answer
+    private = {"access-control-request-private-network": "true"}
+    _, answer, _ = send_request({**headers, **private}, method="OPTIONS", **SHARED)
+    assert answer[b"access-control-allow-private-network"] == b"true"
+    odd = {**headers, "access-control-request-headers": "a\r\nx: y"}
+    _, answer, _ = send_request(odd, method="OPTIONS", **SHARED)
+    assert answer[b"access-control-allow-headers"] == b"authorization, content-type"
+
+
+def test_a_page_of_an_allowed_origin_reads_replies_and_errors():
+    headers = {"host": HOST, "origin": PAGE, "sec-fetch-site": "cross-site"}
+    given = {**headers, "authorization": "Bearer secret"}
+    status, answer, body = send_request(given, (b"12345",), **SHARED)
+    assert (status, body) == (200, b"12345")
+    assert answer[b"access-control-allow-origin"] == PAGE.encode()
+    for sent, expected in ((headers, 401), ({**given, "content-length": "11"}, 413)):
+        status, answer, _ = send_request(sent, **SHARED)
+        assert status == expected and answer[b"access-control-allow-origin"] == PAGE.encode()
+    own = {"host": HOST, "authorization": "Bearer secret"}
+    assert b"access-control-allow-origin" not in send_request(own, **SHARED)[1]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example", "origin": PAGE},
+        {"host": HOST, "origin": "https://app.example.evil.example"},
+        {"host": HOST, "origin": "http://app.example"},
+        {"host": HOST, "origin": f"{PAGE}:8443"},
+        {"host": HOST, "origin": "null"},
+        {"host": HOST, "sec-fetch-site": "cross-site"},
+    ],
+)
+@pytest.mark.parametrize("method", ["POST", "OPTIONS"])
+def test_other_pages_are_refused_beside_an_allowed_origin(headers, method):
+    status, answer, _ = send_request({**headers, **ASKS}, method=method, **SHARED)
+    assert status == 403
+    if headers.get("origin") != PAGE:
+        assert b"access-control-allow-origin" not in answer
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("https://App.Example", "https://app.example"),
+        ("https://app.example:443", "https://app.example"),
+        ("http://app.example:80", "http://app.example"),
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("chrome-extension://abc", "chrome-extension://abc"),
+    ],
+)
+def test_an_origin_has_the_form_that_browsers_send(text, expected):
+    assert checked_origin(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["*", "null", "app.example", "https://", "https://a/b", "https://a/", "https://ä.de", ""],
+)
+def test_what_is_no_origin_is_refused(text):
+    with pytest.raises(UsageError, match="--allow-origin"):
+        checked_origin(text)
+
+
+def test_a_server_without_allowed_origins_answers_no_page_that_asks():
+    headers = {"host": HOST, "origin": PAGE, **ASKS}
+    status, answer, _ = send_request(headers, method="OPTIONS")
+    assert status == 403 and b"access-control-allow-origin" not in answer

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from contextlib import suppress
 
 import jsonschema
@@ -211,3 +212,43 @@ def test_a_hard_schema_is_refused_fast_or_obeyed_fast(schema):
             if output.tokens[-1] == TOKENIZER.eos:
                 jsonschema.validate(json.loads(TOKENIZER.decode(output.tokens[:-1])), schema)
                 break
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    "fields, pattern",
+    [
+        ({"guided_regex": "[a-c]{3}-[0-9]{2}"}, "[a-c]{3}-[0-9]{2}"),
+        ({"structured_outputs": {"regex": "(fox|dog) [0-9]"}}, "(fox|dog) [0-9]"),
+        ({"grammar": {"type": "regex", "value": "x[yz]+w"}}, "x[yz]+w"),
+        ({"guided_choice": ['the "fox"', "dog\n", "ü"]}, 'the "fox"|dog\n|ü'),
+        ({"structured_outputs": {"choice": ["fox"], "regex": None}}, "fox"),
+    ],
+)
+def test_an_output_has_the_form_that_a_request_names(client, fields, pattern):
+    for seed in range(3):
+        body = {"prompt": "fox", "max_tokens": 60, "seed": seed, "top_k": 200, **fields}
+        (choice,) = client.complete(**body)["choices"]
+        if choice["finish_reason"] == "stop":
+            assert re.fullmatch(pattern, choice["text"]), choice["text"]
+        else:
+            assert fields.get("grammar"), "only the last one has no end"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guided_json": NUMBER},
+        {"guided_json": json.dumps(NUMBER)},
+        {"structured_outputs": {"json": NUMBER, "json_object": None}},
+        {"grammar": {"type": "json", "value": NUMBER}},
+        {"grammar": {"type": "json_schema", "value": {"name": "n", "schema": NUMBER}}},
+    ],
+)
+def test_a_schema_has_several_names(client, fields):
+    named = {"type": "json_schema", "json_schema": {"schema": NUMBER}}
+    body = {"prompt": "fox", "max_tokens": 40, "seed": 4}
+    usual = client.complete(**body, response_format=named)["choices"]
+    assert client.complete(**body, **fields)["choices"] == usual

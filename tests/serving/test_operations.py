@@ -122,6 +122,22 @@ def test_other_hosts_and_origins_are_refused():
         assert reply.status == 200
 
 
+def test_a_page_of_an_allowed_origin_uses_the_server():
+    page = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
+    with running({"gpt": BUNDLE}, origins=["https://app.example"], key=KEY) as client:
+        asks = {"access-control-request-method": "POST"}
+        reply = client.send("OPTIONS", "/v1/completions", **page, **asks)
+        assert reply.status == 204
+        assert reply.headers["access-control-allow-origin"] == "https://app.example"
+        body = {"prompt": "a", "max_tokens": 2, "stream": True}
+        key = {"authorization": f"Bearer {KEY}"}
+        reply = client.post("/v1/completions", body, **page, **key)
+        assert reply.status == 200 and reply.events
+        assert reply.headers["access-control-allow-origin"] == "https://app.example"
+        other = {**page, "origin": "https://evil.example"}
+        assert client.post("/v1/completions", body, **other, **key).status == 403
+
+
 def test_a_full_queue_and_a_drain_are_said_with_the_time_to_wait():
     settings = EngineSettings(slots=1, queue=1)
     with running({"gpt": BUNDLE}, settings) as client:
@@ -308,6 +324,7 @@ def test_only_the_engine_computes_with_several_threads(saved, monkeypatch, flag,
         (["--host", "0.0.0.0"], "without a key"),
         (["--key-file", "short.txt"], "at least 16"),
         (["--key-file", "missing.txt"], "missing.txt"),
+        (["--allow-origin", "*"], "--allow-origin *: an origin is"),
         (["--name", "a", "--name", "b"], "--name names 2 models"),
         (["--slots", "0"], "at least 1"),
     ],

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.serving.http.known_fields import PARAMETERS as REFUSED
+from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassInput
 from headway.tasks.masked_language_modeling import FillInput
 from headway.tasks.question_answering.bundle import AnswerInput
 from headway.tasks.task import TextInput
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures import bundles
+from tests.fixtures.client_schemas import PARAMETERS
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png, saved
 from tests.fixtures.model_server import running
@@ -86,6 +89,57 @@ def test_libretranslates_form(client):
     for wrong in ({"q": 3}, {"q": ""}, *more):
         reply = client.post("/translate", {"target": "de", **wrong})
         assert reply.status == 400 and reply.json["error"]["message"], wrong
+
+
+def test_each_line_of_a_text_is_translated_alone(client):
+    lines = ["two dogs play", "the fox"]
+    one, two = [item["translation_text"] for item in ask(client, "translate", lines)]
+    for text, expected in (
+        ("two dogs play\nthe fox", f"{one}\n{two}"),
+        ("two dogs play\r\n\r\n  the fox\r\n", f"{one}\r\n\r\n  {two}\r\n"),
+        ("\n two dogs play\u2028the fox", f"\n {one}\u2028{two}"),
+        ("two dogs play\rthe fox", f"{one}\r{two}"),
+    ):
+        assert ask(client, "translate", text) == [{"translation_text": expected}], text
+        reply = client.post("/translate", {"q": text, "target": "de"})
+        assert reply.json["translatedText"] == expected
+    assert ask(client, "translate", "two dogs play\n") == [{"translation_text": one}]
+    reply = client.post("/translate", {"q": "two dogs play\nthe fox", "alternatives": 2}).json
+    alternatives = [client.post("/translate", {"q": t, "alternatives": 2}).json for t in lines]
+    pairs = zip(*(item["alternatives"] for item in alternatives), strict=True)
+    assert reply["alternatives"] == [f"{first}\n{second}" for first, second in pairs]
+
+
+def test_a_line_break_is_white_space_for_a_classifier_and_a_tagger(client):
+    text = TEXT.replace(" ", "\n", 1)
+    assert ask(client, "classify", text, "classifier") == ask(
+        client, "classify", TEXT, "classifier"
+    )
+    spans, usual = ask(client, "tag", text), ask(client, "tag", TEXT)
+    assert [(item["start"], item["end"]) for item in spans] == [
+        (item["start"], item["end"]) for item in usual
+    ]
+
+
+@pytest.mark.parametrize(
+    "body, param",
+    [
+        ({"inputs": "a fox", "beam": 2}, "beam"),
+        ({"inputs": "a fox", "src_lang": "en"}, "src_lang"),
+        ({"q": "a fox", "length_penalty": 2}, "length_penalty"),
+    ],
+)
+def test_an_option_beside_the_inputs_is_named(client, body, param):
+    reply = client.post("/translate", body)
+    assert reply.status == 400 and reply.json["error"]["param"] == param
+    assert "parameters" in reply.json["error"]["message"]
+
+
+def test_languages_that_no_file_names_are_named_as_ignored(client):
+    fields = {"q": "a fox", "source": "en", "target": "de", "api_key": "x", "other": 1}
+    reply = client.post("/translate", fields)
+    assert reply.headers["x-headway-ignored-fields"] == "other, source, target"
+    assert client.get("/languages").json == []
 
 
 def test_classes(client):
@@ -173,6 +227,13 @@ def test_embeddings(client):
     similar = {"source_sentence": TEXT, "sentences": texts}
     scores = client.post("/embed", {"inputs": similar}).json
     assert scores == pytest.approx([1.0, float(vectors[0] @ vectors[1])])
+    cut = client.post("/v1/embeddings", {"input": "a fox " * 200}).json
+    assert cut["usage"]["total_tokens"] == bundle.length < sum(bundle.lengths(["a fox " * 200]))
+    refused = client.post("/embed", {"inputs": "a fox " * 200, "truncate": False})
+    assert refused.status == 400 and refused.json["error"]["param"] == "truncate"
+    assert client.post("/embed", {"inputs": "a fox", "truncate": False}).status == 200
+    first = client.post("/embed", {"inputs": TEXT, "dimensions": 5, "normalize": False}).json
+    assert first == [bundle.embed([TEXT], normalise=False)[0, :5].tolist()]
     wide = client.post("/v1/embeddings", {"input": TEXT, "dimensions": 9999})
     assert wide.status == 400 and wide.json["error"]["param"] == "dimensions"
 
@@ -189,8 +250,11 @@ def test_pairs_are_scored_and_ranked(client):
     assert order == sorted(range(3), key=lambda n: -probabilities[n])
     assert ranked["results"][0]["document"] == {"text": documents[order[0]]}
     best = {"query": TEXT, "documents": documents, "top_n": 1, "return_documents": False, **fields}
-    (first,) = client.post("/v1/rerank", best).json["results"]
-    assert first["index"] == order[0] and "document" not in first
+    for route in ("/v1/rerank", "/v2/rerank", "/rerank"):
+        (first,) = client.post(route, best).json["results"]
+        assert first["index"] == order[0] and "document" not in first
+    every = client.post("/rerank", {**best, "top_n": 0}).json["results"]
+    assert [item["index"] for item in every] == order
     vectors = MODELS["encoder"].embed([TEXT, *documents]).numpy()
     both = {"text_1": [TEXT] * 3, "text_2": documents, "model": "encoder"}
     found = client.post("/v1/score", both).json["data"]
@@ -249,3 +313,36 @@ def test_routes_and_models(client):
     assert client.get("/nothing").status == 404 and client.get("/translate").status == 405
     reply = client.post("/v1/completions", {"prompt": "a", "model": "tagger"})
     assert reply.status == 400 and "POST /tag" in reply.json["error"]["message"]
+
+
+VERBS = {
+    "tag": {"inputs": TEXT},
+    "classify": {"inputs": TEXT, "model": "classifier"},
+    "translate": {"inputs": "two dogs"},
+    "fill": {"inputs": "The old [MASK] waves."},
+    "answer": {"inputs": {"question": "Who waves?", "context": TEXT}},
+    "caption": {"inputs": base64.b64encode(PICTURE).decode()},
+}
+SENT = [(verb, name) for verb, names in PARAMETERS.items() for name in names.split()]
+
+
+@pytest.mark.parametrize("verb, name", SENT)
+def test_a_parameter_of_a_client_is_honoured_or_named(client, verb, name):
+    task = registry.task(next(key for key, entry in registry.TASKS.items() if entry.verb == verb))
+    usual = client.post(f"/{verb}", VERBS[verb])
+    for value in (None, *getattr(REFUSED[verb].get(name), "neutral", ())):
+        reply = client.post(f"/{verb}", {**VERBS[verb], "parameters": {name: value}})
+        assert reply.status == 200 and reply.body == usual.body, (value, reply.body)
+    reply = client.post(f"/{verb}", {**VERBS[verb], "parameters": {name: {"x": 1}}})
+    error = reply.json["error"]
+    own = task.option_names.get(name, name)
+    assert reply.status == 400 and error["param"] == name
+    assert name in error["message"] or own in error["message"]
+
+
+def test_an_aggregation_that_the_tagger_has_not_is_named_with_the_one_that_it_has(client):
+    body = {"inputs": TEXT, "parameters": {"aggregation_strategy": "simple"}}
+    error = client.post("/tag", body).json["error"]
+    assert error["param"] == "aggregation_strategy" and '"first"' in error["message"]
+    unknown = client.post("/tag", {"inputs": TEXT, "parameters": {"xyz": 1}}).json["error"]
+    assert unknown["param"] == "xyz" and "there are no settings" in unknown["message"]

@@ -67,6 +67,7 @@ def serve(
     port: Port = 8000,
     key_file: Path | None = None,
     allow_host: list[str] | None = None,
+    allow_origin: list[str] | None = None,
     log: bool = False,
     limits: LimitFlags = USUAL,
     machine: MachineFlags = ON_THIS_MACHINE,
@@ -75,8 +76,7 @@ def serve(
 
     Speaks OpenAI's API (/v1/completions, /v1/embeddings), the form of Hugging Face's inference API
     (/translate, /classify, /fill, ...) and that of LibreTranslate. Requests of many clients are
-    computed together. A signal (Ctrl-C, SIGTERM) ends the server when it has answered what it
-    began.
+    computed together. A signal (Ctrl-C, SIGTERM) ends the server after its last answers.
 
     Parameters
     ----------
@@ -92,15 +92,17 @@ def serve(
         File with the key that every request must send: Authorization: Bearer KEY.
     allow_host
         Further names of this server in the Host header, such as that of a proxy.
+    allow_origin
+        Other origins whose pages may use this server, such as https://app.example; if unset, none.
     log
-        Write a line of JSON for every request to standard error: method, path, status, time, and
-        no texts or keys.
+        Write a line of JSON per request to standard error: method, path, status, time, no texts.
     """
     if not runs:
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names = _names(runs, name)
     loader = machine.prepare()
-    settings = _settings(limits, loader, host, port, _key(key_file, host), allow_host or [])
+    settings = _settings(limits, loader, host, port, _key(key_file, host))
+    settings = _reachable(settings, allow_host or [], allow_origin or [])
     if loader.device == "cpu":
         settings = _with_threads(settings, loader.threads)
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
@@ -136,7 +138,7 @@ def _with_threads(settings: ServerSettings, number: int) -> ServerSettings:
 
 
 def _settings(
-    limits: LimitFlags, loader: Loader, host: str, port: int, key: str | None, hosts: Sequence[str]
+    limits: LimitFlags, loader: Loader, host: str, port: int, key: str | None
 ) -> ServerSettings:
     """Return the settings of the server. UsageError if its packages are not installed."""
     try:
@@ -157,12 +159,24 @@ def _settings(
     )
     return ServerSettings(
         address=Address(host=host, port=port),
-        hosts=tuple(hosts),
         key=key,
         seconds=float(limits.seconds),
         grace=float(limits.grace),
         engine=engine,
     )
+
+
+def _reachable(
+    settings: ServerSettings, hosts: Sequence[str], origins: Sequence[str]
+) -> ServerSettings:
+    """Return the settings of a server with further names, and for pages of other origins.
+
+    UsageError for a text that is no origin.
+    """
+    from headway.serving.guard import checked_origin
+
+    checked = tuple(checked_origin(origin) for origin in origins)
+    return replace(settings, hosts=tuple(hosts), origins=checked)
 
 
 def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,16 +143,23 @@ def _check_draft(config: GenerationConfig, draft: Draft | None) -> None:
 class TextOutput:
     """The text of one sequence while it is generated.
 
-    row: its tokens. parts: the texts that became certain so far, in order.
+    row: its tokens. parts: the texts that became certain so far, in order. stop_tokens: tokens that
+    end the sequence, and whose text is left out unless the writer keeps stop strings.
     """
 
     def __init__(self, row: Row, writer: TextStreamer) -> None:
         self.row, self.writer = row, writer
         self.parts: list[str] = []
+        self.stop_tokens: Container[int] = ()
 
     def grow(self) -> None:
-        """Add the text of the last token; a stop string ends the sequence."""
-        self._show(self.writer.feed(self.row.tokens[-1]))
+        """Add the text of the last token; a stop string or a stop token ends the sequence."""
+        token = self.row.tokens[-1]
+        stops = token in self.stop_tokens
+        if self.writer.keeps_stop or not stops:
+            self._show(self.writer.feed(token))
+        if stops:
+            self.row.end("stop")
 
     def finished(self) -> Continuation:
         """Return the output, after its last token."""

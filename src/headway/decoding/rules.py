@@ -235,6 +235,21 @@ class Bias:
 
 
 @dataclass(frozen=True)
+class Only:
+    """Allows only these tokens."""
+
+    depends_on_output: ClassVar[bool] = False
+    tokens: Sequence[int]
+
+    def __call__(
+        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
+    ) -> Float[Tensor, "N V"]:
+        _check_inside(self.tokens, logits)
+        at = upload(torch.tensor(self.tokens), logits.device)
+        return torch.full_like(logits, -torch.inf).index_copy(1, at, logits.index_select(1, at))
+
+
+@dataclass(frozen=True)
 class WithinVocabulary:
     """Allows only the first `size` tokens: the rest of a model's vocabulary may be padding."""
 

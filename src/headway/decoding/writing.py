@@ -31,7 +31,8 @@ class TextStreamer:
     does not depend on the length of the output.
 
     tokenizer: decodes the tokens. prompt: the tokens before the output, which may change the text
-    of its first token. stop: the stop strings.
+    of its first token. stop: the stop strings. keeps_stop: whether the output ends behind the stop
+    string instead of before it.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class TextStreamer:
             raise ValueError("a stop string must not be empty")
         self.tokenizer, self.stop = tokenizer, tuple(stop)
         self.stopped = False
+        self.keeps_stop = False
         self._window = list(prompt[-CONTEXT:])
         self._shown = len(
             tokenizer.decode(self._window)
@@ -83,7 +85,8 @@ class TextStreamer:
         ]
         if matches:
             self.stopped, self._held = True, ""
-            return text[: min(matches)[1]]
+            end, start = min(matches)
+            return text[: end if self.keeps_stop else start]
         held = max((_overlap(text, word) for word in self.stop), default=0)
         self._held = text[len(text) - held :]
         return text[: len(text) - held]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
@@ -58,6 +59,7 @@ def export(
     family: str | None = None,
     labels: Sequence[str] | None = None,
     sentences: SentenceFolder | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Write a folder for transformers, with the tokenizer; on any error no folder is left.
 
@@ -65,8 +67,9 @@ def export(
     random ids to 1e-4, and the tokenizer must give the same ids for texts with unusual characters.
     family: a key of `FAMILIES`; if None, the first that can represent the model. labels: names of
     the classes or tags. sentences: pooling and length for sentence-transformers (its `encoder` is
-    not used). Raises HeadwayError if the verification fails, UsageError for a model or tokenizer
-    that cannot be represented and for a folder that exists.
+    not used). settings: keys of config.json that differ from those of the architecture. Raises
+    HeadwayError if the verification fails, UsageError for a model or tokenizer that cannot be
+    represented and for a folder that exists.
     """
     folder, model = Path(folder), float32_copy(model)
     shape = _shape(model)
@@ -77,7 +80,7 @@ def export(
             hint="export the model with the tokenizer that it was trained with",
         )
     with new_folder(folder) as temporary:
-        written = write(model, temporary, family, _special_ids(tokenizer), labels)
+        written = write(model, temporary, family, _special_ids(tokenizer), labels, settings)
         difference = _difference(model, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(

@@ -168,12 +168,14 @@ def write(
     family: str | None = None,
     specials: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a folder for transformers; return the name of its class there.
 
     family: a key of `FAMILIES`; if None, the first that can represent the model. specials: ids of
     special tokens, by Hugging Face's names (`eos_token_id`). labels: the names of a classifier's
-    classes or a tagger's tags. Raises UsageError for a model that cannot be represented, with the
+    classes or a tagger's tags. settings: keys of config.json that differ from those of the
+    architecture. Raises UsageError for a model that cannot be represented, with the
     reasons, and for a folder that already contains a model. Tokenizer and image preprocessing are
     written by the caller.
     """
@@ -187,7 +189,7 @@ def write(
             )
     ids = dict(specials or {})
     model = float32_copy(model)
-    values = _to_hf_config(chosen, architecture, model, ids, labels)
+    values = {**_to_hf_config(chosen, architecture, model, ids, labels), **(settings or {})}
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     bare = to_theirs(architecture.parts(model.config), tensors)
     bare |= architecture.computed(model.config)

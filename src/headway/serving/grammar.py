@@ -1,8 +1,8 @@
-"""JSON of a given form: a logit rule that allows only tokens which keep the output valid.
+"""Outputs of a given form: a logit rule that allows only tokens which keep the output valid.
 
-The grammar of a schema, and the tokens that fit it, are computed by llguidance (extra `grammar`)
-under limits. A schema that cannot be enforced as a whole is refused: no output is less strict than
-its schema.
+The grammar of a JSON schema, of a regular expression or of a choice, and the tokens that fit it,
+are computed by llguidance (extra `grammar`) under limits. A form that cannot be enforced as a whole
+is refused: no output is less strict than its form.
 """
 
 from __future__ import annotations
@@ -71,15 +71,15 @@ class Grammar:
             from llguidance import LLTokenizer
         except ImportError:
             raise UsageError(
-                "response_format needs the package extra 'grammar' on the server",
+                "a form of outputs needs the package extra 'grammar' on the server",
                 hint="pip install 'headway[grammar]'",
             ) from None
         self._tokenizer = LLTokenizer(TokenBytes(tokenizer))  # type: ignore[arg-type]
         self._eos, self._size = tokenizer.eos, tokenizer.size
 
-    def of_schema(self, schema: Any) -> JsonFormat:
+    def of_schema(self, schema: Any) -> FormatRule:
         """Return the rule for a JSON schema. UsageError for one that cannot be enforced."""
-        from llguidance import LLMatcher, LLParserLimits
+        from llguidance import LLMatcher
 
         text = json.dumps(schema)
         if not isinstance(schema, dict) or len(text) > MOST_BYTES or _depth(schema) > DEEPEST:
@@ -92,11 +92,37 @@ class Grammar:
             grammar = LLMatcher.grammar_from_json_schema(text, overrides=options)
         except ValueError as error:
             raise UsageError(f"the schema is not valid: {error}") from None
+        return self._rule(grammar, "the schema")
+
+    def of_regex(self, pattern: str) -> FormatRule:
+        """Return the rule for a regular expression, which an output matches as a whole. UsageError
+        for one that cannot be enforced."""
+        from llguidance import LLMatcher
+
+        self._check_size(pattern, "the regular expression")
+        return self._rule(LLMatcher.grammar_from_regex(pattern), "the regular expression")
+
+    def of_choice(self, texts: Sequence[str]) -> FormatRule:
+        """Return the rule for outputs that are one of the texts."""
+        from llguidance import LLMatcher
+
+        alternatives = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+        self._check_size(alternatives, "the choice")
+        return self._rule(LLMatcher.grammar_from_lark(f"start: {alternatives}"), "the choice")
+
+    @staticmethod
+    def _check_size(text: str, name: str) -> None:
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"{name} must have at most {MOST_BYTES:,} characters")
+
+    def _rule(self, grammar: str, name: str) -> FormatRule:
+        from llguidance import LLMatcher, LLParserLimits
+
         matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
         if matcher.is_error() or matcher.get_grammar_warnings():
             first = (matcher.get_error() or str(matcher.get_grammar_warnings())).split("\n")[0]
-            raise UsageError(f"the schema cannot be enforced: {first[:300]}")
-        return JsonFormat(matcher, self._eos, self._size)
+            raise UsageError(f"{name} cannot be enforced: {first[:300]}")
+        return FormatRule(matcher, self._eos, self._size)
 
 
 def _depth(value: Any) -> int:
@@ -107,7 +133,7 @@ def _depth(value: Any) -> int:
     return 0
 
 
-class JsonFormat:
+class FormatRule:
     """A logit rule for the outputs of one request; every output has its own state of the grammar.
 
     UsageError if the limits are exceeded in the middle of an output, which then ends.
@@ -138,7 +164,9 @@ class JsonFormat:
             return only
         mask = matcher.compute_bitmask()
         if matcher.is_error():
-            raise UsageError(f"the schema became too complex: {matcher.get_error()[:200]}")
+            raise UsageError(
+                f"the form of the output became too complex: {matcher.get_error()[:200]}"
+            )
         bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
         return bits[: self._size].astype(bool)
 

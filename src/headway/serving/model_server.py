@@ -12,9 +12,9 @@ from starlette.types import ASGIApp
 
 from headway.bundle import Bundle
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
-from headway.serving.guard import Guard
+from headway.serving.guard import Guard, checked_origin
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import read_template
+from headway.serving.http.chat_templates import ChatTemplate, read_template
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
@@ -27,12 +27,14 @@ PUBLIC = ("/", "/health", "/ready")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """hosts: further names of the server in the Host header, with or without port. key: that every
-    request must send. seconds: after which a request fails. grace: seconds to finish what was begun
+    """hosts: further names of the server in the Host header, with or without port. origins: other
+    origins whose pages may use the server, such as https://app.example. key: that every request
+    must send. seconds: after which a request fails. grace: seconds to finish what was begun
     when the server ends. engine: of each model."""
 
     address: Address = HERE
     hosts: Sequence[str] = ()
+    origins: Sequence[str] = ()
     key: str | None = None
     seconds: float = 300.0
     grace: float = 30.0
@@ -40,14 +42,14 @@ class ServerSettings:
 
 
 DEFAULTS = ServerSettings()
-NO_TEMPLATES: Mapping[str, str | None] = {}
+NO_TEMPLATES: Mapping[str, ChatTemplate | None] = {}
 
 
 def serve_bundles(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
     ready: Callable[[str, ModelServer], None],
-    templates: Mapping[str, str | None] = NO_TEMPLATES,
+    templates: Mapping[str, ChatTemplate | None] = NO_TEMPLATES,
 ) -> bool:
     """Serve models by name until a signal; return whether the server ended well.
 
@@ -87,7 +89,7 @@ def app(
 def _served(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
-    templates: Mapping[str, str | None],
+    templates: Mapping[str, ChatTemplate | None],
 ) -> tuple[ServedModels, Metrics]:
     metrics = Metrics()
     served = []
@@ -106,6 +108,7 @@ def _guarded(
         model_app(models, metrics),
         hosts=hosts,
         limit=LIMIT,
+        origins=[checked_origin(origin) for origin in settings.origins],
         key=settings.key,
         public=PUBLIC,
         behind_proxy=bool(settings.hosts),

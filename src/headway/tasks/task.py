@@ -220,7 +220,12 @@ class SearchOptions(Protocol):
 
 @runtime_checkable
 class ForeignRequests(Protocol):
-    """A `Predicting` task that is also served in the form of another server."""
+    """A `Predicting` task that is also served in the form of another server.
+
+    foreign_fields: the fields of such a request.
+    """
+
+    foreign_fields: Sequence[str]
 
     def is_foreign(self, fields: Mapping[str, Any]) -> bool:
         """Return whether a request has that form."""
@@ -228,6 +233,10 @@ class ForeignRequests(Protocol):
 
     def read_foreign(self, bundle: Any, fields: Mapping[str, Any]) -> tuple[list[Any], Any]:
         """Return the inputs and options of a request. Raises UsageError for invalid fields."""
+        ...
+
+    def targets(self, bundle: Any) -> Mapping[str, Sequence[str]]:
+        """Return source language -> target languages of a model; empty if they are unknown."""
         ...
 
     def foreign_form(self, fields: Mapping[str, Any], predictions: Sequence[Any]) -> Any:

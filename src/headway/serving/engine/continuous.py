@@ -42,7 +42,8 @@ class Stream:
     @cached_property
     def group(self) -> str:
         """Equal for streams whose next tokens can be chosen together."""
-        return repr((self.sampling.rules, self.sampling.alternatives))
+        sampling = self.sampling
+        return repr((sampling.rules, sampling.alternatives, sampling.eos))
 
     @cached_property
     def can_run_ahead(self) -> bool:

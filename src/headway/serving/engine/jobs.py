@@ -108,8 +108,9 @@ class Generation(Job):
     scored: the number of most probable tokens to return for each token of the prompt; None if the
     prompt is not scored. caches: whether the prefix cache may be read and written. salt: prompts
     with different salts share nothing in the prefix cache. rules: apply before those of `config`.
-    shown: whether `Grown` is reported, or
-    only `Finished`.
+    stop_tokens: end an output, besides the end-of-text token. ignores_eos: whether the end-of-text
+    token ends no output. keeps_stop: whether outputs end with their stop string or stop token.
+    shown: whether `Grown` is reported, or only `Finished`.
     """
 
     prompt: Sequence[int]
@@ -118,4 +119,7 @@ class Generation(Job):
     caches: bool = True
     salt: str = ""
     rules: Sequence[Rule] = ()
+    stop_tokens: frozenset[int] = frozenset()
+    ignores_eos: bool = False
+    keeps_stop: bool = False
     shown: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from headway.decoding import open_outputs, sampling_of
+from headway.decoding import MinLength, open_outputs, sampling_of
 from headway.models import GPT
 from headway.serving.engine.continuous import Stream
 from headway.serving.engine.jobs import Finished, Generation, Grown, PromptScores
@@ -16,6 +16,8 @@ from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer
 from headway.transfers import upload
+
+NO_TOKEN = -1
 
 
 class PromptReader:
@@ -31,7 +33,13 @@ class PromptReader:
         self.model, self.job, self._cache = model, job, cache
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
-        self.sampling = replace(sampling, rules=(*job.rules, *sampling.rules))
+        shortest = [MinLength(job.config.min_tokens, token) for token in sorted(job.stop_tokens)]
+        rules = (*job.rules, *(shortest if job.config.min_tokens else ()), *sampling.rules)
+        eos = NO_TOKEN if job.ignores_eos else sampling.eos
+        self.sampling = replace(sampling, rules=rules, eos=eos)
+        for output in self.outputs:
+            output.stop_tokens = job.stop_tokens
+            output.writer.keeps_stop = job.keeps_stop
         self.state: Any = model.start(torch.zeros(1, 0, dtype=torch.long, device=self._device))
         self._scores: list[tuple[float, tuple[tuple[int, float], ...]]] = []
         self.cached = 0

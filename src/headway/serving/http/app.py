@@ -23,7 +23,7 @@ from headway.serving.http import (
     tokens,
 )
 from headway.serving.http.chat_templates import Templates
-from headway.serving.http.exchange import Disconnected
+from headway.serving.http.exchange import Disconnected, ignored_header
 from headway.serving.http.openapi import Endpoint, describe
 from headway.serving.http.replies import ApiError, as_api_error, json_reply
 from headway.serving.http.request_log import log_error, log_request
@@ -41,6 +41,7 @@ ENDPOINTS = (
     Endpoint("GET", "/inspect", operations.inspect, media="text/html"),
     Endpoint("GET", "/v1/models", operations.list_models),
     Endpoint("GET", "/v1/models/{name:path}", operations.show_model),
+    Endpoint("GET", "/languages", predictions.languages),
     Endpoint("GET", "/tokenizer_info", tokens.tokenizer_info),
     Endpoint("POST", "/tokenize", tokens.tokenize, tokens.TokenizeRequest),
     Endpoint("POST", "/detokenize", tokens.detokenize, tokens.DetokenizeRequest),
@@ -55,6 +56,8 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/embeddings", embeddings.embeddings, embeddings.EmbeddingRequest),
     Endpoint("POST", "/embed", embeddings.embed, embeddings.EmbedRequest),
     Endpoint("POST", "/v1/rerank", scoring.rerank, scoring.RerankRequest),
+    Endpoint("POST", "/v2/rerank", scoring.rerank, scoring.RerankRequest),
+    Endpoint("POST", "/rerank", scoring.rerank, scoring.RerankRequest),
     Endpoint("POST", "/v1/score", scoring.score, scoring.ScoreRequest),
 )
 """The routes of every server; each verb of the served models has one more."""
@@ -91,6 +94,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         begun = time.monotonic()
         response = await reply_to(request)
+        response.headers.update(ignored_header(request))
         log_request(request, response.status_code, begun)
         return response
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -11,52 +11,31 @@ from starlette.responses import Response
 
 from headway.bundle import TextGenerating
 from headway.serving.http.chat_templates import Templates
+from headway.serving.http.control_tokens import strings_in
+from headway.serving.http.conversations import ConversationFields, conversation_of
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
-    GenerationFields,
-    check_unsupported,
+    check_fields,
     generation_config,
+    max_tokens_of,
+    truncated,
 )
+from headway.serving.http.known_fields import CHAT, KnownFields
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModels
 from headway.serving.http.text_sizes import SHORT
-from headway.serving.http.texts import Output, TextRequest, answer, format_rules
-
-MOST_MESSAGES = 1024
+from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 
 
-class TextPart(msgspec.Struct, tag_field="type", tag="text"):
-    """A part of a message."""
-
-    text: str
-
-
-class Message(msgspec.Struct, kw_only=True):
-    """A turn of a conversation."""
-
-    role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    content: str | list[TextPart]
-
-    @property
-    def text(self) -> str:
-        if isinstance(self.content, str):
-            return self.content
-        return "".join(part.text for part in self.content)
-
-
-class ChatRequest(GenerationFields, kw_only=True):
+class ChatRequest(ConversationFields, kw_only=True):
     """A request for the next turn of a conversation."""
 
-    messages: Annotated[list[Message], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
-    max_completion_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**20)] | None = None
+    known: ClassVar[KnownFields] = CHAT
+
+    max_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
+    max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    functions: list[Any] | None = None
-    modalities: list[Literal["text", "audio"]] | None = None
-    audio: Any = None
 
 
 class ChatForm:
@@ -106,16 +85,7 @@ async def chat_completions(request: Request) -> Response:
     """Return the next turn of a conversation."""
     models: ServedModels = request.app.state.models
     fields = await read_json(request, ChatRequest)
-    check_unsupported(
-        fields,
-        {
-            "tools": (fields.tools, ([],)),
-            "tool_choice": (fields.tool_choice, ("none", "auto")),
-            "functions": (fields.functions, ([],)),
-            "modalities": (fields.modalities, (["text"],)),
-            "audio": (fields.audio, ()),
-        },
-    )
+    check_fields(fields)
     served, bundle = models.able(fields.model, TextGenerating, "chat")
     if served.template is None:
         raise ApiError(
@@ -124,13 +94,14 @@ async def chat_completions(request: Request) -> Response:
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
-    messages = [(message.role, message.text) for message in fields.messages]
-    characters = sum(len(text) for _, text in messages)
+    conversation = conversation_of(fields, served.template)
+    given = [conversation.messages, conversation.documents, conversation.variables]
+    characters = sum(map(len, strings_in(given)))
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
-    prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
-    context = bundle.config.max_length
-    wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))
+    prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
+    prompt = truncated(prompt, fields, served)
+    wanted = _max_tokens(fields, prompt, served.context)
     asked = TextRequest(
         served=served,
         bundle=bundle,
@@ -139,6 +110,14 @@ async def chat_completions(request: Request) -> Response:
         fields=fields,
         form=ChatForm(),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
-        rules=await format_rules(served, fields),
+        rules=await request_rules(served, fields),
     )
     return await answer(request, asked, models.seconds)
+
+
+def _max_tokens(fields: ChatRequest, prompt: list[int], context: int) -> int:
+    """Return the maximum number of tokens of an output; if unset, what the context has room for."""
+    for name in ("max_completion_tokens", "max_tokens"):
+        if (value := getattr(fields, name)) is not None:
+            return max_tokens_of(name, value, [prompt], context)
+    return max_tokens_of("max_tokens", -1, [prompt], context)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -13,27 +13,32 @@ from headway.bundle import TextGenerating
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
     GenerationFields,
-    check_unsupported,
+    Token,
+    check_fields,
     generation_config,
+    max_tokens_of,
+    truncated,
 )
+from headway.serving.http.known_fields import COMPLETIONS, KnownFields
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT, beside_others
-from headway.serving.http.texts import Output, TextRequest, answer, format_rules
+from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 from headway.text import TextTokenizer
 
-Token = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 MOST_PROMPTS = 64
 
 
 class CompletionRequest(GenerationFields, kw_only=True):
     """A request for completions of one or several prompts, as texts or tokens."""
 
+    known: ClassVar[KnownFields] = COMPLETIONS
+
     prompt: str | list[str | Token | list[Token]]
-    max_tokens: Annotated[int, msgspec.Meta(ge=0, le=2**20)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=20)] | None = None
-    echo: bool = False
-    suffix: str | None = None
+    echo: bool | None = None
+    add_special_tokens: bool | None = None
 
 
 class CompletionForm:
@@ -57,40 +62,41 @@ async def completions(request: Request) -> Response:
     """Continue prompts."""
     models: ServedModels = request.app.state.models
     fields = await read_json(request, CompletionRequest)
-    check_unsupported(fields, {"suffix": (fields.suffix, ("",))})
+    check_fields(fields)
     served, bundle = models.able(fields.model, TextGenerating, "continue texts")
     size = len(await request.body())
-    prompts = await beside_others(size, read_prompts, fields.prompt, served)
-    max_tokens = 16 if fields.max_tokens is None else fields.max_tokens
-    if max_tokens == 0 and not fields.echo:
-        raise ApiError(400, "max_tokens must be at least 1, except with echo", param="max_tokens")
+    prompts = await beside_others(size, read_prompts, fields, served)
+    wanted = 16 if fields.max_tokens is None else fields.max_tokens
+    only_echo = wanted == 0 and bool(fields.echo)
+    max_tokens = max_tokens_of("max_tokens", wanted or int(only_echo), prompts, served.context)
     if fields.echo and fields.stream and fields.logprobs is not None:
         raise ApiError(400, "echo with logprobs cannot be streamed", param="stream")
     asked = TextRequest(
         served=served,
         bundle=bundle,
         prompts=prompts,
-        config=generation_config(fields, max(1, max_tokens), fields.logprobs or 0),
+        config=generation_config(fields, max_tokens, fields.logprobs or 0),
         fields=fields,
         form=CompletionForm(),
-        echoes=await beside_others(size, _texts, fields.prompt, prompts, bundle.tokenizer)
+        echoes=await beside_others(size, _texts, fields, prompts, bundle.tokenizer)
         if fields.echo
         else (),
         logprobs=fields.logprobs,
-        scores_prompts=fields.echo and fields.logprobs is not None,
-        dropped=max_tokens == 0,
-        rules=await format_rules(served, fields),
+        scores_prompts=bool(fields.echo) and fields.logprobs is not None,
+        dropped=only_echo,
+        rules=await request_rules(served, fields),
     )
     return await answer(request, asked, models.seconds)
 
 
-def read_prompts(prompt: str | list[Any], served: ServedModel) -> list[list[int]]:
+def read_prompts(fields: CompletionRequest, served: ServedModel) -> list[list[int]]:
     """Return the tokens of each prompt: a text, a list of texts, tokens, or lists of tokens.
 
+    With `truncate_prompt_tokens` they are its last tokens.
     Raises ApiError 400 for an empty list, for mixed forms, for a token that does not exist, and for
     a text that is too long, before any is tokenized.
     """
-    given = [prompt] if isinstance(prompt, str) else prompt
+    given: list[Any] = [fields.prompt] if isinstance(fields.prompt, str) else fields.prompt
     if given and isinstance(given[0], int):
         given = [given]
     if not 1 <= len(given) <= MOST_PROMPTS:
@@ -99,12 +105,19 @@ def read_prompts(prompt: str | list[Any], served: ServedModel) -> list[list[int]
         if isinstance(item, str) and len(item) > SHORT:
             served.check_prompt(len(item), f"prompt[{n}]", "prompt")
     bundle: Any = served.bundle
-    return [_tokens(item, f"prompt[{n}]", bundle.tokenizer) for n, item in enumerate(given)]
+    tokenizer = bundle.tokenizer
+    read = tokenizer.encode if fields.add_special_tokens is False else tokenizer.begin
+    prompts = [_tokens(item, f"prompt[{n}]", tokenizer, read) for n, item in enumerate(given)]
+    return [truncated(prompt, fields, served) for prompt in prompts]
 
 
-def _tokens(item: Any, name: str, tokenizer: TextTokenizer) -> list[int]:
+def _tokens(
+    item: Any, name: str, tokenizer: TextTokenizer, read: Callable[[str], list[int]]
+) -> list[int]:
     if isinstance(item, str):
-        return tokenizer.begin(item)
+        if tokens := read(item):
+            return tokens
+        raise ApiError(400, f"{name} has no tokens without special tokens", param="prompt")
     if not isinstance(item, list) or not all(isinstance(token, int) for token in item):
         raise ApiError(400, f"{name}: texts and tokens cannot be mixed", param="prompt")
     if not item:
@@ -116,12 +129,13 @@ def _tokens(item: Any, name: str, tokenizer: TextTokenizer) -> list[int]:
 
 
 def _texts(
-    prompt: str | list[Any], prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
+    fields: CompletionRequest, prompts: Sequence[Sequence[int]], tokenizer: TextTokenizer
 ) -> list[str]:
     """Return the text of each prompt."""
-    if isinstance(prompt, str):
-        return [prompt]
-    texts = [item for item in prompt if isinstance(item, str)]
+    if fields.truncate_prompt_tokens is not None:
+        return [tokenizer.decode(tokens) for tokens in prompts]
+    given = [fields.prompt] if isinstance(fields.prompt, str) else fields.prompt
+    texts = [item for item in given if isinstance(item, str)]
     if texts:  # `read_prompts` refuses texts and tokens together
         return texts
     return [tokenizer.decode(tokens) for tokens in prompts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from headway.bundle import TextEmbedding
 from headway.serving.engine import Computation
-from headway.serving.http.completions import Token
 from headway.serving.http.exchange import Exchange, read_json
+from headway.serving.http.generation_fields import Token
+from headway.serving.http.known_fields import EMBED, EMBEDDINGS, KnownFields, RequestBody
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import beside_others, check_characters
@@ -24,17 +25,18 @@ from headway.serving.http.text_sizes import beside_others, check_characters
 MOST_TEXTS = 1024
 
 
-class EmbeddingRequest(msgspec.Struct, kw_only=True):
+class EmbeddingRequest(RequestBody, kw_only=True):
     """A request for vectors of texts, given as texts or tokens.
 
     dimensions: the first so many numbers of a vector, scaled to length 1 again.
     """
 
+    known: ClassVar[KnownFields] = EMBEDDINGS
+
     input: str | list[str | Token | list[Token]]
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**17)] | None = None
-    user: str | None = None
 
 
 class Similarity(msgspec.Struct):
@@ -44,13 +46,20 @@ class Similarity(msgspec.Struct):
     sentences: list[str]
 
 
-class EmbedRequest(msgspec.Struct, kw_only=True):
-    """A request for vectors of texts, or for the cosine similarities of a sentence with others."""
+class EmbedRequest(RequestBody, kw_only=True):
+    """A request for vectors of texts, or for the cosine similarities of a sentence with others.
+
+    normalize: unless it is False, vectors have length 1. truncate: if it is False, a text that is
+    too long is an error; else it is cut. dimensions: as in `EmbeddingRequest`.
+    """
+
+    known: ClassVar[KnownFields] = EMBED
 
     inputs: str | list[str] | Similarity
     model: str | None = None
-    normalize: bool = True
-    parameters: dict[str, Any] | None = None
+    normalize: bool | None = None
+    truncate: bool | None = None
+    dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**17)] | None = None
 
 
 async def embeddings(request: Request) -> Response:
@@ -60,14 +69,9 @@ async def embeddings(request: Request) -> Response:
     size = len(await request.body())
     texts = await beside_others(size, _texts, fields.input, bundle)
     vectors = await vectors_of(request, served, bundle, texts, normalise=True)
-    width = fields.dimensions or vectors.shape[1]
-    if width > vectors.shape[1]:
-        message = f"dimensions must be at most {vectors.shape[1]}"
-        raise ApiError(400, message, param="dimensions")
-    if width < vectors.shape[1]:
-        vectors = vectors[:, :width]
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    tokens = sum(await beside_others(size, bundle.lengths, texts))
+    vectors = _shortened(vectors, fields.dimensions, normalise=True)
+    lengths = await beside_others(size, bundle.lengths, texts)
+    tokens = sum(min(length, bundle.length) for length in lengths)
     data = [
         {"object": "embedding", "index": n, "embedding": _encoded(row, fields.encoding_format)}
         for n, row in enumerate(vectors)
@@ -80,15 +84,45 @@ async def embed(request: Request) -> Response:
     """Return one vector for each text, or the similarities of a sentence with others."""
     fields = await read_json(request, EmbedRequest)
     served, bundle = _able(request, fields.model)
+    texts = _texts_to_embed(fields.inputs)
+    check_texts(texts)
+    if fields.truncate is False:
+        size = len(await request.body())
+        _check_lengths(await beside_others(size, bundle.lengths, texts), bundle.length)
+    normalise = fields.normalize is not False or isinstance(fields.inputs, Similarity)
+    vectors = await vectors_of(request, served, bundle, texts, normalise=normalise)
+    vectors = _shortened(vectors, fields.dimensions, normalise=normalise)
     if isinstance(fields.inputs, Similarity):
-        texts = [fields.inputs.source_sentence, *fields.inputs.sentences]
-        check_texts(texts)
-        vectors = await vectors_of(request, served, bundle, texts, normalise=True)
         return json_reply((vectors[1:] @ vectors[0]).tolist())
-    given = fields.inputs if isinstance(fields.inputs, list) else [fields.inputs]
-    check_texts(given)
-    vectors = await vectors_of(request, served, bundle, given, normalise=fields.normalize)
     return json_reply(vectors.tolist())
+
+
+def _texts_to_embed(inputs: str | list[str] | Similarity) -> list[str]:
+    if isinstance(inputs, Similarity):
+        return [inputs.source_sentence, *inputs.sentences]
+    return [inputs] if isinstance(inputs, str) else inputs
+
+
+def _shortened(
+    vectors: NDArray[np.float32], dimensions: int | None, *, normalise: bool
+) -> NDArray[np.float32]:
+    """Return the first components of vectors. Raises ApiError 400 for more than they have."""
+    if dimensions is None or dimensions == vectors.shape[1]:
+        return vectors
+    if dimensions > vectors.shape[1]:
+        message = f"dimensions must be at most {vectors.shape[1]}"
+        raise ApiError(400, message, param="dimensions")
+    vectors = vectors[:, :dimensions]
+    if normalise:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return vectors
+
+
+def _check_lengths(lengths: Sequence[int], most: int) -> None:
+    for number, length in enumerate(lengths):
+        if length > most:
+            message = f"text {number} has {length:,} tokens; the maximum of this model is {most:,}"
+            raise ApiError(400, f"{message}, and truncate is false", param="truncate")
 
 
 def _able(request: Request, name: str | None) -> tuple[ServedModel, TextEmbedding]:

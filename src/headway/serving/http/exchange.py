@@ -6,35 +6,69 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.requests import Request
 
 from headway.serving.engine import Engine, Event, Failed, Finished, Grown, Job
+from headway.serving.http.known_fields import RequestBody, refuse
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import FORM_BODY, TEXT_BODY, check_body
 
 S = TypeVar("S")
+B = TypeVar("B", bound=RequestBody)
 MOST_EVENTS = 4096
 """Events that wait for a client that reads slowly, after which its jobs are cancelled."""
 SPACING, LONGEST_SPACING = 1.5e-4, 0.02
 """Seconds between two deliveries of events to requests, for each event of the first one, and at
 most. An event takes about 50 us to send, in which the engine has to wait for Python. So it takes at
 most a third of the time, and what many outputs got meanwhile is sent as one event of each."""
+IGNORED = "x-headway-ignored-fields"
+MOST_NAMED, LONGEST_NAME = 16, 64
+"""Of the header `IGNORED`: its number of names, and their number of characters."""
 
 
-async def read_json(request: Request, kind: type[S], *, limit: int | None = TEXT_BODY) -> S:
-    """Return the body as a `kind`. ApiError 400 or 415 names the field that is wrong, 413 a body of
-    more than `limit` bytes.
+async def read_json(request: Request, kind: type[B]) -> B:
+    """Return the body as a `kind`.
 
-    Unknown fields are ignored.
+    ApiError 400 or 415 names the field that is wrong, or that a client knows and the route does not
+    honour; 413 a body that is too large. Fields that no client knows are ignored; a header of the
+    reply names them (`note_ignored`).
     """
     check_media_type(request, "application/json")
+    values = await _decoded(request, dict[str, msgspec.Raw], TEXT_BODY)
+    honoured = {field.encode_name for field in msgspec.structs.fields(kind)}
+    others = {name: raw for name, raw in values.items() if name not in honoured}
+    for name in sorted(others.keys() & kind.known.keys()):
+        refuse(kind.known, name, msgspec.json.decode(others[name]))
+    note_ignored(request, others.keys() - kind.known.keys())
+    return await _decoded(request, kind, TEXT_BODY)
+
+
+async def read_object(request: Request, limit: int | None) -> dict[str, Any]:
+    """Return the body as a JSON object. ApiError as for `read_json`."""
+    check_media_type(request, "application/json")
+    return await _decoded(request, dict[str, Any], limit)
+
+
+def note_ignored(request: Request, names: Iterable[str]) -> None:
+    """Remember the names of ignored fields, for a header of the reply."""
+    known = getattr(request.state, "ignored_fields", [])
+    request.state.ignored_fields = sorted({*known, *names})
+
+
+def ignored_header(request: Request) -> dict[str, str]:
+    """Return the header that names the ignored fields of a request; empty if there are none."""
+    names = getattr(request.state, "ignored_fields", [])[:MOST_NAMED]
+    return {IGNORED: ", ".join(quote(name[:LONGEST_NAME]) for name in names)} if names else {}
+
+
+async def _decoded(request: Request, kind: type[S], limit: int | None) -> S:
     body = await request.body()
     check_body(body, limit)
     try:

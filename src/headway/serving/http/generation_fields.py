@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
-from headway.decoding import GenerationConfig
+from headway.decoding import Bias, Forbidden, GenerationConfig, Only, Rule
 from headway.errors import UsageError
+from headway.serving.http.formats import FormatFields
+from headway.serving.http.known_fields import KnownFields, Refused
 from headway.serving.http.replies import ApiError
+from headway.serving.http.served import ServedModel
 from headway.settings import override
+from headway.text import TextTokenizer
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Penalty = Annotated[float, msgspec.Meta(ge=-2, le=2)]
 MOST_STOPS, MOST_BIASES = 16, 1024
+Token = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+Tokens = Annotated[list[Token], msgspec.Meta(max_length=2**17)]
+ONLY_SAMPLED: KnownFields = {
+    "temperature": Refused((0, 1)),
+    "top_p": Refused((1,)),
+    "top_k": Refused((0, -1)),
+    "min_p": Refused((0,)),
+    "typical_p": Refused((1,)),
+    "stop_token_ids": Refused(([],)),
+    "ignore_eos": Refused((False,)),
+    "include_stop_str_in_output": Refused((False,)),
+    "allowed_token_ids": Refused(([],)),
+    "bad_words": Refused(([],)),
+    "logit_bias": Refused(({},)),
+    "stream": Refused((False,)),
+}
+"""Fields that beam search does not take."""
+ONLY_WITH_BEAMS: KnownFields = {
+    "length_penalty": Refused((1,)),
+    "early_stopping": Refused((False,)),
+}
 
 
-class StreamOptions(msgspec.Struct):
-    """include_usage: whether the last event before the end has the numbers of tokens."""
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """include_usage: whether the last event before the end has the numbers of tokens.
+
+    include_obfuscation, continuous_usage_stats: are refused if they are true.
+    """
 
     include_usage: bool = False
+    include_obfuscation: bool | None = None
+    continuous_usage_stats: bool | None = None
 
 
-class JsonSchema(msgspec.Struct, kw_only=True):
-    """A JSON schema. name, description, strict: are ignored; a schema is always enforced."""
-
-    schema: dict[str, Any]
-    name: str | None = None
-    description: str | None = None
-    strict: bool | None = None
-
-
-class ResponseFormat(msgspec.Struct, kw_only=True):
-    """The form of outputs: any text, a JSON object, or JSON that a schema describes."""
-
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
-
-
-class GenerationFields(msgspec.Struct, kw_only=True):
+class GenerationFields(FormatFields, kw_only=True):
     """Fields that completions and chat share: OpenAI's, then those of other servers."""
 
     model: str | None = None
@@ -56,7 +70,6 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
-    user: str | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
     min_p: Share | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=100)] | None = None
@@ -67,7 +80,13 @@ class GenerationFields(msgspec.Struct, kw_only=True):
     early_stopping: bool | None = None
     cache_prompt: bool | None = None
     cache_salt: str | None = None
-    response_format: ResponseFormat | None = None
+    typical_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    stop_token_ids: Tokens | None = None
+    ignore_eos: bool | None = None
+    include_stop_str_in_output: bool | None = None
+    allowed_token_ids: Tokens | None = None
+    bad_words: Annotated[list[str], msgspec.Meta(max_length=MOST_BIASES)] | None = None
+    truncate_prompt_tokens: Annotated[int, msgspec.Meta(ge=-1, le=2**20)] | None = None
 
     @property
     def beam(self) -> int:
@@ -81,22 +100,28 @@ class GenerationFields(msgspec.Struct, kw_only=True):
         return tuple(given)
 
 
-def check_unsupported(fields: GenerationFields, known: Mapping[str, Any]) -> None:
-    """Raise ApiError 400 for a field that has no effect here and is not at its default.
-
-    known: name -> (value, default) of further fields of the request.
-    """
-    for name, (value, default) in known.items():
-        if value is not None and value not in default:
-            raise ApiError(400, f"{name} is not available on this server", param=name)
-    if fields.best_of is not None and not fields.use_beam_search and fields.best_of != fields.n:
+def check_fields(fields: GenerationFields) -> None:
+    """Raise ApiError 400 for a field that has no effect beside the others, and is not neutral."""
+    unusable = ONLY_SAMPLED if fields.use_beam_search else ONLY_WITH_BEAMS
+    needed = "without use_beam_search" if fields.use_beam_search else "with use_beam_search"
+    for name, treatment in unusable.items():
+        assert isinstance(treatment, Refused)
+        if not treatment.accepts(getattr(fields, name)):
+            raise ApiError(400, f"{name} is available only {needed}", param=name)
+    if not fields.use_beam_search and fields.best_of not in (None, fields.n or 1):
         raise ApiError(400, "best_of must be n, except with use_beam_search", param="best_of")
-    if fields.use_beam_search and fields.stream:
-        raise ApiError(400, "beam search cannot be streamed", param="stream")
     if len(fields.stops) > MOST_STOPS:
         raise ApiError(400, f"stop has more than {MOST_STOPS} strings", param="stop")
     if fields.logit_bias is not None and len(fields.logit_bias) > MOST_BIASES:
         raise ApiError(400, f"logit_bias has more than {MOST_BIASES} tokens", param="logit_bias")
+    if fields.truncate_prompt_tokens == 0:
+        message = "truncate_prompt_tokens must be at least 1, or -1 for the context of the model"
+        raise ApiError(400, message, param="truncate_prompt_tokens")
+    options = fields.stream_options or StreamOptions()
+    for name in ("include_obfuscation", "continuous_usage_stats"):
+        if getattr(options, name):
+            message = f"stream_options.{name} is not available on this server"
+            raise ApiError(400, message, param="stream_options")
 
 
 def generation_config(
@@ -106,10 +131,11 @@ def generation_config(
     changes = {
         "max_tokens": max_tokens,
         "min_tokens": fields.min_tokens,
-        "temperature": 1.0 if fields.temperature is None else fields.temperature,
+        "temperature": _temperature(fields),
         "top_k": fields.top_k if (fields.top_k or 0) > 0 else None,
         "top_p": fields.top_p or None,
         "min_p": fields.min_p,
+        "typical": fields.typical_p,
         "repetition_penalty": fields.repetition_penalty,
         "frequency_penalty": fields.frequency_penalty,
         "presence_penalty": fields.presence_penalty,
@@ -129,13 +155,63 @@ def generation_config(
         raise ApiError(400, error.what, param=name and name.group()) from error
 
 
+def _temperature(fields: GenerationFields) -> float:
+    """Return the temperature; 0 is greedy. The limit of top-p sampling at 0 is greedy, too."""
+    if fields.top_p == 0:
+        return 0.0
+    return 1.0 if fields.temperature is None else fields.temperature
+
+
+def max_tokens_of(name: str, value: int, prompts: Sequence[Sequence[int]], context: int) -> int:
+    """Return the maximum number of tokens of an output. -1 is what the context has room for.
+
+    Raises ApiError 400 for 0, which names the field `name`.
+    """
+    if value == 0:
+        raise ApiError(400, f"{name} must be at least 1, or -1 for no limit", param=name)
+    return max(1, context - min(map(len, prompts))) if value == -1 else value
+
+
+def truncated(prompt: list[int], fields: GenerationFields, served: ServedModel) -> list[int]:
+    """Return the last `truncate_prompt_tokens` tokens of a prompt; all of them if it is unset."""
+    count = fields.truncate_prompt_tokens
+    if count is None:
+        return prompt
+    return prompt[-(served.context if count == -1 else count) :]
+
+
+def token_rules(fields: GenerationFields, tokenizer: TextTokenizer) -> list[Rule]:
+    """Return the rules about single tokens and words. ApiError 400 for a token that is none of the
+    model."""
+    rules: list[Rule] = []
+    for name in ("stop_token_ids", "allowed_token_ids"):
+        for token in getattr(fields, name) or ():
+            if token >= tokenizer.size:
+                raise _no_token(name, str(token), tokenizer.size)
+    if fields.allowed_token_ids:
+        rules.append(Only(sorted(set(fields.allowed_token_ids))))
+    if biases := token_biases(fields, tokenizer.size):
+        rules.append(Bias(biases))
+    if not all(word.strip() for word in fields.bad_words or ()):
+        raise ApiError(400, "bad_words must have no empty texts", param="bad_words")
+    words = [word.strip() for word in fields.bad_words or ()]
+    sequences = [tokenizer.encode(form) for word in words for form in (word, " " + word)]
+    if sequences:
+        rules.append(Forbidden(sequences))
+    return rules
+
+
+def _no_token(name: str, token: str, vocabulary: int) -> ApiError:
+    message = f"{name}: {token[:20]!r} is no token from 0 to {vocabulary - 1:,}"
+    return ApiError(400, message, param=name)
+
+
 def token_biases(fields: GenerationFields, vocabulary: int) -> dict[int, float]:
     """Return token -> bias. Raises ApiError 400 for a key that is no token of the model."""
     biases = {}
     for name, value in (fields.logit_bias or {}).items():
         is_token = name.isascii() and name.isdecimal() and len(name) < 10
         if not is_token or int(name) >= vocabulary:
-            message = f"logit_bias: {name[:20]!r} is no token from 0 to {vocabulary - 1:,}"
-            raise ApiError(400, message, param="logit_bias")
+            raise _no_token("logit_bias", name, vocabulary)
         biases[int(name)] = value
     return biases

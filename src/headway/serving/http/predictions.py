@@ -19,17 +19,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
+from headway.errors import UsageError
 from headway.serving.engine import Computation
-from headway.serving.http.exchange import Exchange, parse_form, read_json
+from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
+from headway.serving.http.known_fields import (
+    LIBRETRANSLATE,
+    PARAMETERS,
+    PREDICTIONS,
+    KnownFields,
+    refuse,
+)
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
-from headway.settings import override
+from headway.settings import fields_of, override
 from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
 
 MOST_INPUTS = 256
@@ -63,18 +72,54 @@ async def predict(request: Request) -> Response:
         fields |= await parse_form(request)
     else:
         files = any(takes_files(m.verbs[verb]) for m in models if verb in m.verbs)
-        fields |= await read_json(request, dict, limit=None if files else TEXT_BODY)
+        fields |= await read_object(request, None if files else TEXT_BODY)
     if fields.get("model") is None:  # a client of one address names the model there
         fields["model"] = request.query_params.get("model")
     served = _model(models, verb, fields["model"])
     task = served.verbs[verb]
-    if isinstance(task, ForeignRequests) and task.is_foreign(fields):
+    is_foreign = isinstance(task, ForeignRequests) and task.is_foreign(fields)
+    _check_fields(request, task, fields, is_foreign=is_foreign)
+    if is_foreign:
         return await _answer_foreign(request, served, task, fields)
     try:
         asked = msgspec.convert(fields, PredictionRequest)
     except msgspec.ValidationError as error:
         raise ApiError(400, str(error), param="inputs") from None
     return await _answer(request, served, verb, asked)
+
+
+def _check_fields(
+    request: Request, task: Any, fields: Mapping[str, Any], *, is_foreign: bool
+) -> None:
+    """Raise ApiError 400 for a field that the form of a request does not have, but a client or the
+    options of the task do; note the other ones, which are ignored."""
+    names: Sequence[str] = [field.encode_name for field in structs.fields(PredictionRequest)]
+    known = PREDICTIONS
+    if is_foreign:
+        names, known = (*task.foreign_fields, "model"), LIBRETRANSLATE
+    others = set(fields) - set(names)
+    options = {*fields_of(task.options()), *getattr(task, "option_names", ())}
+    for name in sorted(others & options):
+        raise ApiError(400, f"{name} is a field of parameters, beside inputs", param=name)
+    for name in others & known.keys():
+        refuse(known, name, fields[name])
+    note_ignored(request, others - known.keys())
+
+
+async def languages(request: Request) -> Response:
+    """The languages of the translators, in LibreTranslate's form."""
+    models: ServedModels = request.app.state.models
+    name = request.query_params.get("model")
+    chosen = list(models) if name is None else [models.named(name)]
+    known: dict[str, dict[str, None]] = {}
+    for model in chosen:
+        for task in model.verbs.values():
+            if isinstance(task, ForeignRequests):
+                for source, targets in task.targets(model.bundle).items():
+                    known.setdefault(source, {}).update(dict.fromkeys(targets))
+    return json_reply(
+        [{"code": code, "name": code, "targets": list(known[code])} for code in known]
+    )
 
 
 async def _media_type(request: Request) -> str:
@@ -111,7 +156,7 @@ async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
     task = served.verbs[verb]
-    options = options_of(task, asked.parameters or {})
+    options = options_of(task, asked.parameters or {}, PARAMETERS.get(verb, {}))
     is_list = isinstance(asked.inputs, list)
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
@@ -130,9 +175,16 @@ async def _answer_foreign(
     request: Request, served: ServedModel, task: ForeignRequests, fields: Mapping[str, Any]
 ) -> Response:
     """Answer a request in the form of another server."""
-    inputs, options = task.read_foreign(served.bundle, fields)
+    try:
+        inputs, options = task.read_foreign(served.bundle, fields)
+    except UsageError as error:
+        name = error.what.partition(" ")[0]
+        param = name if name in task.foreign_fields else None
+        raise ApiError(400, error.what, param=param) from error
     if not 1 <= len(inputs) <= MOST_INPUTS:
         raise ApiError(400, f"a request must have 1 to {MOST_INPUTS} inputs")
+    if not task.targets(served.bundle):  # nothing to compare the languages with
+        note_ignored(request, {"source", "target"} & fields.keys())
     predictions = await computed(request, served, inputs, options)
     return json_reply(task.foreign_form(fields, predictions))
 
@@ -175,16 +227,29 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, parameters: Mapping[str, Any]) -> Any:
+def options_of(task: Any, parameters: Mapping[str, Any], known: KnownFields) -> Any:
     """Return the options of a task. Raises ApiError 400 for one that it does not have, and for
-    names of files: a client may not read the files of the server."""
+    names of files: a client may not read the files of the server.
+
+    known: parameters of clients that are no options of the task.
+    """
     names = task.option_names if isinstance(task, Pipeline) else {}
-    given = {names.get(key, key): value for key, value in parameters.items() if value is not None}
     kinds = typing.get_type_hints(task.options)
-    for name in given:
+    options = task.options()
+    for key, value in parameters.items():
+        name = names.get(key, key)
+        if name not in kinds:
+            refuse(known, key, value)
+        if value is None or (name not in kinds and key in known):
+            continue
         if name in kinds and "Path" in str(kinds[name]):
             raise ApiError(400, f"{name} names a file, so it is not available here", param=name)
-    return override(task.options(), given, "parameters")
+        try:
+            options = override(options, {name: value}, "parameters")
+        except UsageError as error:
+            hint = "" if error.hint is None else f" ({error.hint})"
+            raise ApiError(400, error.what + hint, param=key) from error
+    return options
 
 
 def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:

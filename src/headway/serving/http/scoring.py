@@ -1,14 +1,17 @@
-"""POST /v1/rerank and /v1/score: how well pairs of texts fit, by a model of pairs or an encoder.
+"""How well pairs of texts fit, by a model of pairs or an encoder.
+
+POST /v1/rerank, also as /rerank and /v2/rerank, and POST /v1/score.
 
 A model of pairs gives the probability of one of its labels (`label`; with two labels, the second
-one), a regression model its number, an encoder the cosine similarity.
+one), a model of one label the sigmoid of its output, a regression model its number, an encoder the
+cosine similarity.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -17,6 +20,7 @@ from starlette.responses import Response
 from headway.bundle import TextEmbedding
 from headway.serving.http.embeddings import check_texts, vectors_of
 from headway.serving.http.exchange import read_json
+from headway.serving.http.known_fields import RERANK, SCORE, KnownFields, RequestBody
 from headway.serving.http.predictions import computed, options_of
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
@@ -31,19 +35,26 @@ class Document(msgspec.Struct):
     text: str
 
 
-class RerankRequest(msgspec.Struct, kw_only=True):
-    """A query, and documents to rank by how well they fit. label: of a model of pairs."""
+class RerankRequest(RequestBody, kw_only=True):
+    """A query, and documents to rank by how well they fit.
+
+    label: of a model of pairs. top_n: number of documents in the reply; 0 for all.
+    """
+
+    known: ClassVar[KnownFields] = RERANK
 
     query: str
     documents: Annotated[list[str | Document], msgspec.Meta(min_length=1, max_length=1024)]
     model: str | None = None
-    top_n: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    return_documents: bool = True
+    top_n: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    return_documents: bool | None = None
     label: str | None = None
 
 
-class ScoreRequest(msgspec.Struct, kw_only=True):
+class ScoreRequest(RequestBody, kw_only=True):
     """Pairs of texts: one with each of the others, or as many as there are others."""
+
+    known: ClassVar[KnownFields] = SCORE
 
     text_1: str | Texts
     text_2: str | Texts
@@ -57,12 +68,12 @@ async def rerank(request: Request) -> Response:
     texts = [item if isinstance(item, str) else item.text for item in fields.documents]
     pairs = [(fields.query, text) for text in texts]
     served, scores = await _scores(request, fields.model, pairs, fields.label)
-    order = sorted(range(len(texts)), key=lambda n: -scores[n])[: fields.top_n]
+    order = sorted(range(len(texts)), key=lambda n: -scores[n])[: fields.top_n or None]
     results = [
         {
             "index": n,
             "relevance_score": scores[n],
-            **({"document": {"text": texts[n]}} if fields.return_documents else {}),
+            **({"document": {"text": texts[n]}} if fields.return_documents is not False else {}),
         }
         for n in order
     ]
@@ -128,7 +139,7 @@ async def _by_labels(
     label: str | None,
 ) -> list[float]:
     """Return the probability of a label for each pair, or the number of a regression model."""
-    options = options_of(task, {})
+    options = options_of(task, {}, {})
     inputs = [task.input(text=first, second=second) for first, second in pairs]
     predictions = await computed(request, served, inputs, options)
     scores: list[float] = []

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from headway.bundle import TextGenerating
 from headway.decoding import (
-    Bias,
     Continuation,
     GenerationConfig,
     Reason,
@@ -32,9 +31,9 @@ from headway.serving.engine import (
     Job,
     PromptScores,
 )
-from headway.serving.grammar import ANY_OBJECT
 from headway.serving.http.exchange import Exchange
-from headway.serving.http.generation_fields import GenerationFields, token_biases
+from headway.serving.http.formats import requested_format
+from headway.serving.http.generation_fields import GenerationFields, token_rules
 from headway.serving.http.replies import DONE, ApiError, EventStream, event, json_reply
 from headway.serving.http.served import ServedModel
 from headway.serving.http.token_texts import LogProbs, TokenTexts
@@ -119,27 +118,27 @@ async def answer(request: Request, asked: TextRequest, seconds: float) -> Respon
     return EventStream(_stream(asked, first, events), exchange.close)
 
 
-async def format_rules(served: ServedModel, fields: GenerationFields) -> tuple[Rule, ...]:
-    """Return the rules of `response_format`, made outside of the engine and of the event loop.
+async def request_rules(served: ServedModel, fields: GenerationFields) -> list[Rule]:
+    """Return the rules that a request asks for, made outside of the engine. That of a form of
+    outputs is made outside of the event loop, too.
 
-    Raises ApiError 400 or UsageError for a schema that cannot be enforced.
+    Raises ApiError 400 for fields that are invalid or cannot be enforced, or exclude each other.
     """
-    wanted = fields.response_format
-    if wanted is None or wanted.type == "text":
-        return ()
-    schema: Any = ANY_OBJECT
-    if wanted.type == "json_schema":
-        if wanted.json_schema is None:
-            raise ApiError(400, "json_schema is missing", param="response_format")
-        schema = wanted.json_schema.schema
+    bundle: Any = served.bundle
+    rules, wanted = token_rules(fields, bundle.tokenizer), requested_format(fields)
+    if wanted is None:
+        return rules
+    for name in ("use_beam_search", "ignore_eos"):
+        if getattr(fields, name):
+            raise ApiError(400, f"{wanted.field} excludes {name}", param=name)
 
     def compiled() -> Rule:
-        return served.grammar.of_schema(schema)
+        return wanted.rule(served.grammar)
 
     try:
-        return (await run_in_threadpool(compiled),)
+        return [*rules, await run_in_threadpool(compiled)]
     except UsageError as error:
-        raise ApiError(400, error.what, param="response_format") from error
+        raise ApiError(400, error.what, param=wanted.field) from error
 
 
 def check_lengths(asked: TextRequest) -> None:
@@ -160,12 +159,11 @@ def check_lengths(asked: TextRequest) -> None:
 def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Event], None]) -> Job:
     """Return the job of one prompt."""
     prompt, config = asked.prompts[number], asked.config
-    biases = token_biases(asked.fields, asked.bundle.tokenizer.size)
     cost = len(prompt) + config.max_tokens * max(config.samples, config.beam)
     common: dict[str, Any] = {"report": report, "deadline": deadline, "cost": cost}
     if config.beam > 1:
-        if biases or asked.scores_prompts or asked.rules:
-            raise ApiError(400, "beam search takes no logit_bias, echo with logprobs, or format")
+        if asked.scores_prompts:
+            raise ApiError(400, "beam search takes no echo with logprobs", param="echo")
         model: Any = asked.served.bundle.model
 
         def search(prompts: list[Any]) -> list[Any]:
@@ -178,7 +176,10 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
         scored=(asked.logprobs or 0) if asked.scores_prompts else None,
         caches=asked.fields.cache_prompt is not False,
         salt=asked.fields.cache_salt or "",
-        rules=(*([Bias(biases)] if biases else []), *asked.rules),
+        rules=asked.rules,
+        stop_tokens=frozenset(asked.fields.stop_token_ids or ()),
+        ignores_eos=bool(asked.fields.ignore_eos),
+        keeps_stop=bool(asked.fields.include_stop_str_in_output),
         shown=bool(asked.fields.stream),
         **common,
     )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextGenerating
-from headway.serving.http.completions import Token
 from headway.serving.http.exchange import read_json
+from headway.serving.http.generation_fields import Token
+from headway.serving.http.known_fields import DETOKENIZE, TOKENIZE, KnownFields, RequestBody
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModels
 from headway.serving.http.text_sizes import LONGEST_TEXTS, beside_others
@@ -19,8 +19,10 @@ MOST_TOKENS = 2**18
 """Of /detokenize."""
 
 
-class TokenizeRequest(msgspec.Struct, kw_only=True):
+class TokenizeRequest(RequestBody, kw_only=True):
     """add_special_tokens: whether the tokens are those of a prompt (usually with <s>)."""
+
+    known: ClassVar[KnownFields] = TOKENIZE
 
     prompt: str
     model: str | None = None
@@ -28,8 +30,10 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     return_token_strs: bool = False
 
 
-class DetokenizeRequest(msgspec.Struct, kw_only=True):
+class DetokenizeRequest(RequestBody, kw_only=True):
     """tokens: of a text."""
+
+    known: ClassVar[KnownFields] = DETOKENIZE
 
     tokens: list[Token]
     model: str | None = None
@@ -76,6 +80,8 @@ async def tokenizer_info(request: Request) -> Response:
     served, bundle = models.able(request.query_params.get("model"), TextGenerating, "tokenize")
     tokenizer = bundle.tokenizer
     bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
-    info = {"bos_token": bos, "eos_token": eos, "pad_token": None}
-    more = {"chat_template": served.template, "vocab_size": tokenizer.size}
+    template = served.template
+    named = (template and template.special_tokens) or {}
+    info = {"bos_token": bos, "eos_token": eos, "pad_token": named.get("pad_token")}
+    more = {"chat_template": template and template.default, "vocab_size": tokenizer.size}
     return json_reply({**info, **more})

@@ -23,14 +23,16 @@ Texts = str | tuple[str, str]
 class Numbers:
     """The scale of the numbers in training: their mean, standard deviation and range.
 
-    The model predicts z = (y - mean) / deviation. lowest, highest: None if unknown, for models of
-    other libraries.
+    The model predicts z = (y - mean) / deviation, or y = sigmoid(z) if `sigmoid` is True: so models
+    of other libraries with one label, which were not trained by regression, score a pair of texts.
+    lowest, highest: None if unknown, for models of other libraries.
     """
 
     mean: float
     deviation: float
     lowest: float | None = None
     highest: float | None = None
+    sigmoid: bool = False
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Numbers:
@@ -45,6 +47,8 @@ class Numbers:
 
     def restored(self, value: float) -> float:
         """Convert the model's z to a label y."""
+        if self.sigmoid:
+            return 0.5 * (1 + math.tanh(value / 2))
         return value * self.deviation + self.mean
 
 
@@ -144,6 +148,8 @@ class ClassReader:
         metadata["max_length"] = self.max_length
         if self.numbers is not None:
             metadata["numbers"] = asdict(self.numbers)
+            if not self.numbers.sigmoid:
+                del metadata["numbers"]["sigmoid"]
         if self.pairs is not False:
             metadata["pairs"] = self.pairs
         return json_bytes(metadata)
@@ -187,7 +193,8 @@ def _are_classes(metadata: dict[str, Any]) -> bool:
 def _are_numbers(values: Any) -> bool:
     return (
         isinstance(values, dict)
-        and values.keys() == Numbers.__dataclass_fields__.keys()
+        and {"sigmoid", *values} == Numbers.__dataclass_fields__.keys()
+        and type(values.get("sigmoid", False)) is bool
         and all(type(values[key]) in {int, float} for key in ("mean", "deviation"))
         and all(type(values[key]) in {int, float, type(None)} for key in ("lowest", "highest"))
         and values["deviation"] > 0

@@ -78,6 +78,7 @@ class Translating:
     evaluation: type[Any] = TranslationScoring
     option_names: Mapping[str, str] = {"tgt_lang": "to", "src_lang": "from_language"}
     lists_one = True
+    foreign_fields: Sequence[str] = libretranslate.FIELDS
     document_suffixes: Sequence[str] = tuple(DOCUMENTS)
     document_options: type[Any] = DocumentOptions
     next_commands: Sequence[str] = (
@@ -158,6 +159,9 @@ class Translating:
         self, bundle: TranslatorBundle, fields: Mapping[str, Any]
     ) -> tuple[list[TranslateInput], TranslateOptions]:
         return libretranslate.read_request(bundle, fields)
+
+    def targets(self, bundle: TranslatorBundle) -> Mapping[str, Sequence[str]]:
+        return libretranslate.targets_of(bundle)
 
     def foreign_form(
         self, fields: Mapping[str, Any], predictions: Sequence[Translated]

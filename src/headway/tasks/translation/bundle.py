@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 
@@ -25,7 +26,8 @@ from headway.decoding.search import Normalisation
 from headway.errors import DataError, UsageError
 from headway.models import Translator
 from headway.tasks.translation.options import FOUR_BEAMS, TranslateInput, TranslateOptions
-from headway.tasks.translation.predicting import Translated, predict
+from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
+from headway.tasks.translation.predicting import Translated, check_room, predict
 from headway.tasks.translation.search import (
     BeamSettings,
     Translation,
@@ -55,7 +57,9 @@ class TranslatorBundle(StoredBundle):
     reader_class = TokenizerPair
     model: Translator
 
-    def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
+    def __init__(
+        self, model: Translator, tokenizer: TokenizerPair, origin: Origin = UNKNOWN
+    ) -> None:
         config = model.config
         for side, size in (
             ("source", config.source_vocabulary),
@@ -69,11 +73,16 @@ class TranslatorBundle(StoredBundle):
                     hint="use the tokenizer with which the model was trained",
                 )
         super().__init__(model, tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer, self.origin = tokenizer, origin
         self._others: tuple[Translator, ...] = ()  # further members of an ensemble
         self.target_languages = TargetLanguages(tuple(sorted(tokenizer.source.language_tags)))
         if self.languages or tokenizer.languages is not None:
             self.inputs = InputSpec(target=True, language=True)  # type: ignore[misc]
+
+    @classmethod
+    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> TranslatorBundle:
+        """See `StoredBundle.open`. The run of the folder, if any, names the languages."""
+        return cls(model, cls.checked_reader(model, folder, contents), origin_of_run(folder))
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -103,7 +112,7 @@ class TranslatorBundle(StoredBundle):
             )
         elif language is not None:
             self.target_languages.check(language)
-        bundle = TranslatorBundle(self.model, tokenizer)
+        bundle = TranslatorBundle(self.model, tokenizer, self.origin)
         bundle._others = self._others
         if tokenizer.languages is None:
             bundle.target_languages = replace(self.target_languages, chosen=language)
@@ -121,7 +130,7 @@ class TranslatorBundle(StoredBundle):
                     hint="train both with one tokenizer: train the first, copy its tokenizer.json "
                     "into the new run folder, train the second there",
                 )
-        joint = TranslatorBundle(self.model, self.tokenizer)
+        joint = TranslatorBundle(self.model, self.tokenizer, self.origin)
         joint.target_languages = self.target_languages
         joint._others = tuple(other.model for other in others)
         return joint
@@ -159,8 +168,9 @@ class TranslatorBundle(StoredBundle):
     ) -> list[Translated]:
         """Translate the inputs, in order, with alignments if they are requested.
 
-        A text of more than `longest` tokens is split at the ends of its sentences, and the
-        translations of its sentences are joined; it has one translation and no alignment.
+        Each line of a text is translated alone, and blank lines stay, unless the model reads texts
+        of any form (`origin.by_line`). A line of more than `longest` tokens is split at the ends of
+        its sentences; it has one translation. A text that was split has no alignment.
 
         first: the number of the first input. Raises UsageError for more translations than beams,
         and if an alignment is requested of a model without attention.
@@ -288,22 +298,12 @@ class TranslatorBundle(StoredBundle):
 
     def check_length(self, length: int, name: str) -> None:
         """Raise UsageError if a text, which `name` names in the error, has too many tokens."""
-        self._check_room(length + self._num_tags, self.model.max_source, name)
+        check_room(length + self._num_tags, self.model.max_source, name)
         if length > self.longest:
             raise UsageError(
                 f"{name} has {length:,} tokens, but the maximum length of a sentence is "
                 f"{self.longest:,} tokens",
                 hint="split it into sentences, one on each line",
-            )
-
-    @staticmethod
-    def _check_room(length: int, limit: int | None, name: str) -> None:
-        """Raise UsageError if a text has more tokens than the model has learned positions."""
-        if limit is not None and length >= limit:
-            raise UsageError(
-                f"{name} has {length} tokens, but the model has learned positions for at most "
-                f"{limit - 1}",
-                hint="split it into sentences, or train with --model.positions sinusoidal",
             )
 
     def reading(self, source: str, target: str | Sequence[int] | None = None) -> ForwardPass:
@@ -322,7 +322,7 @@ class TranslatorBundle(StoredBundle):
         else:
             target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
         self.check_length(len(source_ids) - self._num_tags, "the source")
-        self._check_room(len(target_ids), self.model.max_target, "the target")
+        check_room(len(target_ids), self.model.max_target, "the target")
         tokens, keys = collate_sources([source_ids], first)
         tokens, keys = tokens.to(self.device), None if keys is None else keys.to(self.device)
         ids = {

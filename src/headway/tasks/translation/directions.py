@@ -200,9 +200,8 @@ def direction_of(path: Path, config: TranslationDataConfig) -> Direction:
     """
     if is_language(config.source) and is_language(config.target):
         return Direction(str(config.source), str(config.target))
-    for part in path.name.split("."):
-        if match := _IN_NAME.fullmatch(part):
-            return Direction(match[1], match[2])
+    if (named := direction_in_name(path)) is not None:
+        return named
     if path.is_file():
         files = pair_files(path, None, None, config.inline_tags)
         if is_language(files.source) and is_language(files.target):
@@ -212,6 +211,14 @@ def direction_of(path: Path, config: TranslationDataConfig) -> Direction:
         str(path),
         "--data.directions en-de,en-fr, one for each corpus; or a name such as ted.en-de.tsv",
     )
+
+
+def direction_in_name(path: Path) -> Direction | None:
+    """Return the direction in the name of a corpus, such as ted.en-de.tsv; None without one."""
+    for part in path.name.split("."):
+        if match := _IN_NAME.fullmatch(part):
+            return Direction(match[1], match[2])
+    return None
 
 
 def located(path: Path, direction: Direction, config: TranslationDataConfig) -> Splits:

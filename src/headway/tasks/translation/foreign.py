@@ -8,12 +8,14 @@ from headway import interop
 from headway.interop import Exported, ExportedCTranslate2
 from headway.models import Translator
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.origin import origin_of_foreign
 
 
 def from_hugging_face(model: Translator, folder: Path, model_type: str) -> TranslatorBundle:
     """Make a bundle of the model with the tokenizers of the folder."""
     vocabulary = model.config.target_vocabulary
-    return TranslatorBundle(model, interop.read_translator_tokenizers(folder, vocabulary))
+    tokenizers = interop.read_translator_tokenizers(folder, vocabulary)
+    return TranslatorBundle(model, tokenizers, origin_of_foreign(folder, model_type))
 
 
 def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> Exported:

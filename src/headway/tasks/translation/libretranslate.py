@@ -1,8 +1,8 @@
 """Requests and replies in the form of LibreTranslate, a translation server.
 
 {"q": text or list of texts, "source": "en", "target": "de", "alternatives": 0} is answered by
-{"translatedText": text or list of texts}. A model for one direction ignores the languages, which
-it does not know.
+{"translatedText": text or list of texts}. The languages must be those of the model. A model that
+no file tells its languages translates as it was trained to, whatever a request names.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headway.data.formats.parallel import same_language
 from headway.errors import UsageError
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated
 
 MOST_ALTERNATIVES = 10
+FIELDS = ("q", "source", "target", "format", "alternatives")
 
 
 def is_request(fields: Mapping[str, Any]) -> bool:
@@ -36,6 +38,7 @@ def read_request(
     source = fields.get("source") or "auto"
     if not isinstance(source, str):
         raise UsageError("source must be the name of a language")
+    check_languages(bundle, source, target)
     has_tokens = bundle.tokenizer.languages is not None
     alternatives = _number(fields.get("alternatives", 0))
     options = TranslateOptions(
@@ -45,6 +48,43 @@ def read_request(
         from_language=source if has_tokens and source != "auto" else None,
     )
     return [TranslateInput(text=text) for text in texts], options
+
+
+def targets_of(bundle: TranslatorBundle) -> dict[str, tuple[str, ...]]:
+    """Return source language -> target languages; empty if no file names them."""
+    if bundle.tokenizer.languages is not None:
+        codes = tuple(sorted(bundle.tokenizer.languages.ids))
+        return dict.fromkeys(codes, codes)
+    directions = bundle.origin.directions
+    if bundle.languages:
+        directions = tuple(d for d in directions if d.target in bundle.languages)
+    sources = dict.fromkeys(direction.source for direction in directions)
+    return {
+        source: tuple(dict.fromkeys(d.target for d in directions if d.source == source))
+        for source in sources
+    }
+
+
+def check_languages(bundle: TranslatorBundle, source: str, target: str | None) -> None:
+    """Raise UsageError, with the languages of the model, for a direction that it does not have."""
+    if bundle.tokenizer.languages is not None:
+        return  # `TranslatorBundle.into` names the nearest languages
+    known = targets_of(bundle)
+    targets = bundle.languages or tuple(dict.fromkeys(t for ts in known.values() for t in ts))
+    if known and source != "auto" and not any(same_language(source, name) for name in known):
+        raise _not_translated("source", source, known)
+    if target is None or not targets:
+        return
+    if source != "auto" and known:
+        targets = tuple(t for name, ts in known.items() if same_language(source, name) for t in ts)
+    exact = bool(bundle.languages)  # its names are tokens
+    if not any(target == name or (not exact and same_language(target, name)) for name in targets):
+        raise _not_translated("target", target, known or {"auto": targets})
+
+
+def _not_translated(field: str, language: str, known: Mapping[str, Sequence[str]]) -> UsageError:
+    listed = "; ".join(f"{source} to {', '.join(targets)}" for source, targets in known.items())
+    return UsageError(f"{field} {language!r}: this model does not translate it; it has {listed}")
 
 
 def reply(fields: Mapping[str, Any], predictions: Sequence[Translated]) -> dict[str, Any]:

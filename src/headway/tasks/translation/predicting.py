@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,13 +46,23 @@ class Translated:
     alignment: Mapping[str, Any] | None = None
 
 
-def _joined(sentences: Sequence[Translation]) -> RankedTranslation:
-    """Return the translation of a text that was split: its score is the mean of its sentences'."""
+@dataclass(frozen=True)
+class _Line:
+    """A line of a text. parts: what is translated of it: the line, its sentences if it is too long,
+    or nothing of a blank line. start, end: the white space around them, with the line break."""
+
+    parts: Sequence[str]
+    start: str = ""
+    end: str = ""
+
+
+def _joined(parts: Sequence[RankedTranslation], text: str) -> RankedTranslation:
+    """Return the translation of a text that was split. Its score is the mean of its parts'."""
     return RankedTranslation(
-        " ".join(sentence.text for sentence in sentences),
-        sum(sentence.score for sentence in sentences) / len(sentences),
-        sum(sentence.log_probability for sentence in sentences),
-        all(sentence.finished for sentence in sentences),
+        text,
+        sum(part.score for part in parts) / len(parts),
+        sum(part.log_probability for part in parts),
+        all(part.finished for part in parts),
     )
 
 
@@ -74,22 +84,71 @@ def predict(
         )
     searching = ensemble(bundle, options.ensemble, options.to, options.from_language)
     texts = [item.text for item in inputs]
-    parts = [_parts(bundle, text, f"text {line}") for line, text in enumerate(texts, start=first)]
-    flat = [part for of_text in parts for part in of_text]
+    lines = [_lines(bundle, text, f"text {line}") for line, text in enumerate(texts, start=first)]
+    flat = [part for of_text in lines for line in of_text for part in line.parts]
     lists = iter(_lists(searching, flat, options, first))
     outputs = []
-    for line, (text, of_text) in enumerate(zip(texts, parts, strict=True), start=first):
-        if len(of_text) > 1:
-            joined = _joined([next(lists)[0] for _ in of_text])
-            outputs.append(Translated(line, text, (joined,)))
-            continue
-        ranked = tuple(
-            RankedTranslation(best.text, best.score, best.log_probability, best.finished)
-            for best in next(lists)
-        )
-        words = _aligned(bundle, text, ranked[0].text) if options.align else None
-        outputs.append(Translated(line, text, ranked, words))
+    for number, (text, of_text) in enumerate(zip(texts, lines, strict=True), start=first):
+        best = _text_of_lines(of_text, [_ranked(line, lists) for line in of_text])
+        is_whole = [len(line.parts) for line in of_text] == [1]
+        words = _aligned(bundle, text, best[0].text) if options.align and is_whole else None
+        outputs.append(Translated(number, text, best, words))
     return outputs
+
+
+def _ranked(line: _Line, lists: Iterator[list[Translation]]) -> tuple[RankedTranslation, ...]:
+    """Return the translations of a line, best first; one for a line that was split, none for a
+    blank one."""
+    of_parts = [
+        [RankedTranslation(t.text, t.score, t.log_probability, t.finished) for t in next(lists)]
+        for _ in line.parts
+    ]
+    if len(of_parts) == 1:
+        return tuple(of_parts[0])
+    best = [translations[0] for translations in of_parts]
+    return (_joined(best, " ".join(part.text for part in best)),) if best else ()
+
+
+def _text_of_lines(
+    lines: Sequence[_Line], of_lines: Sequence[tuple[RankedTranslation, ...]]
+) -> tuple[RankedTranslation, ...]:
+    """Return the translations of a text from those of its lines.
+
+    The n-th one has the n-th translation of each line, or its last one.
+    """
+    if len(lines) == 1:
+        return of_lines[0]
+    outputs = []
+    for rank in range(max(map(len, of_lines))):
+        chosen = [ranked[min(rank, len(ranked) - 1)] if ranked else None for ranked in of_lines]
+        written = [
+            line.start + ("" if best is None else best.text) + line.end
+            for line, best in zip(lines, chosen, strict=True)
+        ]
+        best_of_lines = [best for best in chosen if best is not None]
+        outputs.append(_joined(best_of_lines, "".join(written)))
+    return tuple(outputs)
+
+
+def _lines(bundle: TranslatorBundle, text: str, name: str) -> list[_Line]:
+    """Return the lines of a text, each of which is translated alone.
+
+    A text with words on one line only is one line, without the white space around it. The language
+    tag at the start of a text holds for all of its lines.
+    """
+    if not bundle.origin.by_line or len(text.strip().splitlines()) <= 1:
+        return [_Line(_parts(bundle, text, name))]
+    tag, rest = bundle.target_languages.split_tag(text)
+    lines = []
+    for number, line in enumerate(rest.splitlines(keepends=True), start=1):
+        content = line.strip()
+        if not content:
+            lines.append(_Line((), line))
+            continue
+        start, _, end = line.partition(content)
+        parts = _parts(bundle, tag + content, f"{name}, line {number},")
+        lines.append(_Line(parts, start, end))
+    return lines
 
 
 def _parts(bundle: TranslatorBundle, text: str, name: str) -> list[str]:
@@ -138,3 +197,13 @@ def _aligned(bundle: TranslatorBundle, source: str, target: str) -> dict[str, An
     from headway.inspection import align
 
     return align(bundle, source, target).as_dict() if target else None
+
+
+def check_room(length: int, limit: int | None, name: str) -> None:
+    """Raise UsageError if a text has more tokens than the model has learned positions."""
+    if limit is not None and length >= limit:
+        raise UsageError(
+            f"{name} has {length} tokens, but the model has learned positions for at most "
+            f"{limit - 1}",
+            hint="split it into sentences, or train with --model.positions sinusoidal",
+        )

@@ -1,0 +1,125 @@
+"""The messages of a chat request, and the other values that its chat template gets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from headway.serving.http.chat_templates import ChatTemplate, Conversation
+from headway.serving.http.generation_fields import GenerationFields
+from headway.serving.http.replies import ApiError
+
+MOST_MESSAGES = 1024
+INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal")
+"""Fields of a message of the assistant that has no content."""
+RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+"""Variables of a template that are fields of the request, not of chat_template_kwargs."""
+
+
+class TextPart(msgspec.Struct, tag_field="type", tag="text"):
+    """A part of a message."""
+
+    text: str
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """A turn of a conversation. It may have further fields, which the template gets as they are."""
+
+    role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text of the content; None without content."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
+
+
+Messages = Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+
+
+class ConversationFields(GenerationFields, kw_only=True):
+    """The fields of a request, with those from which its chat template makes the prompt."""
+
+    messages: Messages
+    documents: list[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+
+
+def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conversation:
+    """Return the conversation of a request. ApiError 400 names an invalid field, and one that the
+    template does not use."""
+    source = template.selected(None, has_tools=False)
+    variables = fields.chat_template_kwargs or {}
+    for name in variables:
+        if name in RESERVED or name.endswith("_token") or not _uses(source, name):
+            why = "is no variable of the chat template of this model"
+            raise ApiError(
+                400, f"chat_template_kwargs: {name[:64]!r} {why}", param="chat_template_kwargs"
+            )
+    if fields.documents and not _uses(source, "documents"):
+        message = "the chat template of this model does not use documents"
+        raise ApiError(400, message, param="documents")
+    continues = bool(fields.continue_final_message)
+    if continues and fields.add_generation_prompt:
+        message = "continue_final_message and add_generation_prompt exclude each other"
+        raise ApiError(400, message, param="continue_final_message")
+    begins = fields.add_generation_prompt
+    return Conversation(
+        messages=[_checked(n, message) for n, message in enumerate(fields.messages)],
+        documents=fields.documents or None,
+        variables=variables,
+        add_generation_prompt=not continues if begins is None else begins,
+        continued_field="content" if continues else None,
+    )
+
+
+def _uses(source: str, name: str) -> bool:
+    """Return whether the text of a template has the name."""
+    return re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+
+def _checked(number: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message for the template: its content as one text, its tool calls as objects."""
+    where = f"messages[{number}]"
+    try:
+        message = msgspec.convert(values, Message)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, f"{where}: {error}", param="messages") from None
+    if values.get("audio") is not None:
+        raise ApiError(400, f"{where}: audio is not available on this server", param="messages")
+    may_be_empty = message.role == "assistant" and any(map(values.get, INSTEAD_OF_CONTENT))
+    if message.text is None and not may_be_empty:
+        expected = "a text, except beside tool_calls of the assistant"
+        raise ApiError(400, f"{where}.content must be {expected}", param="messages")
+    checked = {**values, "content": message.text}
+    if message.tool_calls is not None:
+        checked["tool_calls"] = _with_objects(message.tool_calls)
+    return checked
+
+
+def _with_objects(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return tool calls with their arguments as objects, as templates read them; clients send the
+    text that a model wrote, which stays as it is if it is no JSON object."""
+    made = []
+    for call in calls:
+        function = call.get("function")
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            try:
+                arguments = json.loads(function["arguments"] or "{}")
+            except (ValueError, RecursionError):
+                arguments = None
+            if isinstance(arguments, dict):
+                call = {**call, "function": {**function, "arguments": arguments}}
+        made.append(dict(call))
+    return made
