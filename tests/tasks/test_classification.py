@@ -101,7 +101,7 @@ def test_tables_and_json_lines_contain_the_same_texts(tmp_path):
     ("name", "content", "kind", "part"),
     [
         ("a.tsv", "text\tlabel\nx\ty\nx\n", DataError, r"a.tsv:3"),
-        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, but the header has 2\n.*a.tsv:2"),
+        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, separated by tabs, but the first line has 2\n.*a.tsv:2"),
         ("a.tsv", "text\tlabel\n\ty\n", DataError, r"'text' is empty\n.*a.tsv:2"),
         ("a.tsv", "text\tlabel\nx\t \n", DataError, r"'label' is empty\n.*a.tsv:2"),
         (

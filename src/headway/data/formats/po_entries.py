@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.data.formats.lines import LINE_LIMIT, location
-from headway.data.formats.segments import byte_order_mark, decoded, read_whole
+from headway.data.formats.segments import byte_order_mark, decoded, newline_of, read_whole
 from headway.errors import DataError
 
 MOST_FORMS = 20
@@ -92,6 +92,12 @@ def read_catalogue(path: Path, *, plain: bool = False) -> Catalogue:
     named = charset[1].decode() if charset else "UTF-8"
     encoding = marked or ("UTF-8" if named.upper() in ("CHARSET", "ASCII", "US-ASCII") else named)
     content = decoded(path, data.removeprefix(prefix), encoding)
+    if newline_of(content) == "\r":
+        raise DataError(
+            "the lines end at carriage returns only",
+            str(path),
+            f"convert them: tr '\\r' '\\n' < {path.name} > NEW",
+        )
     entries = _Reader(path).read(content)
     header = next((entry.forms.get(0, "") for entry in entries if entry.is_header), "")
     line = next((entry.msgid for entry in entries if entry.is_header), 1)
