@@ -35,16 +35,18 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
     """Yield the sentences of files in order.
 
     A column file has one word per line and a blank line between sentences. Columns are separated by
-    tabs or, in a line without tabs, by spaces. The word is in the first column and the tag in the
-    last. In a .conllu file they are the columns form and upos, # starts a comment, and multiword
-    tokens (1-2) and empty nodes (8.1) are skipped. A line of a .jsonl file is
-    {"words": [...], "tags": [...]}.
+    tabs or, in a line without tabs, by spaces; other spaces, such as U+00A0, are part of a word.
+    The word is in the first column and the tag in the last. In a .conllu file they are the columns
+    form and upos, # starts a comment, and multiword tokens (1-2) and empty nodes (8.1) are skipped.
+    In other files a line with # is a comment if it precedes a sentence and cannot be its first
+    word: the number of its columns is another one, or its tag occurs on no other line. A line of a
+    .jsonl file is {"words": [...], "tags": [...]}.
 
     column: the column of the tags, if it is another one: a number from 1; in CoNLL-U also a name;
     in .jsonl a key.
 
     Raises UsageError for a missing file, an unknown suffix, or an unknown column; DataError with
-    file and line for a line with more or fewer columns than the first, an empty word or tag,
+    file and line for a line with more or fewer columns than the first word, an empty word or tag,
     different numbers of words and tags, or a sentence without words.
     """
     for path in paths:
@@ -65,22 +67,25 @@ def _read_columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
     chosen = _column_index(path, column, universal)
     words: list[str] = []
     tags: list[str] = []
-    start = width = 0
+    form: _Form | None = None
+    start = 0
     for number, line in enumerate(read_lines(path), start=1):
         if universal and line.startswith("#"):
             continue
-        if not line.strip():
+        cells = _cells(line)
+        if not cells:
             if words:
                 yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
             words, tags = [], []
             continue
-        cells = line.split("\t") if "\t" in line else line.split()
         if cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
             continue
-        width = width or len(cells)
-        _check_cells(cells, width, chosen, location(path, number))
+        form = form or _form_of(path, chosen, universal)
+        if not words and line.startswith("#") and form.is_comment(cells, chosen):
+            continue
+        _check_cells(cells, form, chosen, location(path, number))
         start = start if words else number
-        words.append(cells[_FORM if universal else 0].strip())
+        words.append(cells[_FORM if universal else 0].strip(" "))
         tags.append(cells[chosen].strip())
         if not words[-1] or not tags[-1]:
             missing = "tag" if words[-1] else "word"
@@ -90,13 +95,61 @@ def _read_columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
         yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
 
 
-def _check_cells(cells: list[str], width: int, chosen: int, where: str) -> None:
+def _cells(line: str) -> list[str]:
+    """Return the columns of a line; none of a line of spaces and tabs."""
+    if not line.strip(" \t"):
+        return []
+    return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The form of the lines of a file with words.
+
+    width: the number of columns of the first word, whose line is `line`. tags: the tags of all
+    words that do not begin a sentence with #.
+    """
+
+    line: int
+    width: int
+    tags: frozenset[str]
+
+    def is_comment(self, cells: Sequence[str], chosen: int) -> bool:
+        """Return whether a line with # before a sentence is not its first word."""
+        return len(cells) != self.width or cells[chosen].strip() not in self.tags
+
+
+def _form_of(path: Path, chosen: int, universal: bool) -> _Form:
+    """Return the form of the lines of a file."""
+    tags: set[str] = set()
+    line_of_first = width = 0
+    begins = True
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = _cells(line)
+        if not cells:
+            begins = True
+        elif cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
+            continue
+        elif not (begins and line.startswith("#")):
+            begins = False
+            if not width:
+                line_of_first, width = number, len(cells)
+            if len(cells) == width and chosen < width:
+                tags.add(cells[chosen].strip())
+            if universal:  # comments are those with #, whatever the tags are
+                break
+    return _Form(line_of_first, width, frozenset(tags))
+
+
+def _check_cells(cells: list[str], form: _Form, chosen: int, where: str) -> None:
+    width = form.width
     if len(cells) != width:
         raise DataError(
-            f"the line has {len(cells)} columns, but the first line of the file has {width}",
+            f"the line has {len(cells)} columns, but line {form.line}, the first with a word, has "
+            f"{width}: {' '.join(cells)[:60]!r}",
             where,
             "write a word per line, with its tag in the last column, and a blank line between "
-            "sentences",
+            "sentences; correct the line that is wrong",
         )
     if width < 2:
         raise DataError(
