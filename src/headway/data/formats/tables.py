@@ -1,4 +1,5 @@
-"""Reads rows by column name from tables with a header (.tsv, .csv) and .jsonl, plain or .gz."""
+"""Reads rows by column name from tables with a header (.tsv, .csv) and records (.jsonl, .json,
+.parquet), plain or .gz."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from headway.data.formats import records
 from headway.data.formats.csv_rows import (
     CELL_LIMIT,
     TAB,
@@ -16,9 +18,8 @@ from headway.data.formats.csv_rows import (
 )
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.errors import DataError, UsageError
-from headway.files import parse_json
 
-ENDINGS = (".tsv", ".tab", ".csv", ".jsonl")
+ENDINGS = (".tsv", ".tab", ".csv", *records.ENDINGS)
 LARGEST = 1e18  # largest magnitude of a regression target; its square still fits into float32
 _COMMA = re.compile(r"(?P<whole>[+-]?\d*),(?P<decimals>\d+)(?:[eE][+-]?\d+)?")
 Row = tuple[int, dict[str, object]]  # line number, values by column name
@@ -35,15 +36,15 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
     The cells of a .tsv file are separated by tabs, and quotes have no special meaning. The cells of
     a .csv file are separated by commas, semicolons, tabs or vertical bars (`separator_of`); quoted
     ones may contain separators and line breaks. columns: maps each name
-    that the first line of a table must contain to the flag that sets it, for errors. The objects of
-    a .jsonl file need not contain them.
+    that the first line of a table must contain to the flag that sets it, for errors. Records
+    (`read_records`) need not contain them.
 
     Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
-    file and line for a row with more or fewer cells than the header, and for invalid JSON.
+    file and line for a row with more or fewer cells than the header, and for an invalid record.
     """
     check_table(path)
-    if ending(path) == ".jsonl":
-        yield from _objects(path)
+    if ending(path) in records.ENDINGS:
+        yield from records.read_records(path)
         return
     if ending(path) == ".csv":
         separator = separator_of(path, lambda cells: set(columns) <= set(cells))
@@ -95,14 +96,33 @@ def listed(cells: Sequence[str]) -> str:
     return ", ".join([f"{number} {cell!r}" for number, cell in enumerate(shown, 1)] + more)
 
 
-def checked_text(row: Mapping[str, object], name: str, where: str) -> str:
-    """Return the text of a cell, stripped. Raises DataError if it is empty or not a text."""
+def checked_text(row: Mapping[str, object], name: str, where: str, flag: str = "") -> str:
+    """Return the text of a cell, stripped.
+
+    flag: as in `no_value`. Raises DataError if the value is empty or not a text.
+    """
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
-        fault = "empty" if isinstance(value, str) else "missing, or not a text"
-        hint = "enter a text, or delete the row"
-        raise DataError(f"the value of {name!r} is {fault}", where, hint)
+        raise no_value(row, name, where, "a text", flag)
     return value.strip()
+
+
+def no_value(
+    row: Mapping[str, object], name: str, where: str, expected: str, flag: str = ""
+) -> DataError:
+    """Return the error for a value that is missing, empty, or not what is expected.
+
+    flag: the flag that names the column or key, for the hint.
+    """
+    value = row.get(name)
+    if name not in row:
+        keys = ", ".join(repr(key)[:30] for key in list(row)[:12])
+        hint = f"name another with {flag} NAME, or add the value" if flag else "add the value"
+        return DataError(f"the value of {name!r} is missing; there are {keys}", where, hint)
+    is_empty = isinstance(value, str) and not value.strip()
+    fault = "empty" if is_empty else f"{records.what_is(value)}, but must be {expected}"
+    hint = "enter a value, or delete the row"
+    return DataError(f"the value of {name!r} is {fault}", where, hint)
 
 
 def parsed_number(value: object, name: str, where: str) -> float:
@@ -148,17 +168,3 @@ def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(read_lines(path, CELL_LIMIT), start=1):
         if line.strip():
             yield number, line.split("\t")
-
-
-def _objects(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(read_lines(path, CELL_LIMIT), start=1):
-        if not line.strip():
-            continue
-        row = parse_json(line.encode(), location(path, number))
-        if not isinstance(row, dict):
-            raise DataError(
-                "the line must be a JSON object, but it is another JSON value",
-                location(path, number),
-                'write each row as {"name": value, ...} on one line',
-            )
-        yield number, row

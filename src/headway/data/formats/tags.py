@@ -1,21 +1,25 @@
-"""Reads sentences with one tag per word: CoNLL columns, CoNLL-U and .jsonl, plain or .gz."""
+"""Reads sentences with one tag per word: CoNLL columns, CoNLL-U and records (.jsonl, .json,
+.parquet), plain or .gz."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.formats.lines import check_file, ending, location, read_lines
+from headway.data.formats.records import ENDINGS as RECORDS
+from headway.data.formats.records import plain_text, read_records, what_is
+from headway.data.formats.tables import no_value
 from headway.errors import DataError, UsageError
-from headway.files import parse_json
 
 COLUMNS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".tsv")
-ENDINGS = (*COLUMNS, ".jsonl")
+ENDINGS = (*COLUMNS, *RECORDS)
 CONLL_U = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns of a .conllu file (universaldependencies.org/format.html)."""
 
 _FORM, _UPOS = CONLL_U.index("form"), CONLL_U.index("upos")
+_WORDS, _TAGS = ("words", "tokens"), "tags"  # keys of records
 _DOCUMENT = "-DOCSTART-"  # starts a document in CoNLL-2003; not a word
 
 
@@ -39,11 +43,12 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
     The word is in the first column and the tag in the last. In a .conllu file they are the columns
     form and upos, # starts a comment, and multiword tokens (1-2) and empty nodes (8.1) are skipped.
     In other files a line with # is a comment if it precedes a sentence and cannot be its first
-    word: the number of its columns is another one, or its tag occurs on no other line. A line of a
-    .jsonl file is {"words": [...], "tags": [...]}.
+    word: the number of its columns is another one, or its tag occurs on no other line. A record
+    (.jsonl, .json, .parquet) is {"words": [...], "tags": [...]}; the keys may be tokens and, for
+    example, ner_tags.
 
     column: the column of the tags, if it is another one: a number from 1; in CoNLL-U also a name;
-    in .jsonl a key.
+    in records a key.
 
     Raises UsageError for a missing file, an unknown suffix, or an unknown column; DataError with
     file and line for a line with more or fewer columns than the first word, an empty word or tag,
@@ -51,8 +56,8 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
     """
     for path in paths:
         check_tagged(path)
-        if ending(path) == ".jsonl":
-            yield from _objects(path, column or "tags")
+        if ending(path) in RECORDS:
+            yield from _records(path, column)
         else:
             yield from _read_columns(path, column)
 
@@ -181,22 +186,15 @@ def _column_index(path: Path, column: str | None, universal: bool) -> int:
     )
 
 
-def _objects(path: Path, column: str) -> Iterator[TaggedSentence]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
+def _records(path: Path, column: str | None) -> Iterator[TaggedSentence]:
+    for number, row in read_records(path):
         where = location(path, number)
-        row = parse_json(line.encode(), where)
-        if not isinstance(row, dict):
-            raise DataError(
-                "the line must be a JSON object, but it is another JSON value",
-                where,
-                f'write each sentence as {{"words": [...], "{column}": [...]}} on one line',
-            )
-        words, tags = (_texts(row.get(key), key, where) for key in ("words", column))
+        words_key = next((key for key in _WORDS if key in row), _WORDS[0])
+        tags_key = column or _only_tags(row, where)
+        words, tags = (_texts(row, key, where) for key in (words_key, tags_key))
         if len(words) != len(tags):
             raise DataError(
-                f"the sentence has {len(words)} words, but {len(tags)} {column}",
+                f"the sentence has {len(words)} words, but {len(tags)} {tags_key}",
                 where,
                 "write one tag for each word",
             )
@@ -205,12 +203,29 @@ def _objects(path: Path, column: str) -> Iterator[TaggedSentence]:
         yield TaggedSentence(words, tags, where)
 
 
-def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        raise DataError(
-            f"{key!r} is missing, or not a list of texts", where, "write a list of strings"
+def _only_tags(row: Mapping[str, object], where: str) -> str:
+    """Return the key of the tags of a record: tags, or the only one like ner_tags."""
+    keys = [key for key in row if key == _TAGS or key.endswith(f"_{_TAGS}")]
+    if _TAGS in keys or not keys:
+        return _TAGS
+    if len(keys) > 1:
+        raise UsageError(
+            f"the record has several kinds of tags: {', '.join(keys)}",
+            where,
+            f"choose one with --data.column, such as --data.column {keys[-1]}",
         )
-    texts = tuple(text.strip() for text in value)
+    return keys[0]
+
+
+def _texts(row: Mapping[str, object], key: str, where: str) -> tuple[str, ...]:
+    value = row.get(key)
+    if not isinstance(value, list):
+        flag = "" if key in _WORDS else "--data.column"
+        raise no_value(row, key, where, "a list of texts", flag)
+    texts = [plain_text(item) for item in value]
+    if None in texts:
+        kind = what_is(value[texts.index(None)])
+        raise DataError(f"an entry of {key!r} is {kind}", where, "write one text for each word")
     if not all(texts):
         raise DataError(f"an entry of {key!r} is empty", where, "write one text for each word")
-    return texts
+    return tuple(text for text in texts if text is not None)
