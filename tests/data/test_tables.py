@@ -264,6 +264,11 @@ def test_a_file_that_is_no_text_is_named_with_what_to_do(tmp_path, content, kind
     assert kind in error_of(read_rows, renamed, COLUMNS)
 
 
+def test_an_unknown_file_with_control_characters_is_no_text(tmp_path):
+    error = error_of(read_lines, write(tmp_path / "x.txt", b"\x01\x02\xff\xfe\x03\n"))
+    assert "not a text" in error and "iconv" not in error
+
+
 def test_a_text_that_begins_like_a_binary_file_is_a_text(tmp_path):
     for text in ("RIFF raff", "ORC and elf", "BZh", "ID3 tags", "PAR1", "MM*", "Ogg"):
         assert list(read_lines(write(tmp_path / "x.txt", text))) == [text]

@@ -15,7 +15,7 @@ HEAD = 512
 
 _TAR = (257, b"ustar")
 _ZIP = "a ZIP archive"
-_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _UNPACK = "unpack it, and give a text file in it: {}"
 _CONVERT = "convert it to .tsv or .jsonl, for example with pandas"
 _AS_TEXT = "save it as plain text (.txt), or a table as CSV (.csv)"
@@ -124,7 +124,7 @@ def _document(members: list[str]) -> FileKind | None:
 
 def _is_binary(head: bytes) -> bool:
     """Return whether the first bytes of a file cannot be those of a text in UTF-8."""
-    if _CONTROL.search(head):
+    if CONTROL.search(head):
         return True
     try:
         head.decode()

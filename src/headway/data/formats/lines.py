@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from headway.data.formats.file_kinds import HEAD, kind_of, kind_of_file
+from headway.data.formats.file_kinds import CONTROL, HEAD, kind_of, kind_of_file
 from headway.errors import DataError, UsageError
 from headway.files import not_a_file
 
@@ -226,8 +226,10 @@ def _decoded(
             western = raw.decode("cp1252", "replace").strip()[:40]
             raise DataError(
                 f"byte 0x{raw[error.start]:02x} at position {error.start + 1} is not UTF-8",
-                where=where(number),
-                hint=f"convert it; if {western!r} is correct, the text is in WINDOWS-1252: "
+                where(number),
+                "the line has control characters, so it is not a text: give a text file"
+                if CONTROL.search(raw)
+                else f"convert it; if {western!r} is correct, the text is in WINDOWS-1252: "
                 f"iconv -f WINDOWS-1252 -t UTF-8 {file_name}",
             ) from error
 
