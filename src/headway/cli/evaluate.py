@@ -61,7 +61,6 @@ def named_evaluate() -> Callable[..., None]:
 
 def evaluate_command() -> Callable[..., None]:
     """The command `headway eval RUN [PATH]`, with the evaluation options of all tasks as flags."""
-    flags = _flags()
 
     def evaluate(run: Path, path: Path | None = None, /, **chosen: Any) -> None:
         from headway.runs.evaluation import evaluate_model
@@ -73,11 +72,7 @@ def evaluate_command() -> Callable[..., None]:
         other: Path | None = chosen.pop("against", None)
         if plot is not None:
             check_new_file(plot)
-        options = {
-            f"data.{name.removeprefix(COLUMN)}" if name.startswith(COLUMN) else name: value
-            for name, value in chosen.items()
-            if value is not None
-        }
+        options = _options(chosen)
         loader = machine.prepare()
         paths = None if path is None else [path]
 
@@ -110,7 +105,7 @@ def evaluate_command() -> Callable[..., None]:
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=Path),
         Argument("path", Argument.POSITIONAL_ONLY, default=None, annotation=Path | None),
-        *flags,
+        *_flags(),
         *_column_flags(),
         Argument("against", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
         Argument("confusion", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
@@ -124,6 +119,15 @@ def evaluate_command() -> Callable[..., None]:
     evaluate.__annotations__ = {argument.name: argument.annotation for argument in parameters}
     evaluate.__doc__ = HELP
     return evaluate
+
+
+def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the flags that are set, by the names of options of the evaluation."""
+    return {
+        f"data.{name.removeprefix(COLUMN)}" if name.startswith(COLUMN) else name: value
+        for name, value in chosen.items()
+        if value is not None
+    }
 
 
 def _column_flags() -> list[Argument]:
