@@ -65,6 +65,11 @@ def test_csv_is_read_with_the_separator_that_it_has(tmp_path, content):
     assert pairs_of(file, "text", "label") == [("red fox", "a"), ("old dog", "b")]
 
 
+def test_without_names_of_columns_the_regular_separator_is_used(tmp_path):
+    file = write(tmp_path / "x.csv", "text;label\na, b;x\n")
+    assert [row for _, row in read_rows(file, {})] == [{"text": "a, b", "label": "x"}]
+
+
 def test_a_separator_inside_texts_is_part_of_them(tmp_path):
     file = write(tmp_path / "x.csv", 'label,text\na,"one, two; three"\nb,four; five\n')
     assert texts_of(file) == [("one, two; three", "a"), ("four; five", "b")]

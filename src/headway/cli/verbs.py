@@ -251,7 +251,7 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
                 flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
                 flags.setdefault(field.name, flag)
         if isinstance(predicting, TableReading):
-            help_ = "Table of inputs: .tsv or .csv with a header, or .jsonl; plain or .gz."
+            help_ = "Table of inputs: .tsv or .csv with a header, .jsonl, .json or .parquet."
             flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
             hints = typing.get_type_hints(predicting.columns)
             for field in dataclasses.fields(predicting.columns):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats.lines import ending, location, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.parquet_rows import PARQUET, parquet_rows
 from headway.errors import DataError, UsageError
 
@@ -67,13 +67,7 @@ def text_files(source: Path) -> list[Path]:
     Raises UsageError if there are none.
     """
     if source.is_file():
-        if ending(source) not in ENDINGS:
-            raise UsageError(
-                f"a text file must end in {', '.join(ENDINGS)} (or the same with .gz), but this "
-                f"name {f'ends in {ending(source)}' if ending(source) else 'has no suffix'}",
-                str(source),
-                "rename it if it is plain text",
-            )
+        check_file(source, ENDINGS, "texts")
         return [source]
     if not source.is_dir():
         raise UsageError(

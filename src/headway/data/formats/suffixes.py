@@ -19,7 +19,6 @@ _BINARY = (
     (b"\x95\x04\x12\xde", ".mo"),
     (b"\x89PNG", ".png"),
     (b"\xff\xd8\xff", ".jpg"),
-    (b"PK\x03\x04", ".zip"),
 )
 _TEXT = (
     (re.compile(r"\[\s*[\[{]"), ".json"),
@@ -44,6 +43,10 @@ def suffix_of(head: bytes) -> str:
             inner = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(head, HEAD)
             return f"{suffix_of(inner)}.gz"
         return ".gz"
+    if head.startswith(b"PK\x03\x04"):
+        return ".npz" if b".npy" in head[:200] else ".zip"
+    if head.startswith(b"RIFF"):
+        return ".wav" if head[8:12] == b"WAVE" else ".webp"
     for magic, suffix in _BINARY:
         if head.startswith(magic):
             return suffix

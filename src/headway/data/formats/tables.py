@@ -47,7 +47,7 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
         yield from records.read_records(path)
         return
     if ending(path) == ".csv":
-        separator = separator_of(path, lambda cells: set(columns) <= set(cells))
+        separator = separator_of(path, lambda cells: bool(columns) and set(columns) <= set(cells))
         rows = csv_rows(path, separator)
     else:
         separator, rows = TAB, _tabs(path)
