@@ -175,10 +175,12 @@ def read_json(path: Path, limit: int = JSON_LIMIT) -> Any:
     return parse_json(read_bytes(path, limit), str(path))
 
 
-def parse_json(data: bytes, where: str) -> Any:
+def parse_json(data: bytes, where: str, *, only_finite: bool = True) -> Any:
     """Parse strict JSON: no duplicate keys, NaN, infinity, lone surrogates or endless nesting.
 
-    JSON parsers disagree on the meaning of each of these. DataError names `where`.
+    JSON parsers disagree on the meaning of each of these. only_finite: refuse numbers that are not
+    finite; if False, they are read as float, for data in which some values are not used. DataError
+    names `where`.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -196,7 +198,7 @@ def parse_json(data: bytes, where: str) -> Any:
             raise ValueError(f"{digits} is too large for a 64-bit floating-point number")
         return number
 
-    hooks: dict[str, Any] = {"parse_constant": refuse, "parse_float": finite}
+    hooks: dict[str, Any] = {"parse_constant": refuse, "parse_float": finite} if only_finite else {}
     try:
         value = json.loads(data.decode(), object_pairs_hook=unique, **hooks)
         if rb"\u" in data and (lone := _SURROGATE.search(json.dumps(value, ensure_ascii=False))):

@@ -32,6 +32,8 @@ from headway.files import (
 
 MANIFEST = "MANIFEST.json"
 VERSION = 1
+INPUT = "input"
+"""The folder in a run folder with the data that a command read from pipes."""
 
 
 @contextmanager

@@ -18,7 +18,10 @@ def table(path: Path, *rows: str) -> Path:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(EXOTIC, EXOTIC), min_size=1, max_size=6))
-def test_only_a_newline_ends_a_line(tmp_path: Path, pairs: list[tuple[str, str]]) -> None:
+def test_only_a_newline_ends_a_line_of_a_file_with_several(
+    tmp_path: Path, pairs: list[tuple[str, str]]
+) -> None:
+    pairs.append(("last", "letzte"))
     table(tmp_path / "x.en", *(source for source, _ in pairs))
     table(tmp_path / "x.de", *(target for _, target in pairs))
     read = list(read_pairs(pair_files(tmp_path / "x", "en", "de")))

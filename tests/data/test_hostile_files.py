@@ -123,7 +123,11 @@ HOSTILE: dict[str, tuple[str | bytes, str, int | None]] = {
     "no_end.mo": (mo(1, 28, 36, struct.pack("<4I", 4, 44, 4, 44) + b"abcd"), "no end", None),
     "overlapping.mo": (OVERLAPPING, "overlap|twice|no end", None),
     # tables
-    "open_quote.csv": ('en,fr\na,"b\n' + "c\n" * 200_000, "not valid CSV", 65_538),
+    "open_quote.csv": (
+        'en,fr\na,"b\n' + "c\n" * 200_000,
+        "a quote begins in this row and does not end",
+        2,
+    ),
     "bad.jsonl": ('{"en": "a", "fr": "b"}\n{"en": \n', "JSON", 2),
     "deep.jsonl": ("[" * 200_000, "JSON|nested", 1),
     "list.jsonl": ("[1]\n", "must be a JSON object", 1),

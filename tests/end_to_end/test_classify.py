@@ -143,3 +143,18 @@ def test_a_wrong_command_gives_an_error_of_at_most_three_lines(
     error = output[output.index("error:") :].strip()
     assert part in error and len(error.split("\n")) <= 3, output
     assert "Traceback" not in output and not (working_folder / "runs" / "classify").exists()
+
+
+def test_examples_with_other_columns_are_evaluated_with_the_flags_of_the_hint(working_folder):
+    (working_folder / "other.csv").write_text("review;kind\na saw;tool\nthe fox is;animal\n")
+    failed = headway("eval", "runs/c", "other.csv", cwd=working_folder, check=2)
+    assert "--data.text NAME" in failed.stderr and "1 'review', 2 'kind'" in failed.stderr
+    columns = ("--data.text", "review", "--data.label", "kind")
+    done = headway("eval", "runs/c", "other.csv", *columns, "--json", cwd=working_folder)
+    assert "accuracy" in json.loads(done.stdout)
+    alone = headway("eval", "runs/c", *columns, cwd=working_folder, check=2)
+    assert "no file is named" in alone.stderr
+    wrong = headway(
+        "eval", "runs/c", "other.csv", "--data.first", "review", cwd=working_folder, check=2
+    )
+    assert "--data.first is no option of the evaluation" in wrong.stderr

@@ -165,7 +165,7 @@ def test_a_dry_run_writes_nothing_and_settings_are_printed(working_folder, run_h
         ("train tag", 2, "no training sentences are named"),
         ("train tag t.conll", 2, "--from"),
         ("train tag t.conll --from runs/t", 2, "needs a text encoder"),
-        ("train tag t.json --from m", 2, ".conll"),
+        ("train tag t.json --from m", 3, "the value of 'words' is missing"),
         ("train tag ragged.conll --from m", 3, "ragged.conll:2"),
         ("train tag t.conll --from m --valid zoo.conll", 3, "zoo.conll:1"),
         ("train tag t.conll --from m --column 9", 2, "--data.column"),

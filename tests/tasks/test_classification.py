@@ -101,7 +101,12 @@ def test_tables_and_json_lines_contain_the_same_texts(tmp_path):
     ("name", "content", "kind", "part"),
     [
         ("a.tsv", "text\tlabel\nx\ty\nx\n", DataError, r"a.tsv:3"),
-        ("a.tsv", "text\tlabel\nx\ty\tz\n", DataError, r"3 cells, but the header has 2\n.*a.tsv:2"),
+        (
+            "a.tsv",
+            "text\tlabel\nx\ty\tz\n",
+            DataError,
+            r"3 cells, separated by tabs, but the first line has 2\n.*a.tsv:2",
+        ),
         ("a.tsv", "text\tlabel\n\ty\n", DataError, r"'text' is empty\n.*a.tsv:2"),
         ("a.tsv", "text\tlabel\nx\t \n", DataError, r"'label' is empty\n.*a.tsv:2"),
         (
@@ -118,8 +123,13 @@ def test_tables_and_json_lines_contain_the_same_texts(tmp_path):
         ),
         ("a.csv", 'text,label\n"x,y\n', DataError, r"not valid CSV"),
         ("a.csv", "text,label\nx,y,z\n", DataError, r"a.csv:2"),
-        ("a.jsonl", '{"text": "x"}\n', DataError, r"'label' is not a text or number\n.*a.jsonl:1"),
-        ("a.jsonl", '{"text": "x", "label": true}\n', DataError, r"a.jsonl:1"),
+        (
+            "a.jsonl",
+            '{"text": "x"}\n',
+            DataError,
+            r"'label' is missing; there are 'text'\n.*a.jsonl:1",
+        ),
+        ("a.jsonl", '{"text": "x", "label": null}\n', DataError, r"null(.|\n)*a.jsonl:1"),
         ("a.jsonl", '{"text": "x", "label": 1}\n{\n', DataError, r"not valid JSON(.|\n)*a.jsonl:2"),
         ("a.jsonl", '{"text": "\\ud800", "label": 1}\n', DataError, r"lone surrogate(.|\n)*:1"),
         (

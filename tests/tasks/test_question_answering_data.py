@@ -96,9 +96,9 @@ def test_a_malformed_squad_file_is_refused_with_file_and_question(tmp_path, chan
         ("a.jsonl", line(start="22"), DataError, r"'start' must be a whole number(.|\n)*a.jsonl:1"),
         ("a.jsonl", line(context=None), DataError, r"'context' is missing, or not a text"),
         ("a.jsonl", "{", DataError, r"JSON(.|\n)*a.jsonl:1"),
-        ("a.json", "[]", DataError, r"'data' is missing, or not a list"),
+        ("a.json", "{}", DataError, r"'data' is missing, or not a list"),
         ("a.json", "{", DataError, r"JSON(.|\n)*a.json"),
-        ("a.tsv", "", UsageError, ".json, .jsonl"),
+        ("a.tsv", "", UsageError, ".jsonl, .ndjson, .json, .parquet"),
     ],
 )
 def test_a_malformed_question_is_refused_with_its_line(tmp_path, name, content, kind, part):

@@ -46,6 +46,33 @@ def test_columns_and_json_lines_contain_the_same_sentences(tmp_path):
     assert read(tmp_path / "b.txt", "2")[0][1] == ["x", "y"]
 
 
+@pytest.mark.parametrize("comment", ["# id 0 domain=en", "# id 0\tdomain=en", "#text=Ada", "#"])
+def test_a_line_with_a_hash_before_a_sentence_is_a_comment(tmp_path, comment):
+    rows = "Ada _ _ B-PER\nwalks _ _ O\n"
+    (tmp_path / "a.conll").write_text(f"{comment}\n# more\n{rows}\n{comment}\n{rows}")
+    assert [x[:2] for x in read(tmp_path / "a.conll")] == [(["Ada", "walks"], ["B-PER", "O"])] * 2
+    assert read(tmp_path / "a.conll")[1][2].endswith(":7")
+
+
+def test_a_hash_with_the_tag_of_a_word_is_a_word(tmp_path):
+    (tmp_path / "a.conll").write_text("# O\n#1 B-x\nAda B-x\n# SYM\n\n#tag O\n# SYM\nis O\n")
+    words = [x[0] for x in read(tmp_path / "a.conll")]
+    assert words == [["#", "#1", "Ada", "#"], ["#tag", "#", "is"]]
+
+
+def test_a_comment_inside_a_sentence_is_refused_by_its_line(tmp_path):
+    (tmp_path / "a.conll").write_text("# id\nAda _ O\n# a comment of many words\nwalks _ O\n")
+    with pytest.raises(DataError, match=r"6 columns, but line 2(.|\n)*a.conll:3"):
+        read(tmp_path / "a.conll")
+
+
+def test_only_spaces_and_tabs_separate_columns(tmp_path):
+    words = ["10\u00a0000", "東\u3000京", "a\u2009b", "\u00a0"]
+    for separator in (" ", "   ", "\t"):
+        (tmp_path / "a.conll").write_text("".join(f"{word}{separator}O\n" for word in words))
+        assert read(tmp_path / "a.conll")[0][0] == words
+
+
 def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
     def line(number, form, upos, xpos):
         return "\t".join([number, form, form, upos, xpos, *"_" * 5]) + "\n"
@@ -72,7 +99,7 @@ def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
             "a\tO\nb\tx\tO\n",
             None,
             DataError,
-            r"3 columns, but the first (.|\n)*a.conll:2",
+            r"3 columns, but line 1, the first with a word, has 2: 'b x O'(.|\n)*a.conll:2",
         ),
         ("a.conll", "a O\n\nb\n", None, DataError, r"1 columns(.|\n)*a.conll:3"),
         (
@@ -95,14 +122,14 @@ def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
             '\n{"words": ["a"]}',
             None,
             DataError,
-            r"'tags' is missing, or not a list(.|\n)*a.jsonl:2",
+            r"'tags' is missing; there are 'words'(.|\n)*a.jsonl:2",
         ),
         (
             "a.jsonl",
             '{"words": "ab", "tags": ["O"]}',
             None,
             DataError,
-            "'words' is missing, or not a list",
+            "'words' is 'ab', but must be a list",
         ),
         ("a.jsonl", '{"words": [" "], "tags": ["O"]}', None, DataError, "an entry of 'words'"),
         (
@@ -110,7 +137,7 @@ def test_conll_u_is_read_as_syntactic_words_with_the_selected_column(tmp_path):
             '{"words": ["a"], "tags": ["O"]}',
             "pos",
             DataError,
-            "'pos' is missing, or not a list",
+            "'pos' is missing; there are 'words', 'tags'",
         ),
         ("a.jsonl", "[1]", None, DataError, "must be a JSON object"),
         ("a.jsonl", "{", None, DataError, r"JSON(.|\n)*a.jsonl:1"),

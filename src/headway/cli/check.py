@@ -117,8 +117,8 @@ def check(
     Parameters
     ----------
     path
-        A file (.tsv, .csv, .jsonl, .po, .mo, .tmx, .xliff), a folder of splits, or the common
-        prefix of the paths of two aligned files.
+        A file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff), a folder of splits, or the
+        common prefix of the paths of two aligned files.
     source
         Column, key, language or file suffix of the source.
     target

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from headway.runs.evaluation import ModelScores
     from headway.settings import Field
 
+COLUMN = "data_"
+"""Prefix of the arguments of the flags that name columns or keys of examples."""
+COLUMNS = ("text", "second", "label", "first", "score", "column", "key", "split", "image")
+"""Settings of the data of tasks that say how a file of examples is read."""
+
 HELP = """Evaluate a model with the metrics of its task.
 
     The metrics are computed as in the evaluations during training. Without a path, a run is
@@ -56,7 +61,6 @@ def named_evaluate() -> Callable[..., None]:
 
 def evaluate_command() -> Callable[..., None]:
     """The command `headway eval RUN [PATH]`, with the evaluation options of all tasks as flags."""
-    flags = _flags()
 
     def evaluate(run: Path, path: Path | None = None, /, **chosen: Any) -> None:
         from headway.runs.evaluation import evaluate_model
@@ -68,7 +72,7 @@ def evaluate_command() -> Callable[..., None]:
         other: Path | None = chosen.pop("against", None)
         if plot is not None:
             check_new_file(plot)
-        options = {name: value for name, value in chosen.items() if value is not None}
+        options = _options(chosen)
         loader = machine.prepare()
         paths = None if path is None else [path]
         bundle = loader.load(run)
@@ -101,7 +105,8 @@ def evaluate_command() -> Callable[..., None]:
     parameters = [
         Argument("run", Argument.POSITIONAL_ONLY, annotation=Path),
         Argument("path", Argument.POSITIONAL_ONLY, default=None, annotation=Path | None),
-        *flags,
+        *_flags(),
+        *_column_flags(),
         Argument("against", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
         Argument("confusion", Argument.KEYWORD_ONLY, default=None, annotation=Path | None),
         Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=bool),
@@ -114,6 +119,46 @@ def evaluate_command() -> Callable[..., None]:
     evaluate.__annotations__ = {argument.name: argument.annotation for argument in parameters}
     evaluate.__doc__ = HELP
     return evaluate
+
+
+def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the flags that are set, by the names of options of the evaluation."""
+    return {
+        f"data.{name.removeprefix(COLUMN)}" if name.startswith(COLUMN) else name: value
+        for name, value in chosen.items()
+        if value is not None
+    }
+
+
+def _column_flags() -> list[Argument]:
+    """A flag for each name of a column or key with which a task reads examples: --data.text."""
+    from headway.settings import fields_of
+    from headway.tasks.registry import task, tasks
+
+    helps: dict[str, dict[str, list[str]]] = {}
+    for name in tasks():
+        recipes = task(name).recipes
+        fields = fields_of(next(iter(recipes.values()))()) if recipes else {}
+        for column in COLUMNS:
+            if (field := fields.get(f"data.{column}")) is not None:
+                owners = helps.setdefault(column, {}).setdefault(field.help, [])
+                owners.append(name.replace("_", " "))
+    return [
+        Argument(
+            COLUMN + column,
+            Argument.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                Parameter(
+                    name=f"--data.{column}",
+                    help="; ".join(f"{', '.join(names)}: {text}" for text, names in texts.items())
+                    + "; if unset, as in training",
+                ),
+            ],
+        )
+        for column, texts in helps.items()
+    ]
 
 
 def _flags() -> list[Argument]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.cli.console import talk
+from headway.cli.streams import is_stream_file
 from headway.errors import UsageError
 from headway.tasks.truncation import Truncation
 
@@ -68,10 +69,23 @@ def arguments_or_lines(
     arguments: Sequence[str], unit: str, of_file: Callable[[str], str | None] = lambda path: None
 ) -> Iterator[str]:
     """The arguments; without any, the lines of standard input. unit: the name of one input, for the
-    prompt on a terminal. of_file: how the contents of a file are read (`check_no_file`)."""
+    prompt on a terminal. A pipe among the arguments has its lines as inputs. of_file: how the
+    contents of a file are read (`check_no_file`)."""
     for text in arguments:
-        check_no_file(text, of_file(text))
-    return iter(arguments) if arguments else standard_input(unit)
+        if not is_stream_file(text):
+            check_no_file(text, of_file(text))
+    return _with_lines(arguments) if arguments else standard_input(unit)
+
+
+def _with_lines(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the arguments, with the lines of pipes in their place."""
+    from headway.data.formats import read_lines
+
+    for text in arguments:
+        if is_stream_file(text):
+            yield from read_lines(Path(text))
+        else:
+            yield text
 
 
 def standard_input(unit: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ from headway.cli.report import report as report_run
 from headway.cli.runs import runs_app
 from headway.cli.serve import serve
 from headway.cli.similar import similar
+from headway.cli.streams import files_of_streams
 from headway.cli.train import train
 from headway.cli.train_help import show_help
 from headway.cli.verbs import named_verb, verb_command
@@ -170,7 +171,8 @@ def _what(error: CycloptsError) -> str:
 
 def _call(words: list[str]) -> None:
     register_verbs(words[:1])
-    app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    with files_of_streams(words) as arguments:
+        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 def register_verbs(imported: Sequence[str]) -> None:

@@ -66,6 +66,9 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
     """The texts of one file, with their labels or None."""
     from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
+    from headway.data.formats.lines import location
+    from headway.data.formats.records import plain_text
+    from headway.data.formats.tables import no_value
 
     if ending(path) not in TABLES:
         kind = path.name if label == BY_FILE else None
@@ -73,16 +76,11 @@ def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | N
     columns = {column: "--column", **({} if label is None else {label: "--label"})}
     labelled: list[tuple[str, str | None]] = []
     for number, row in read_rows(path, columns):
-        where = f"{path}:{number}"
+        where = location(path, number)
         kind = None
         if label is not None:
-            value = row.get(label)
-            if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise DataError(
-                    f"column {label!r} must be a text or a number, not {value!r}",
-                    where,
-                    "fill it in",
-                )
-            kind = str(value).strip()
-        labelled.append((checked_text(row, column, where), kind))
+            kind = plain_text(row.get(label))
+            if kind is None:
+                raise no_value(row, label, where, "a text or a number", "--label")
+        labelled.append((checked_text(row, column, where, "--column"), kind))
     return labelled

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from headway.cli.console import data_json, program, talk
 from headway.cli.numbers import gigabytes, time_span
 from headway.cli.progress import Screen
+from headway.cli.streams import copied, in_run
 from headway.config_files import read_yaml
 from headway.errors import UsageError
 from headway.files import check_name
@@ -141,7 +142,9 @@ def _new(
         data = words[1:] if takes_many else words[1]
         settings = with_settings(settings, (COMMAND_LINE, {"data.train": data}))
     folder = run_folder(run or settings.name)
-    return settings, folder, _history(folder, settings)
+    settings = in_run(settings, folder)
+    with copied(folder):
+        return settings, folder, _history(folder, settings)
 
 
 def run_folder(name: str) -> Path:
@@ -188,14 +191,15 @@ def run_training(
     screen = Screen(quiet)
     all_observers = [screen, *observers]
     try:
-        return train_run(
-            settings,
-            folder,
-            listeners=[screen],
-            observers=all_observers,
-            history=history,
-            dry_run=dry_run,
-        )
+        with copied(folder):
+            return train_run(
+                in_run(settings, folder),
+                folder,
+                listeners=[screen],
+                observers=all_observers,
+                history=history,
+                dry_run=dry_run,
+            )
     finally:
         screen.close()
 

@@ -20,7 +20,8 @@ from headway.cli import documents
 from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
 from headway.cli.image_files import image_paths
-from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks, standard_input
+from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
+from headway.cli.streams import is_stream_file, named_like
 from headway.errors import UsageError
 from headway.files import check_new_file
 from headway.settings import COMMAND_LINE, override
@@ -79,7 +80,7 @@ def verb_command(verb: str) -> Callable[..., None]:
         described = documents.pop_options(writing, changed, output) if writing else {}
         fixed, options = _split(predicting, verb, changed)
         if writing and output is not None:
-            path = Path(inputs[0])
+            path = named_like(inputs[0], output)
             documents.write_document(
                 writing, bundle, run, path, output, described, options, loader, json=json
             )
@@ -250,7 +251,7 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
                 flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
                 flags.setdefault(field.name, flag)
         if isinstance(predicting, TableReading):
-            help_ = "Table of inputs: .tsv or .csv with a header, or .jsonl; plain or .gz."
+            help_ = "Table of inputs: .tsv or .csv with a header, .jsonl, .json or .parquet."
             flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
             hints = typing.get_type_hints(predicting.columns)
             for field in dataclasses.fields(predicting.columns):
@@ -377,8 +378,10 @@ def _inputs(
     """
     from headway.tasks.task import LineReading
 
-    if isinstance(predicting, LineReading) and not arguments and not fixed:
-        for number, line in enumerate(standard_input(entry.unit), start=1):
+    has_lines = not arguments or all(map(is_stream_file, arguments))
+    if isinstance(predicting, LineReading) and has_lines and not fixed:
+        lines = arguments_or_lines(arguments, entry.unit)
+        for number, line in enumerate(lines, start=1):
             yield predicting.read_line(bundle, line, f"{NAME}, line {number}")
         return
     first = dataclasses.fields(predicting.input)[0].name

@@ -254,6 +254,8 @@ def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
 
 
 def _warnings(name: str, files: PairFiles, tally: _Tally, report: SplitReport) -> Iterator[str]:
+    if files.note is not None:
+        yield f"{name}: {files.note}"
     if report.duplicates:
         noun = "pair repeats" if report.duplicates == 1 else "pairs repeat"
         yield f"{name}: {report.duplicates:,} {noun} an earlier one"

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats.lines import ending, location, read_lines
+from headway.data.formats.lines import check_file, ending, location, read_lines
+from headway.data.formats.parquet_rows import PARQUET, parquet_rows
 from headway.errors import DataError, UsageError
 
-ENDINGS = (".txt", ".md", ".jsonl")
+RECORDS = (".jsonl", ".ndjson", PARQUET)
+ENDINGS = (".txt", ".md", *RECORDS)
 PART = 1 << 16  # characters of a long document in memory at once
 LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, possibly a book
 
@@ -33,12 +35,13 @@ class Part:
 def read_documents(
     sources: Sequence[str], split: Split = "file", key: str = "text"
 ) -> Iterator[Part]:
-    r"""Yield the documents of files (.txt, .md, .jsonl, plain or .gz), folders and collections, in
-    parts.
+    r"""Yield the documents of files (.txt, .md, .jsonl, .parquet, plain or .gz), folders and
+    collections, in parts.
 
     split: documents of a text file: the whole file (`file`), each paragraph (`blank-line`), each
     line (`line`), or each article, from one line like "= Title =" to the next (`title`, the format
-    of WikiText). Each line of a .jsonl file is a document: the unchanged value of `key`.
+    of WikiText). Each line of a .jsonl file and each row of a .parquet file is a document: the
+    unchanged value of `key`.
 
     Folders are read recursively in the order of names; hidden files and files with other suffixes
     are skipped. All lines of text files, also the last, end in "\n". Documents of whitespace only
@@ -52,7 +55,7 @@ def read_documents(
                 yield from _cut(text, True)
             continue
         for path in text_files(Path(source)):
-            if ending(path) == ".jsonl":
+            if ending(path) in RECORDS:
                 yield from _records(path, key)
             else:
                 yield from _parts(path, split)
@@ -64,13 +67,7 @@ def text_files(source: Path) -> list[Path]:
     Raises UsageError if there are none.
     """
     if source.is_file():
-        if ending(source) not in ENDINGS:
-            raise UsageError(
-                f"a text file must end in {', '.join(ENDINGS)} (or the same with .gz), but this "
-                f"name {f'ends in {ending(source)}' if ending(source) else 'has no suffix'}",
-                str(source),
-                "rename it if it is plain text",
-            )
+        check_file(source, ENDINGS, "texts")
         return [source]
     if not source.is_dir():
         raise UsageError(
@@ -136,25 +133,33 @@ def _cut(text: str, first: bool) -> Iterator[Part]:
         start, first = end, False
 
 
-def _records(path: Path, key: str) -> Iterator[Part]:
+def _objects(path: Path) -> Iterator[tuple[int, object]]:
+    """Yield (line or row number, value) of each line of JSON or row of Parquet."""
+    if ending(path) == PARQUET:
+        yield from parquet_rows(path)
+        return
     for number, line in enumerate(read_lines(path, LINE_LIMIT), start=1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
+            yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"the line is not valid JSON: {error}",
                 location(path, number),
                 "write one JSON object per line",
             ) from error
+
+
+def _records(path: Path, key: str) -> Iterator[Part]:
+    for number, record in _objects(path):
         text = record.get(key) if isinstance(record, dict) else None
         if not isinstance(text, str):
             keys = (
                 f"keys: {', '.join(map(repr, record))}" if isinstance(record, dict) else "no object"
             )
             raise DataError(
-                f"the line must be an object with a text under the key {key!r}, but has none "
+                f"the record must be an object with a text under the key {key!r}, but has none "
                 f"({keys})",
                 location(path, number),
                 "name the key of the text with --data.key NAME",

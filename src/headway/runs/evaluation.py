@@ -16,6 +16,9 @@ from headway.tasks.registry import evaluating_task, tasks_of_kind
 from headway.tasks.task import Task
 from headway.threads import threads_of_run
 
+COLUMNS = "data."
+"""Prefix of the settings that say how examples are read."""
+
 
 @dataclass(frozen=True)
 class ModelScores:
@@ -38,12 +41,13 @@ def evaluate_model(
 ) -> ModelScores:
     """Evaluate a model on the examples in `paths`, or on the held-out data of its run.
 
-    run: the folder of the model. options: options of the evaluation by name. where: the source of
-    the options, for error messages. threads: the number of CPU threads that the user has named,
-    which is set already; if None, the evaluation uses that of the run, as the training did.
-    announce: called with the number of examples before they are evaluated. UsageError if the model
-    has no evaluation, for an unknown option, or if there are neither paths nor a run; DataError if
-    there are no examples.
+    run: the folder of the model. options: options of the evaluation by name, and settings of the
+    data, such as data.text, for files whose columns have other names than those of the training.
+    where: the source of the options, for error messages. threads: the number of CPU threads that
+    the user has named, which is set already; if None, the evaluation uses that of the run, as the
+    training did. announce: called with the number of examples before they are evaluated. UsageError
+    if the model has no evaluation, for an unknown option, or if there are neither paths nor a run;
+    DataError if there are no examples.
     """
     is_run = run is not None and (run / "run.yaml").is_file()
     config = saved(run) if run is not None and is_run else None
@@ -57,15 +61,27 @@ def evaluate_model(
             hint=f"name a file of examples: headway eval {run or 'RUN'} FILE",
         )
     settings = task.evaluation()
+    columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
+    if columns:
+        if paths is None:
+            raise UsageError(
+                f"--{next(iter(columns))} describes a file of examples, and no file is named",
+                where,
+                f"name one: headway eval {run or 'RUN'} FILE --{next(iter(columns))} NAME",
+            )
+        config = _config_of(task, config)
+    known_columns = fields_of(config) if columns else {}
     for option in options:
-        if option not in fields_of(settings):
+        if option not in {**fields_of(settings), **known_columns}:
             known = ", ".join(f"--{name.replace('_', '-')}" for name in fields_of(settings))
             raise UsageError(
                 f"--{option.replace('_', '-')} is no option of the evaluation of a {bundle.kind}",
                 where,
                 f"one of: {known}" if known else "leave it out: this evaluation has no options",
             )
-    settings = override(settings, options, where)
+    config = override(config, columns, where) if columns else config
+    chosen = {name: value for name, value in options.items() if name not in columns}
+    settings = override(settings, chosen, where)
     if paths is not None:
         examples = task.read(bundle, paths, config, settings)
     else:
@@ -78,3 +94,8 @@ def evaluate_model(
     with threads_of_run(recorded if threads is None else None):
         scores = task.evaluate(bundle, examples, settings)
     return ModelScores(task, scores, len(examples))
+
+
+def _config_of(task: Task, config: Any) -> Any:
+    """Return the configuration, or that of the task's first recipe if it is of another task."""
+    return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()

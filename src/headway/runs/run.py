@@ -14,6 +14,7 @@ from headway.config_files import write_yaml
 from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
 from headway.files import lock, write_file
+from headway.folders import INPUT
 from headway.machine import Machine
 from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
@@ -170,8 +171,11 @@ def _budget(job: Job, pace: Pace | None) -> Budget:
 
 @contextmanager
 def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
-    """Remove a new folder if its run fails before the first checkpoint."""
-    is_new = not folder.exists()
+    """Remove a new folder if its run fails before the first checkpoint.
+
+    A new folder may have the data that a command read from a pipe.
+    """
+    is_new = not folder.exists() or {path.name for path in folder.iterdir()} == {INPUT}
     try:
         yield
     except HeadwayError:

@@ -218,8 +218,8 @@ class TextDataConfig:
 
     train: tuple[str, ...] = setting(
         (),
-        "training text: .txt, .md or .jsonl files, plain or .gz, folders of such files, or "
-        "python-docs",
+        "training text: .txt, .md, .jsonl or .parquet files, plain or .gz, folders of such files, "
+        "or python-docs",
     )
     valid: tuple[str, ...] = setting(
         (), "validation text; if unset, the end of each training text is held out"
@@ -232,7 +232,7 @@ class TextDataConfig:
         "unit of a text file that is one document: the file, a paragraph, a line, or an article "
         "under a title in the format of WikiText",
     )
-    key: str = setting("text", "key of the text in the lines of a .jsonl file")
+    key: str = setting("text", "key of the text in a .jsonl file, or its column in a .parquet file")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,7 +58,7 @@ def inline_text(element: Element, mode: InlineTags, content: str | None = None) 
     mode: "keep" or "drop"; the text between a pair is part of the text in both, and the code inside
     a single tag only with "keep". content: the file that contains the element, for the markup.
     """
-    pieces = list(_pieces(element, content))
+    pieces = list(_pieces(element, content, protects=mode == "keep"))
     if mode == "drop":
         return InlineText("".join(piece for piece in pieces if isinstance(piece, str)), ())
     plain = "".join(piece for piece in pieces if isinstance(piece, str))
@@ -75,20 +75,41 @@ def inline_text(element: Element, mode: InlineTags, content: str | None = None) 
     return InlineText("".join(text), tuple(tags))
 
 
-def _pieces(element: Element, content: str | None) -> list[str | InlineTag]:
+def is_untranslated(target: Element | None, source: Element) -> bool:
+    """Return whether a text lacks its translation: there is none, or it has only spaces and tags.
+
+    A source that has only tags itself has such a translation.
+    """
+    if target is None or not target.parts:
+        return True
+    translation, original = (inline_text(side, "drop").text.strip() for side in (target, source))
+    return not translation and (bool(original) or not inline_text(target, "keep").text.strip())
+
+
+def _pieces(
+    element: Element, content: str | None, *, protects: bool = True
+) -> list[str | InlineTag]:
+    """Return the texts and tags of an element. protects: whether what is marked as not to be
+    translated is a tag as a whole."""
     pieces: list[str | InlineTag] = []
     for part in element.parts:
         if isinstance(part, str):
             pieces.append(part)
-        elif part.name in _SURROUNDING and part.parts:
+        elif part.name in _SURROUNDING and part.parts and not (protects and _is_protected(part)):
             opening, closing = _slices(part, content)
             pieces.append(InlineTag(_short(part, "<", ">"), opening))
-            pieces += _pieces(part, content)
+            pieces += _pieces(part, content, protects=protects)
             pieces.append(InlineTag(f"</{part.name}>", closing))
         else:
             markup = content[part.start : part.end] if content else ""
             pieces.append(InlineTag(_code(part) or _short(part, "<", "/>"), markup))
     return pieces
+
+
+def _is_protected(element: Element) -> bool:
+    """Return whether the text of an element must stay: in XLIFF 1.2 by mtype, in 2 by translate."""
+    attributes = element.attributes
+    return attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
 
 
 def _slices(element: Element, content: str | None) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""Reads labelled texts from tables with a header (.tsv, .csv) and .jsonl files, plain or .gz."""
+"""Reads labelled texts from tables with a header (.tsv, .csv) and from records (.jsonl, .json,
+.parquet), plain or .gz."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.tables import ENDINGS, parsed_number, read_rows
-from headway.errors import DataError, UsageError
+from headway.data.formats.records import plain_text
+from headway.data.formats.tables import ENDINGS, no_value, parsed_number, read_rows
+from headway.errors import UsageError
 
 LINES = ".txt"
 
@@ -58,20 +60,18 @@ COLUMNS = Columns()
 def read_labelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator[LabelledText]:
     """Yield the labelled texts of files in order, stripped of surrounding whitespace.
 
-    Empty lines are skipped. columns: names in the first line of a table, or keys of the objects of
-    a .jsonl file. Raises what `read_rows` raises, and DataError with file and line for an empty
-    text or label.
+    Empty lines are skipped. columns: names in the first line of a table, or keys of records. A
+    number or a Boolean may be a label (`plain_text`). Raises what `read_rows` raises, and DataError
+    with file and line for an empty text or label.
     """
     for path in paths:
         flags = {name: f"--data.{role}" for role, name in columns.named.items()}
         for number, row in read_rows(path, flags):
             where, cells = location(path, number), {}
             for role, name in columns.named.items():
-                value = _plain(row.get(name))
+                value = plain_text(row.get(name))
                 if not value:
-                    fault = "not a text or number" if value is None else "empty"
-                    hint = "enter a value, or delete the row"
-                    raise DataError(f"the value of {name!r} is {fault}", where, hint)
+                    raise no_value(row, name, where, "a text or number", flags[name])
                 cells[role] = value
             yield LabelledText(cells["text"], cells.get("label", ""), where, cells.get("second"))
 
@@ -102,10 +102,3 @@ def read_unlabelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterat
         for number, line in enumerate(read_lines(path), start=1):
             if line.strip():
                 yield LabelledText(line.strip(), "", location(path, number))
-
-
-def _plain(value: object) -> str | None:
-    """Return a text stripped, a number as its digits (labels are often 0 and 1), else None."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value.strip() if isinstance(value, str) else None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway.data.formats.parallel import InlineTags
 from headway.data.formats.plain_text import LETTER, document, text_of
-from headway.data.formats.segments import Document, Edit, Segment
+from headway.data.formats.segments import Document, Edit, Segment, with_newlines
 
 _PREFIX = re.compile(
     r"[ \t]*(?P<quote>(?:>[ \t]?)*)[ \t]*"
@@ -51,7 +51,7 @@ def markdown_document(
     Raises DataError with file and line for bytes that are not UTF-8.
     """
     prefix, content, encoding = text_of(path)
-    return document(path, content, _Reader().read(content), (prefix, encoding))
+    return document(path, content, _Reader().read(with_newlines(content)), (prefix, encoding))
 
 
 class _Reader:

@@ -11,6 +11,7 @@ from headway.data.formats.mo import mo_files, read_mo
 from headway.data.formats.parallel import Format, InlineTags, Pair, PairFiles
 from headway.data.formats.plain_lines import read_plain
 from headway.data.formats.po import po_files, read_po
+from headway.data.formats.records import ENDINGS as RECORDS
 from headway.data.formats.tmx import read_tmx, tmx_files
 from headway.data.formats.tsv import aligned_files, read_table, read_two, table_files
 from headway.data.formats.xliff import read_xliff, xliff_files
@@ -27,7 +28,7 @@ def _comma_files(
 
 OPENERS: Mapping[str, Opener] = {
     ".csv": _comma_files,
-    ".jsonl": json_files,
+    **dict.fromkeys(RECORDS, json_files),
     ".po": po_files,
     ".mo": mo_files,
     ".tmx": tmx_files,
@@ -70,10 +71,11 @@ def pair_files(
 ) -> PairFiles:
     """Return the corpus that `path` names: a file, or the common prefix of two aligned files.
 
-    A file may be .csv, .jsonl, .po, .mo, .tmx, .xlf or .xliff, plain or (except .mo) .gz; any other
-    is a table of tabs. Otherwise `path`.`source` and `path`.`target` must exist. `source` and
-    `target` are names or numbers of columns, keys, or languages; both None: the two columns, or
-    what the file states. Raises UsageError if no file fits, DataError for an invalid file.
+    A file may be .csv, .po, .mo, .tmx, .xlf or .xliff, or have records (.jsonl, .json, .parquet),
+    plain or (except .mo and .parquet) .gz; any other is a table of tabs. Otherwise `path`.`source`
+    and `path`.`target` must exist. `source` and `target` are names or numbers of columns, keys, or
+    languages; both None: the two columns, or what the file states. Raises UsageError if no file
+    fits, DataError for an invalid file.
     """
     if (source is None) != (target is None):
         raise UsageError("only one of source and target is set", hint="set both, or neither")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headway.data.formats.csv_rows import Separator
+from headway.data.formats.tables import listed
 from headway.errors import UsageError
 
 InlineTags = Literal["keep", "drop"]
@@ -39,10 +41,11 @@ class PairFiles:
     `paths` is one file; for the format "lines", a source file and a target file; for the format
     "plain", any number of text files. For tables,
     `columns` is the indices from 0 of the columns of the source, usually one, and of the target,
-    and `header` the first row or None. `source` and `target` are the names of the two sides:
-    languages, columns or keys; the names of several columns are separated by commas. is_swapped:
-    whether the corpus is read from the translations to the originals. inline_tags: whether the
-    tags inside the texts of TMX and XLIFF are kept as text or dropped.
+    `header` the first row or None, and `separator` that of a .csv file. `source` and `target` are
+    the names of the two sides: languages, columns or keys; the names of several columns are
+    separated by commas. is_swapped: whether the corpus is read from the translations to the
+    originals. inline_tags: whether the tags inside the texts of TMX and XLIFF are kept as text or
+    dropped. unclear_header: the first row of a table, if it is read as a pair and may be a header.
     """
 
     paths: tuple[Path, ...]
@@ -51,8 +54,10 @@ class PairFiles:
     columns: tuple[int, ...] | None = None
     header: tuple[str, ...] | None = None
     format: Format = "lines"
+    separator: Separator | None = None
     is_swapped: bool = False
     inline_tags: InlineTags = "keep"
+    unclear_header: tuple[str, ...] | None = None
 
     def describe(self) -> str:
         """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
@@ -64,6 +69,17 @@ class PairFiles:
         if self.columns is not None:
             details.append("header" if self.header else "no header")
         return f"{self.paths[0].name} ({', '.join(details)})"
+
+    @property
+    def note(self) -> str | None:
+        """A sentence on a first row that may be a header, but is read as a pair; else None."""
+        if self.unclear_header is None:
+            return None
+        return (
+            f"{self.paths[0]}: the first row is read as a pair, not as the names of the columns: "
+            f"{listed(self.unclear_header)}; if they are names, choose the columns by them "
+            "(--source NAME --target NAME)"
+        )
 
     def pair(self, original: str, translation: str, line: int) -> Pair:
         """Return the pair of an original and its translation in the direction of the corpus."""

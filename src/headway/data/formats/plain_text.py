@@ -16,6 +16,7 @@ from headway.data.formats.segments import (
     decoded,
     newline_of,
     read_whole,
+    with_newlines,
 )
 from headway.errors import DataError
 
@@ -64,7 +65,7 @@ def text_document(path: Path, source: str | None, target: str | None, tags: Inli
     """Open a plain text to translate every line with a letter; the other lines stay."""
     prefix, content, encoding = text_of(path)
     segments = []
-    for number, match in enumerate(re.finditer(r"[^\n]*\n?", content), start=1):
+    for number, match in enumerate(re.finditer(r"[^\n]*\n?", with_newlines(content)), start=1):
         if LETTER.search(match[0]):
             end = match.start() + len(match[0].rstrip("\r\n"))
             segments.append(span_segment(content, match.start(), end, number))
@@ -82,8 +83,8 @@ def subtitle_document(
     """
     prefix, content, encoding = text_of(path)
     segments: list[Segment] = []
-    newline = newline_of(content)
-    for number, start, lines in _cues(content):
+    newline, text = newline_of(content), with_newlines(content)
+    for number, start, lines in _cues(text):
         if not lines[0].strip().isdigit() or len(lines) < 2 or not _TIMES.match(lines[1]):
             raise DataError(
                 "a subtitle must begin with a line with its number and a line with its times, "
@@ -93,8 +94,8 @@ def subtitle_document(
             )
         first = start + len(lines[0]) + len(lines[1])
         end = first + len("".join(lines[2:]).rstrip("\r\n"))
-        if LETTER.search(content, first, end):
-            segments += _subtitle(content, (first, end), number + 2, newline)
+        if LETTER.search(text, first, end):
+            segments += _subtitle(text, (first, end), number + 2, newline)
     return document(path, content, segments, (prefix, encoding))
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.data.formats.lines import LINE_LIMIT, location
-from headway.data.formats.segments import byte_order_mark, decoded, read_whole
+from headway.data.formats.segments import byte_order_mark, decoded, newline_of, read_whole
 from headway.errors import DataError
 
 MOST_FORMS = 20
 MOST_STRINGS = 10_000
 _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr|domain)(?:\[(\d{1,9})\])?")
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
-_ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]+|.)", re.DOTALL)
+_ESCAPE = re.compile(r"(?:\\(?:[0-7]{1,3}|x[0-9A-Fa-f]+))+|\\(?P<letter>.)", re.DOTALL)
 _SIMPLE = dict(zip('ntbrfva\\"', '\n\t\b\r\f\v\a\\"', strict=True))
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
@@ -92,7 +92,13 @@ def read_catalogue(path: Path, *, plain: bool = False) -> Catalogue:
     named = charset[1].decode() if charset else "UTF-8"
     encoding = marked or ("UTF-8" if named.upper() in ("CHARSET", "ASCII", "US-ASCII") else named)
     content = decoded(path, data.removeprefix(prefix), encoding)
-    entries = _Reader(path).read(content)
+    if newline_of(content) == "\r":
+        raise DataError(
+            "the lines end at carriage returns only",
+            str(path),
+            f"convert them: tr '\\r' '\\n' < {path.name} > NEW",
+        )
+    entries = _Reader(path, encoding).read(content)
     header = next((entry.forms.get(0, "") for entry in entries if entry.is_header), "")
     line = next((entry.msgid for entry in entries if entry.is_header), 1)
     num_forms, form_of = plural_rule(header, location(path, line))
@@ -151,8 +157,8 @@ def _english(number: int) -> int:
 class _Reader:
     """Collects the entries of a PO file; comments belong to the entry after them."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, encoding: str) -> None:
+        self.path, self.encoding = path, encoding
         self.number = 0
         self.entries: list[Entry] = []
         self.entry: Entry | None = None
@@ -217,7 +223,7 @@ class _Reader:
                 self.num_strings += 1
                 if self.num_strings > MOST_STRINGS:
                     raise _syntax(f"a message with more than {MOST_STRINGS:,} strings", self.where)
-                self.append(_unescaped(match[1], self.where), self.number)
+                self.append(_unescaped(match[1], self.encoding, self.where), self.number)
                 self.without_string = None
                 position = match.end()
             elif line[position].isspace():
@@ -267,20 +273,31 @@ def _started(
     return append
 
 
-def _unescaped(text: str, where: str) -> str:
+def _unescaped(text: str, encoding: str, where: str) -> str:
+    """Return the text of a string. Octal and hexadecimal escapes are bytes in the encoding."""
+
     def replaced(match: re.Match[str]) -> str:
-        escape = match[1]
-        if escape in _SIMPLE:
-            return _SIMPLE[escape]
-        code = int(escape[1:], 16) if escape[0] == "x" and len(escape) > 1 else None
-        if code is None and escape[0] in "01234567":
-            code = int(escape, 8)
-        if code is None or not 0 < code < 128:
-            fault = f"the escape \\{escape[:8]} is not valid or no ASCII character"
-            raise _syntax(fault, where)
-        return chr(code)
+        if match["letter"] is None:
+            return _characters(match[0], encoding, where)
+        if match["letter"] not in _SIMPLE:
+            raise _syntax(f"the escape \\{match['letter']} is not valid", where)
+        return _SIMPLE[match["letter"]]
 
     return _ESCAPE.sub(replaced, text) if "\\" in text else text
+
+
+def _characters(escapes: str, encoding: str, where: str) -> str:
+    r"""Return the characters of consecutive escapes of bytes, such as \303\251 for é."""
+    codes = [
+        int(code[1:], 16) if code[0] == "x" else int(code, 8) for code in escapes.split("\\")[1:]
+    ]
+    shown = escapes[:24]
+    if not all(0 < code < 256 for code in codes):
+        raise _syntax(f"the escape {shown} is no byte from 1 to 255", where)
+    try:
+        return bytes(codes).decode("utf-8" if encoding.lower().startswith("utf") else encoding)
+    except UnicodeDecodeError as error:
+        raise _syntax(f"the escapes {shown} are no characters in {encoding}", where) from error
 
 
 def _syntax(fault: str, where: str) -> DataError:

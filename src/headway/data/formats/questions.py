@@ -1,5 +1,5 @@
 """Reads questions, each with a context that contains its answer (extractive question answering):
-SQuAD's .json, and .jsonl, plain or .gz.
+SQuAD's .json, and records (.jsonl, .json, .parquet), plain or .gz.
 
 Rajpurkar et al. 2016.
 """
@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.data.formats.lines import check_file, ending, location, read_lines
+from headway.data.formats.records import ENDINGS, FILE_LIMIT, is_list, plain_text, read_records
+from headway.data.formats.tables import no_value
 from headway.errors import DataError
 from headway.files import parse_json
 
-ENDINGS = (".json", ".jsonl")
-LONGEST = 512 * 2**20  # SQuAD is one line of some 30 MB
 _SHOWN = 60
+_TEXTS, _STARTS = "answers.text", "answers.answer_start"  # columns of flattened records
 
 
 @dataclass(frozen=True)
@@ -47,16 +48,21 @@ class Question:
 def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
     """Yield the questions of files in order.
 
-    A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Each line of a .jsonl
-    file is an object with question, context, answer and start (the character index of the answer),
-    and optionally id.
+    A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
+    .json file of a list or of lines, have records (`read_records`) with question and context,
+    optionally id, and either answer and start (the character index of the answer), or answers with
+    the lists text and answer_start, as on the Hugging Face hub; they are empty if the context does
+    not contain an answer.
 
     Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
     another structure, an empty text, or an answer that is not in the context at its start.
     """
     for path in paths:
         check_questions(path)
-        yield from (_lines if ending(path) == ".jsonl" else _squad)(path)
+        if ending(path) == ".json" and _is_squad(path):
+            yield from _squad(path)
+        else:
+            yield from _records(path)
 
 
 def check_questions(path: Path) -> None:
@@ -64,9 +70,22 @@ def check_questions(path: Path) -> None:
     check_file(path, ENDINGS, "questions")
 
 
+def _is_squad(path: Path) -> bool:
+    """Return whether a .json file is one object, as SQuAD's, not a list or lines of objects."""
+    if is_list(path):
+        return False
+    first = next((line for line in read_lines(path, FILE_LIMIT) if line.strip()), "")
+    try:
+        record = parse_json(first.encode(), str(path), only_finite=False)
+    except DataError:  # an object of several lines
+        return True
+    return not isinstance(record, dict) or "question" not in record
+
+
 def _squad(path: Path) -> Iterator[Question]:
     where = str(path)
-    content = parse_json("\n".join(read_lines(path, LONGEST)).encode(), where)
+    text = "\n".join(read_lines(path, FILE_LIMIT)).encode()
+    content = parse_json(text, where, only_finite=False)
     for i, article in enumerate(_list(content, "data", where)):
         for j, paragraph in enumerate(_list(article, "paragraphs", f"{where}, article {i + 1}")):
             inside = f"{where}, article {i + 1}, paragraph {j + 1}"
@@ -93,16 +112,46 @@ def _question(row: Any, question_id: str, context: str, where: str) -> Question:
     return _checked(Question(question_id, text, context, tuple(answers), where))
 
 
-def _lines(path: Path) -> Iterator[Question]:
-    for number, line in enumerate(read_lines(path, LONGEST), start=1):
-        if not line.strip():
-            continue
+def _records(path: Path) -> Iterator[Question]:
+    for number, row in read_records(path, FILE_LIMIT):
         where = location(path, number)
-        row = parse_json(line.encode(), where)
-        texts = [_text(row, key, where) for key in ("question", "context", "answer")]
-        question_id = _text(row, "id", where) if "id" in row else str(number)
-        answer = Answer(texts[2], _number(row, "start", where))
-        yield _checked(Question(question_id, texts[0], texts[1], (answer,), where))
+        text, context = (_text(row, key, where) for key in ("question", "context"))
+        value = row.get("id")
+        question_id = str(number) if value is None else plain_text(value) or str(number)
+        answers = tuple(_answers(row, where))
+        yield _checked(Question(question_id, text, context, answers, where))
+
+
+def _answers(row: dict[str, Any], where: str) -> Iterator[Answer]:
+    """Yield the answers of a record, in one of the forms of `read_questions`."""
+    if row.get("is_impossible") is True:
+        return
+    if "answers" not in row and _TEXTS not in row:
+        if "answer" not in row:
+            raise no_value(row, "answers", where, "an object with the lists text and answer_start")
+        yield Answer(_text(row, "answer", where), _number(row, "start", where))
+        return
+    value = row.get("answers", {"text": row.get(_TEXTS), "answer_start": row.get(_STARTS)})
+    if isinstance(value, list):  # [{"text": ..., "answer_start": ...}, ...]
+        for answer in value:
+            yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
+        return
+    lists = value if isinstance(value, dict) else {}
+    texts, starts = (
+        [item] if isinstance(item, str | int) else item
+        for item in (lists.get("text"), lists.get("answer_start"))
+    )
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        raise DataError(
+            "'answers' must have the lists 'text' and 'answer_start' of one length, but is "
+            f"{str(value)[:_SHOWN]}",
+            where,
+            'write "answers": {"text": ["Ada"], "answer_start": [0]}; empty lists if there is no '
+            "answer",
+        )
+    for text, start in zip(texts, starts, strict=True):
+        answer = {"text": text, "answer_start": start}
+        yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
 
 
 def _checked(question: Question) -> Question:

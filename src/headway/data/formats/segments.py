@@ -184,6 +184,20 @@ def line_of(content: str, offset: int) -> int:
 
 
 def newline_of(content: str) -> str:
-    r"""Return the line break of a text: "\r\n" if its first line ends with it, else "\n"."""
+    r"""Return the line break of a text: "\r\n" if its first line ends with it; "\r" if no line ends
+    with "\n", except perhaps the last; else "\n"."""
+    if _ends_at_returns(content):
+        return "\r"
     first = re.search(r"\r?\n", content)
     return first[0] if first else "\n"
+
+
+def with_newlines(content: str) -> str:
+    r"""Return a text of old Macintosh programs, whose lines end at "\r", with "\n" in their place;
+    any other text unchanged. Every character keeps its position."""
+    return content.replace("\r", "\n") if _ends_at_returns(content) else content
+
+
+def _ends_at_returns(content: str) -> bool:
+    is_one_line = "\n" not in content.removesuffix("\n").removesuffix("\r")
+    return is_one_line and re.search(r"\r[^\r\n]", content) is not None

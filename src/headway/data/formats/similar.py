@@ -36,8 +36,8 @@ def read_similar(
     for path in paths:
         for number, row in read_rows(path, columns):
             where = location(path, number)
-            texts = checked_text(row, first, where), checked_text(row, second, where)
-            yield SimilarTexts(*texts, _score(row, score, where), where)
+            texts = [checked_text(row, name, where, flag) for name, flag in columns.items()]
+            yield SimilarTexts(texts[0], texts[1], _score(row, score, where), where)
 
 
 def _score(row: dict[str, object], name: str, where: str) -> float | None:

@@ -11,9 +11,10 @@ from headway.data.formats.pairs import SUFFIXES, pair_files
 from headway.data.formats.parallel import InlineTags, PairFiles
 from headway.errors import HeadwayError, UsageError
 
+_SHARD = r"(?:-\d+-of-\d+)?"  # in names of files of Hugging Face data sets
 _SPLIT_NAMES = (
-    ("train", re.compile(r"train")),
-    ("valid", re.compile(r"valid|val|validation|dev")),
+    ("train", re.compile(rf"train{_SHARD}")),
+    ("valid", re.compile(rf"(?:valid|val|validation|dev){_SHARD}")),
     ("test", re.compile(r"test([-_0-9].*)?")),
 )
 

@@ -1,18 +1,27 @@
-"""Reads rows by column name from tables with a header (.tsv, .csv) and .jsonl, plain or .gz."""
+"""Reads rows by column name from tables with a header (.tsv, .csv) and records (.jsonl, .json,
+.parquet), plain or .gz."""
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from headway.data.formats import records
+from headway.data.formats.csv_rows import (
+    CELL_LIMIT,
+    TAB,
+    Separator,
+    csv_rows,
+    separator_of,
+)
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.errors import DataError, UsageError
-from headway.files import parse_json
 
-ENDINGS = (".tsv", ".tab", ".csv", ".jsonl")
+ENDINGS = (".tsv", ".tab", ".csv", *records.ENDINGS)
 LARGEST = 1e18  # largest magnitude of a regression target; its square still fits into float32
+_COMMA = re.compile(r"(?P<whole>[+-]?\d*),(?P<decimals>\d+)(?:[eE][+-]?\d+)?")
 Row = tuple[int, dict[str, object]]  # line number, values by column name
 
 
@@ -25,57 +34,106 @@ def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
     """Yield (line number, values by column name) for each row; empty lines are skipped.
 
     The cells of a .tsv file are separated by tabs, and quotes have no special meaning. The cells of
-    a .csv file may be quoted and may then contain commas and line breaks. columns: maps each name
-    that the first line of a table must contain to the flag that sets it, for errors. The objects of
-    a .jsonl file need not contain them.
+    a .csv file are separated by commas, semicolons, tabs or vertical bars (`separator_of`); quoted
+    ones may contain separators and line breaks. columns: maps each name
+    that the first line of a table must contain to the flag that sets it, for errors. Records
+    (`read_records`) need not contain them.
 
     Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
-    file and line for a row with more or fewer cells than the header, and for invalid JSON.
+    file and line for a row with more or fewer cells than the header, and for an invalid record.
     """
     check_table(path)
-    if ending(path) == ".jsonl":
-        yield from _objects(path)
+    if ending(path) in records.ENDINGS:
+        yield from records.read_records(path)
         return
+    if ending(path) == ".csv":
+        separator = separator_of(path, lambda cells: bool(columns) and set(columns) <= set(cells))
+        rows = csv_rows(path, separator)
+    else:
+        separator, rows = TAB, _tabs(path)
     header: list[str] | None = None
-    for number, cells in comma_rows(path) if ending(path) == ".csv" else _tabs(path):
+    for number, cells in rows:
         if header is None:
             header = [cell.strip() for cell in cells]
-            _check_header(header, columns, location(path, number))
+            _check_header(header, columns, location(path, number), separator)
         elif len(cells) != len(header):
-            fault = f"the row has {len(cells)} cells, but the header has {len(header)}"
-            hint = "write one cell for each column of the first line, or delete the row"
-            raise DataError(fault, location(path, number), hint)
+            raise DataError(
+                f"the row has {len(cells)} cells, separated by {separator.name}, but the first "
+                f"line has {len(header)}",
+                location(path, number),
+                "write one cell for each column of the first line, or delete the row",
+            )
         else:
             yield number, dict(zip(header, cells, strict=True))
 
 
-def _check_header(header: list[str], columns: Mapping[str, str], where: str) -> None:
+def _check_header(
+    header: list[str], columns: Mapping[str, str], where: str, separator: Separator
+) -> None:
     for name, flag in columns.items():
-        if header.count(name) != 1:
-            count = "no column is" if name not in header else "more than one column is"
-            raise UsageError(
-                f"{count} named {name!r} in the first line: {', '.join(header)[:200]}",
-                where,
-                f"name the column with {flag} NAME",
-            )
+        if header.count(name) == 1:
+            continue
+        is_one = len(header) == 1
+        hint = f"name the column with {flag} NAME, one of these"
+        if is_one and separator == TAB:
+            hint = f"rename the file to .csv if other characters separate its cells; or {hint}"
+        elif is_one:
+            hint = f"declare another separator in a line before it, such as sep=;, or {hint}"
+        raise UsageError(
+            f"{'no column is' if name not in header else 'more than one column is'} named "
+            f"{name!r} in the first line, which has {len(header)} "
+            f"{'column' if is_one else 'columns'} separated by {separator.name}: "
+            f"{listed(header)}",
+            where,
+            hint,
+        )
 
 
-def checked_text(row: Mapping[str, object], name: str, where: str) -> str:
-    """Return the text of a cell, stripped. Raises DataError if it is empty or not a text."""
+def listed(cells: Sequence[str]) -> str:
+    """Return the cells of the first row of a table with their numbers, for a message."""
+    shown = [cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:12]]
+    more = [f"and {len(cells) - 12} more"] if len(cells) > 12 else []
+    return ", ".join([f"{number} {cell!r}" for number, cell in enumerate(shown, 1)] + more)
+
+
+def checked_text(row: Mapping[str, object], name: str, where: str, flag: str = "") -> str:
+    """Return the text of a cell, stripped.
+
+    flag: as in `no_value`. Raises DataError if the value is empty or not a text.
+    """
     value = row.get(name)
     if not isinstance(value, str) or not value.strip():
-        fault = "empty" if isinstance(value, str) else "missing, or not a text"
-        hint = "enter a text, or delete the row"
-        raise DataError(f"the value of {name!r} is {fault}", where, hint)
+        raise no_value(row, name, where, "a text", flag)
     return value.strip()
+
+
+def no_value(
+    row: Mapping[str, object], name: str, where: str, expected: str, flag: str = ""
+) -> DataError:
+    """Return the error for a value that is missing, empty, or not what is expected.
+
+    flag: the flag that names the column or key, for the hint.
+    """
+    value = row.get(name)
+    if name not in row:
+        keys = ", ".join(repr(key)[:30] for key in list(row)[:12])
+        hint = f"name another with {flag} NAME, or add the value" if flag else "add the value"
+        return DataError(f"the value of {name!r} is missing; there are {keys}", where, hint)
+    is_empty = isinstance(value, str) and not value.strip()
+    fault = "empty" if is_empty else f"{records.what_is(value)}, but must be {expected}"
+    hint = "enter a value, or delete the row"
+    return DataError(f"the value of {name!r} is {fault}", where, hint)
 
 
 def parsed_number(value: object, name: str, where: str) -> float:
     """Return the number in a cell, from -1e18 to 1e18.
 
-    name: what the cell contains, for the error. Raises DataError for a value that is not a number,
-    not finite, or outside the range.
+    A comma separates decimals, as in 0,5, unless it may also separate thousands: 1,500. name: what
+    the cell contains, for the error. Raises DataError for a value that is not a number, not finite,
+    outside the range, or ambiguous.
     """
+    if isinstance(value, str) and "," in value:
+        value = _with_point(value.strip(), name, where)
     try:
         number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -95,37 +153,18 @@ def parsed_number(value: object, name: str, where: str) -> float:
     return number
 
 
+def _with_point(text: str, name: str, where: str) -> str:
+    """Return a number with a decimal comma with a point in its place; other texts unchanged."""
+    comma = _COMMA.fullmatch(text)
+    if comma and len(comma["decimals"]) == 3 and comma["whole"].lstrip("+-0"):
+        point, none = text.replace(",", "."), text.replace(",", "")
+        raise DataError(
+            f"{name} {text[:60]!r} may be {point} or {none}", where, f"write {point} or {none}"
+        )
+    return text.replace(",", ".") if comma else text
+
+
 def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, CELL_LIMIT), start=1):
         if line.strip():
             yield number, line.split("\t")
-
-
-def comma_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (number of the row's last line, cells) of a .csv file; empty rows are skipped.
-
-    Raises DataError with file and line for a quote that is not closed or not doubled.
-    """
-    reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, cells
-    except csv.Error as error:
-        fault = f"this is not valid CSV: {error}"
-        hint = "write a quote inside a quoted cell as two quotes"
-        raise DataError(fault, location(path, reader.line_num), hint) from error
-
-
-def _objects(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        row = parse_json(line.encode(), location(path, number))
-        if not isinstance(row, dict):
-            raise DataError(
-                "the line must be a JSON object, but it is another JSON value",
-                location(path, number),
-                'write each row as {"name": value, ...} on one line',
-            )
-        yield number, row

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from headway.data.formats.inline_tags import InlineText, inline_text
+from headway.data.formats.inline_tags import InlineText, inline_text, is_untranslated
 from headway.data.formats.parallel import InlineTags, Pair, PairFiles, same_language
 from headway.data.formats.segments import Document, Edit, Segment
 from headway.data.formats.xml_elements import Element, XmlFile, elements, read_xml, space_before
@@ -43,10 +43,11 @@ def read_tmx(corpus: PairFiles) -> Iterator[Pair]:
     (path,) = corpus.paths
     for unit in elements(path, "tmx", ["tu"], []):
         sides = [_variant(unit, language) for language in (corpus.source, corpus.target)]
-        texts = [
-            inline_text(seg, corpus.inline_tags).text.strip() for seg in sides if seg is not None
-        ]
-        if len(texts) == 2 and all(texts):
+        source, target = sides
+        if source is None or target is None or is_untranslated(target, source):
+            continue
+        texts = [inline_text(seg, corpus.inline_tags).text.strip() for seg in (source, target)]
+        if all(texts):
             yield Pair(texts[0], texts[1], unit.line)
 
 
@@ -70,7 +71,7 @@ def tmx_document(path: Path, source: str | None, target: str | None, tags: Inlin
             continue
         count += 1
         text = inline_text(seg, tags, file.content)
-        if text.text.strip() and (present is None or not present.parts):
+        if text.text.strip() and is_untranslated(present, seg):
             segments.append(_segment(file, unit, text, target, present))
     if not count:
         raise DataError(f"no unit has a text in {source!r}", str(path), "set --source LANGUAGE")

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headway.data.formats.lines import location, read_lines
+from headway.data.formats.csv_rows import CELL_LIMIT, TAB, Separator, csv_rows, separator_of
+from headway.data.formats.lines import ending, location, read_lines
 from headway.data.formats.parallel import Format, Pair, PairFiles, names_of, with_markers
-from headway.data.formats.tables import comma_rows
+from headway.data.formats.tables import listed
 from headway.errors import DataError, UsageError
 
 # If columns are given by number, a first line is a header only if each cell is one of these words.
@@ -21,7 +22,15 @@ _CODES = (
     "mt my nb ne nl nn no oc pa pl ps pt ro ru rw sd si sk sl sm sn so sq sr st su sv sw ta "
     "te tg th tk tl tr tt ug uk ur uz vi xh yi yo zh zu"
 )
-_HEADER_WORDS = frozenset(f"{_CODES} source target src tgt id text translation".split())
+_LANGUAGES = (
+    "arabic bulgarian catalan chinese croatian czech danish dutch english estonian finnish french "
+    "german greek hebrew hindi hungarian icelandic indonesian irish italian japanese korean "
+    "latvian lithuanian norwegian persian polish portuguese romanian russian serbian slovak "
+    "slovenian spanish swedish thai turkish ukrainian vietnamese"
+)
+_ROLES = "source target src tgt id text translation source_text target_text sentence original"
+_HEADER_WORDS = frozenset(f"{_CODES} {_LANGUAGES} {_ROLES}".split())
+_NAME = re.compile(r"[^\W\d][\w.-]*")  # one word, which may name a column
 _REGION = re.compile(r"[-_][A-Za-z]{2,4}$")
 
 
@@ -40,7 +49,7 @@ def read_table(
     names = [_column_name(corpus.header, index) for index in sources]
     needed = max(columns) + 1
     is_header = corpus.header is not None
-    for number, cells in _rows(path, corpus.format):
+    for number, cells in _rows(path, corpus.separator):
         if is_header:
             is_header = False
             continue
@@ -56,22 +65,23 @@ def read_table(
         yield Pair(source, cells[target].strip(), number)
 
 
-def _rows(path: Path, format: Format) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) of every row, the header included."""
-    if format == "csv":
-        yield from comma_rows(path)
+def _rows(path: Path, separator: Separator | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) of every row, the header included; a .csv file has a separator."""
+    if separator is not None:
+        yield from csv_rows(path, separator)
         return
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(read_lines(path, CELL_LIMIT), start=1):
         yield number, line.split("\t")
 
 
 def _too_short(corpus: PairFiles, number: int, columns: int, needed: int) -> DataError:
     names = f" (the header names {', '.join(corpus.header)})" if corpus.header else ""
-    separator = "comma" if corpus.format == "csv" else "tab"
+    separator = corpus.separator or TAB
     return DataError(
-        f"the row must have at least {needed} columns{names}, but has {columns}",
+        f"the row must have at least {needed} columns{names}, but has {columns}, separated by "
+        f"{separator.name}",
         where=location(corpus.paths[0], number),
-        hint=f"separate the cells of this row by one {separator} each, or delete the row",
+        hint="separate the cells of this row as in the first one, or delete the row",
     )
 
 
@@ -142,41 +152,46 @@ def side_file(prefix: Path, name: str) -> Path | None:
 
 
 def read_texts(paths: Sequence[Path], column: str | None = None) -> Iterator[str]:
-    """Stream every line of text files, or one column of tables (.tsv, .tab), plain or .gz.
+    """Stream every line of text files, or one column of tables (.tsv, .tab, .csv), plain or
+    .gz.
 
     `column` is a name in the first line or a number from 1; it may be None for a table of one
     column. Raises what `read_lines` raises; UsageError if the column does not exist, DataError for
     a row without it.
     """
     for path in paths:
-        if path.name.removesuffix(".gz").endswith((".tsv", ".tab")):
+        if ending(path) in (".tsv", ".tab", ".csv"):
             yield from _read_column(path, column)
         else:
             yield from read_lines(path)
 
 
 def _read_column(path: Path, column: str | None) -> Iterator[str]:
-    first = next(read_lines(path), None)
+    separator = None
+    if ending(path) == ".csv":
+        is_named = column is not None and not _is_number(column)
+        separator = separator_of(path, (lambda cells: column in cells) if is_named else None)
+    _, first = next(_rows(path, separator), (0, None))
     if first is None:
         return
-    cells = [cell.strip() for cell in first.split("\t")]
+    cells = [cell.strip() for cell in first]
     if column is None and len(cells) > 1:
         raise UsageError(
-            f"the table has {len(cells)} columns: {_listed(cells)}",
+            f"the table has {len(cells)} columns: {listed(cells)}",
             where=str(path),
             hint="choose the column of the text with --data.column, by name or number from 1",
         )
     index = _column(path, cells, column or "1")
     has_header = (column is not None and not _is_number(column)) or _looks_like_header(cells)
-    for number, line in enumerate(read_lines(path), start=1):
-        row = line.split("\t")
-        if number == 1 and has_header:
-            continue
-        if len(row) <= index and line.strip():
+    rows = _rows(path, separator)
+    if has_header:
+        next(rows)
+    for number, row in rows:
+        if len(row) <= index and any(cell.strip() for cell in row):
             raise DataError(
                 f"the row must have at least {index + 1} columns, but has {len(row)}",
                 location(path, number),
-                "separate the cells of this row by one tab each, or delete the row",
+                "separate the cells of this row as in the first one, or delete the row",
             )
         yield row[index].strip() if len(row) > index else ""
 
@@ -190,20 +205,17 @@ def table_files(
     separated by commas. Raises UsageError for a column that does not exist, DataError for an empty
     table.
     """
-    _, cells = next(_rows(path, format), (0, None))
+    separator = _separator(path, source, target) if format == "csv" else None
+    first_line, cells = next(_rows(path, separator), (0, None))
     if cells is None:
         raise DataError("the file is empty", where=str(path))
-    if format == "table" and len(cells) < 2:
-        raise UsageError(
-            "a table of sentence pairs must have a tab in its first line, but this file has none",
-            where=location(path, 1),
-            hint="for two files like train.en and train.de, give their common prefix, train",
-        )
+    if len(cells) < 2:
+        raise _no_separator(location(path, first_line), cells[0], separator)
     cells = [cell.strip() for cell in cells]
     if source is None or target is None:
         if len(cells) != 2:
             raise UsageError(
-                f"the table has {len(cells)} columns: {_listed(cells)}",
+                f"the table has {len(cells)} columns: {listed(cells)}",
                 where=str(path),
                 hint="choose two with --source and --target, by name or number from 1",
             )
@@ -222,6 +234,7 @@ def table_files(
     is_named = not all(map(_is_number, requested))
     header = tuple(cells) if is_named or _looks_like_header(cells) else None
     names = [_column_name(header, index) for index in columns]
+    is_unclear = header is None and all(map(_NAME.fullmatch, cells))
     return PairFiles(
         paths=(path,),
         source=",".join(names[:-1]),
@@ -229,6 +242,32 @@ def table_files(
         columns=columns,
         header=header,
         format=format,
+        separator=separator,
+        unclear_header=tuple(cells) if is_unclear else None,
+    )
+
+
+def _separator(path: Path, source: str | None, target: str | None) -> Separator:
+    """Return the separator of a .csv file, with which the first row has the named columns."""
+    if source is None or target is None or _is_number(target):
+        return separator_of(path)
+    side, other = source, target
+    return separator_of(path, lambda cells: {*names_of(side, cells), other} <= set(cells))
+
+
+def _no_separator(where: str, first: str, separator: Separator | None) -> UsageError:
+    """Return the error for a table of one column. first: the cell of its first row."""
+    is_csv = separator is not None
+    hint = (
+        "declare another separator in a line before the first one, such as sep=;"
+        if is_csv
+        else "rename the file to .csv if other characters separate its cells"
+    )
+    return UsageError(
+        "a table of sentence pairs must have two columns, but the first line has no "
+        f"{'separator' if is_csv else 'tab'}: {first.strip()[:60]!r}",
+        where,
+        f"{hint}; for two files like train.en and train.de, give their common prefix, train",
     )
 
 
@@ -240,7 +279,7 @@ def _column(path: Path, cells: list[str], column: str) -> int:
     if _is_number(column):
         if not 1 <= int(column) <= len(cells):
             raise UsageError(
-                f"there is no column {column}: the columns are {_listed(cells)}",
+                f"there is no column {column}: the columns are {listed(cells)}",
                 where=str(path),
                 hint=f"give a number from 1 to {len(cells)}",
             )
@@ -253,7 +292,7 @@ def _column(path: Path, cells: list[str], column: str) -> int:
         )
     if column not in cells:
         raise UsageError(
-            f"there is no column {column!r} in the first line, which has {_listed(cells)}",
+            f"there is no column {column!r} in the first line, which has {listed(cells)}",
             where=location(path, 1),
             hint="give one of these names, or numbers, such as --source 1 --target 2",
         )
@@ -266,10 +305,4 @@ def _is_number(name: str) -> bool:
 
 def _looks_like_header(cells: list[str]) -> bool:
     words = [_REGION.sub("", cell) for cell in cells]
-    return len(set(cells)) == len(cells) and all(word in _HEADER_WORDS for word in words)
-
-
-def _listed(cells: list[str]) -> str:
-    shown = [cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:12]]
-    more = [f"and {len(cells) - 12} more"] if len(cells) > 12 else []
-    return ", ".join([f"{number} {cell!r}" for number, cell in enumerate(shown, 1)] + more)
+    return len(set(cells)) == len(cells) and all(word.lower() in _HEADER_WORDS for word in words)

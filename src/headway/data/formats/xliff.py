@@ -1,4 +1,4 @@
-"""XLIFF 1.2 and 2.0: read as sentence pairs, and translated in place.
+"""XLIFF 1.0 to 1.2 and 2.0 to 2.2: read as sentence pairs, and translated in place.
 
 Sources of the formats: OASIS, XLIFF 1.2 and XLIFF 2.0. A unit has the original in `<source>` and
 the translation in `<target>`: inside `<trans-unit>` in version 1.2, `<segment>` in version 2.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.inline_tags import InlineText, inline_text
+from headway.data.formats.inline_tags import InlineText, inline_text, is_untranslated
 from headway.data.formats.parallel import InlineTags, Pair, PairFiles, check_direction, direction
 from headway.data.formats.segments import Document, Edit, Segment
 from headway.data.formats.xml_elements import (
@@ -29,6 +29,7 @@ _STATED = {
     "file": ("source-language", "target-language"),  # version 1.2
     "xliff": ("srcLang", "trgLang"),  # version 2
 }
+_VERSIONS = ("1.0", "1.1", "1.2", "2.0", "2.1", "2.2")
 _UNREVIEWED = {"new", "needs-translation", "initial"}
 
 
@@ -43,10 +44,6 @@ class _Text:
     @property
     def is_version_2(self) -> bool:
         return self.owner.name == "segment"
-
-    @property
-    def is_empty(self) -> bool:
-        return self.target is None or not (self.target.parts and _has_content(self.target))
 
 
 def xliff_files(
@@ -78,7 +75,9 @@ def read_xliff(corpus: PairFiles) -> Iterator[Pair]:
     (path,) = corpus.paths
     for element in elements(path, "xliff", _UNITS, []):
         for text in _texts(element):
-            if text.target is None or _state(text) in _UNREVIEWED:
+            if text.target is None or is_untranslated(text.target, text.source):
+                continue
+            if _state(text) in _UNREVIEWED:
                 continue
             source, target = (
                 inline_text(side, corpus.inline_tags).text for side in (text.source, text.target)
@@ -92,8 +91,9 @@ def xliff_document(
 ) -> Document:
     """Open an XLIFF file to fill in its empty or missing `<target>`.
 
-    A new target has the state `needs-review-translation`; in version 2, its segment has the state
-    `translated` and the sub-state `headway:fuzzy`. Raises what `xliff_files` raises.
+    A target that has only spaces and tags is empty. A new target has the state
+    `needs-review-translation`, and its unit is no longer approved; in version 2, its segment has
+    the state `translated` and the sub-state `headway:fuzzy`. Raises what `xliff_files` raises.
     """
     file = read_xml(path)
     languages = _languages(path, file)
@@ -108,7 +108,7 @@ def xliff_document(
         for text in _texts(element):
             count += 1
             inline = inline_text(text.source, tags, file.content)
-            if text.is_empty and inline.text.strip():
+            if is_untranslated(text.target, text.source) and inline.text.strip():
                 segments.append(_segment(file, text, inline))
     return Document(
         path=path,
@@ -145,6 +145,8 @@ def _segment(file: XmlFile, text: _Text, inline: InlineText) -> Segment:
         if text.is_version_2:
             values = {"state": "translated", "subState": "headway:fuzzy"}
             edits.append(Edit(*attribute_edit(file.content, text.owner, values)))
+        elif text.owner.attributes.get("approved") == "yes":
+            edits.append(Edit(*attribute_edit(file.content, text.owner, {"approved": "no"})))
         return edits
 
     return Segment(
@@ -156,17 +158,16 @@ def _segment(file: XmlFile, text: _Text, inline: InlineText) -> Segment:
 
 
 def _texts(unit: Element) -> Iterator[_Text]:
-    """Yield the texts of a unit that may be translated."""
-    if unit.attributes.get("translate") == "no":
+    """Yield the texts of a unit that may be translated.
+
+    translate="no" of a group or file holds for the units in it that do not say otherwise.
+    """
+    if unit.translate == "no":
         return
     for owner in [unit] if unit.name == "trans-unit" else unit.children("segment"):
         sources, targets = owner.children("source"), owner.children("target")
         if sources:
             yield _Text(owner, sources[0], targets[0] if targets else None)
-
-
-def _has_content(target: Element) -> bool:
-    return any(isinstance(part, Element) or part.strip() for part in target.parts)
 
 
 def _state(text: _Text) -> str:
@@ -178,9 +179,9 @@ def _languages(path: Path, file: Path | XmlFile) -> tuple[str | None, str | None
     """Return the languages that the file states, from its first elements."""
     for element in elements(file, "xliff", [], _CONTEXTS):
         version = element.attributes.get("version", "")
-        if element.name == "xliff" and version not in ("1.0", "1.1", "1.2", "2.0", "2.1"):
+        if element.name == "xliff" and version not in _VERSIONS:
             raise DataError(
-                f"the version must be 1.2 or 2.0, but is {version[:20]!r}",
+                f"the version must be one of {', '.join(_VERSIONS)}, but is {version[:20]!r}",
                 f"{path}:{element.line}",
                 "export the file as XLIFF 1.2 or 2.0",
             )

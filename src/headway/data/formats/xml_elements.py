@@ -36,7 +36,8 @@ class Element:
 
     start, end: the characters of the whole element in the file; inner_start, inner_end: those of
     its content, both equal to `end` for an empty element `<x/>`. All are 0 in a file that is read
-    in blocks.
+    in blocks. translate: the attribute of this name, of the element or of the nearest one around it
+    that has it; else "".
     """
 
     name: str
@@ -48,6 +49,7 @@ class Element:
     inner_end: int = 0
     end: int = 0
     parts: list[Element | str] = field(default_factory=list)
+    translate: str = ""
 
     def children(self, name: str) -> list[Element]:
         """Return the child elements of that name which have the prefix of this element."""
@@ -149,6 +151,7 @@ class _Builder:
         self.content = content
         self.done: list[Element] = []
         self.open: list[Element] = []
+        self.translate = [""]  # of the elements that are open, outermost first
         self.depth = self.size = self.nodes = 0
         self.offsets = (0, 0)
         self.utf8 = b"" if content is None else content.encode()
@@ -189,9 +192,11 @@ class _Builder:
             )
         if self.depth > DEEPEST:
             raise self.fault(f"elements are nested more than {DEEPEST} deep", "simplify the file")
+        self.translate.append(attributes.get("translate", self.translate[-1]))
         if not self.open and name not in self.units | self.contexts:
             return
         element = Element(name, prefix, attributes, self.line, self.offset())
+        element.translate = self.translate[-1]
         if self.content is not None:
             element.inner_start = tag_end(self.content, element.start)
         if not self.open and name in self.contexts:
@@ -204,6 +209,7 @@ class _Builder:
 
     def end(self, qualified: str) -> None:
         self.depth -= 1
+        self.translate.pop()
         if not self.open:
             return
         element = self.open.pop()

@@ -31,7 +31,7 @@ class ClassifyDataConfig:
     """The labelled texts of a run."""
 
     train: tuple[str, ...] = setting(
-        (), "labelled training texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
+        (), "labelled training texts: .tsv or .csv with a header, .jsonl, .json or .parquet"
     )
     valid: tuple[str, ...] = setting(
         (), "labelled validation texts; if unset, a fraction of train is held out"

@@ -79,7 +79,8 @@ def check_files(data: ClassifyDataConfig, recipe: str) -> None:
     if not data.train:
         raise UsageError(
             "no training texts are named",
-            hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv or .jsonl",
+            hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv, .jsonl or "
+            ".parquet",
         )
     for name in (*data.train, *data.valid):
         check_table(Path(name))

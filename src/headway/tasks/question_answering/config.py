@@ -21,7 +21,7 @@ class AnswerDataConfig:
 
     train: tuple[str, ...] = setting(
         (),
-        "training questions with contexts and answers: SQuAD's .json, or .jsonl, plain or .gz",
+        "training questions with contexts and answers: SQuAD's .json, .jsonl or .parquet",
     )
     valid: tuple[str, ...] = setting(
         (), "validation questions; if unset, the questions of a fraction of the contexts"

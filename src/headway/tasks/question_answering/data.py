@@ -34,7 +34,7 @@ def check_answers(config: AnswerRunConfig) -> None:
         raise UsageError(
             "no training questions are named",
             hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
-            "SQuAD's .json, or .jsonl",
+            "SQuAD's .json, .jsonl or .parquet",
         )
     for name in (*config.data.train, *config.data.valid):
         check_questions(Path(name))

@@ -22,7 +22,7 @@ class EmbedDataConfig:
     """The pairs of similar texts of a run."""
 
     train: tuple[str, ...] = setting(
-        (), "training pairs of similar texts: .tsv or .csv with a header, or .jsonl, plain or .gz"
+        (), "training pairs of similar texts: .tsv or .csv with a header, .jsonl, .json or .parquet"
     )
     valid: tuple[str, ...] = setting(
         (), "validation pairs; if unset, a fraction of train is held out"

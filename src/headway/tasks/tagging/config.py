@@ -20,7 +20,7 @@ class TagDataConfig:
     """The tagged sentences of a run."""
 
     train: tuple[str, ...] = setting(
-        (), "training sentences with tags: CoNLL columns, .conllu or .jsonl, plain or .gz"
+        (), "training sentences with tags: CoNLL columns, .conllu, .jsonl or .parquet"
     )
     valid: tuple[str, ...] = setting(
         (), "validation sentences with tags; if unset, a fraction of train is held out"
@@ -30,8 +30,8 @@ class TagDataConfig:
     )
     column: str | None = setting(
         None,
-        "column of the tags: its number from 1 (CoNLL), its name (.conllu) or its key (.jsonl); if "
-        "unset, the last column, upos or tags",
+        "column of the tags: its number from 1 (CoNLL), its name (.conllu) or its key (.jsonl, "
+        ".parquet); if unset, the last column, upos or tags",
     )
     max_length: int = setting(
         128,

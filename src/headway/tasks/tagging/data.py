@@ -35,7 +35,7 @@ def check_tags(config: TagRunConfig) -> None:
         raise UsageError(
             "no training sentences are named",
             hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
-            ".conll, .conllu or .jsonl",
+            ".conll, .conllu, .jsonl or .parquet",
         )
     for name in (*config.data.train, *config.data.valid):
         check_tagged(Path(name))

@@ -32,8 +32,8 @@ class TranslationDataConfig:
 
     train: tuple[str, ...] = setting(
         (),
-        "training pairs: a file (.tsv, .csv, .jsonl, .po, .mo, .tmx, .xliff), a folder with "
-        "splits, or the common prefix of two aligned files; several corpora for one model of "
+        "training pairs: a file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff), a folder "
+        "with splits, or the common prefix of two aligned files; several corpora for one model of "
         "several directions",
     )
     directions: tuple[str, ...] = setting(

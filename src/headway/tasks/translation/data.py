@@ -76,6 +76,9 @@ def prepare_data(
     emit: receives progress. start: the model that is fine-tuned, whose tokenizers are used.
     """
     corpora = corpora_of(config)
+    for note in (files.note for corpus in corpora for _, files in corpus.files.items()):
+        if note is not None:
+            emit({"kind": "note", "text": note})
     tokenizers = _tokenizers(config, corpora, folder, emit, start)
 
     def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:

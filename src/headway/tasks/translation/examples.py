@@ -93,7 +93,14 @@ def read_examples(
     examples = _full(bundle, pairs, further, name, training.batch_tokens, options, targets)
     return replace(
         examples,
-        note=_zero_shot(examples.pairs, data.directions),
+        note="; ".join(
+            note
+            for note in (
+                _zero_shot(examples.pairs, data.directions),
+                *(pair_file.note for pair_file, _ in files),
+            )
+            if note
+        ),
         text_metrics=_uses_text_metrics(config, options),
         corruption=corruption_of(data, bundle.tokenizer, training.seed),
     )

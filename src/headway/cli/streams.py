@@ -1,0 +1,149 @@
+"""Pipes as arguments, which can be read once: `<(zcat x.gz)`, a named pipe, /dev/stdin.
+
+Commands read their files several times, so a pipe is first written to a temporary file; a run keeps
+a copy in its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from headway.cli.console import talk
+from headway.errors import UsageError
+from headway.folders import INPUT
+
+if TYPE_CHECKING:
+    from headway.runs import AnyRunConfig
+
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
+_WRITTEN = {"-o", "--output", "--plot", "--html", "--confusion"}  # flags of new files
+_OUTPUTS = (1, 2)  # descriptors of standard output and standard error
+_BLOCK = 2**20
+_files: dict[str, Path] = {}
+"""The temporary files of this call, by name, which is the hash of the content."""
+
+
+@contextmanager
+def files_of_streams(words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the arguments with temporary files in the place of pipes, while the files exist."""
+    arguments: list[str] = []
+    read: dict[str, str] = {}
+    with ExitStack() as stack:
+        stack.callback(_files.clear)
+        for before, word in zip(["", *words], words, strict=False):
+            flag, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+            is_known = value in read or bool({before, flag} & _WRITTEN)
+            stream = None if is_known else _opened(value)
+            if stream is not None:
+                made = tempfile.TemporaryDirectory(prefix="headway-")
+                with stream:
+                    read[value] = str(_written(stream, value, Path(stack.enter_context(made))))
+            arguments.append(f"{flag}{equals}{read.get(value, value)}")
+        yield arguments
+
+
+def is_stream_file(argument: str) -> bool:
+    """Whether an argument is the temporary file of a pipe."""
+    return _files.get(Path(argument).name) == Path(argument)
+
+
+def named_like(argument: str, output: Path) -> Path:
+    """The path of a file; the file of a pipe gets the suffix of the output, if that differs."""
+    path = Path(argument)
+    if not is_stream_file(argument) or path.suffix == output.suffix:
+        return path
+    return path.rename(path.with_suffix(output.suffix))
+
+
+def in_run(settings: AnyRunConfig, folder: Path) -> AnyRunConfig:
+    """The settings of a run with the paths of the copies of its pipes, which `copied` makes."""
+    from headway.runs import with_settings
+    from headway.settings import flat
+
+    if not _files:
+        return settings
+    changes = {}
+    for name, value in flat(settings).items():
+        if isinstance(value, str):
+            changed: object = _in_run(value, folder)
+        elif isinstance(value, tuple | list):
+            changed = [_in_run(v, folder) if isinstance(v, str) else v for v in value]
+        else:
+            continue
+        if changed != (value if isinstance(value, str) else list(value)):
+            changes[name] = changed
+    return with_settings(settings, ("a pipe", changes)) if changes else settings
+
+
+@contextmanager
+def copied(folder: Path) -> Iterator[None]:
+    """Copy the files of pipes into a run folder; at the end, remove those that no run names."""
+    copies = [(path, folder / INPUT / name) for name, path in _files.items()]
+    for path, copy in copies:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists():
+            shutil.copyfile(path, copy)
+    try:
+        yield
+    finally:
+        run = folder / "run.yaml"
+        settings = run.read_text(encoding="utf-8") if copies and run.is_file() else ""
+        for _, copy in copies:
+            if copy.name not in settings:
+                copy.unlink(missing_ok=True)
+        for emptied in (folder / INPUT, folder) if copies else ():
+            with suppress(OSError):
+                emptied.rmdir()
+
+
+def _in_run(value: str, folder: Path) -> str:
+    name = Path(value).name
+    return str(folder / INPUT / name) if name in _files else value
+
+
+def _opened(path: str) -> BinaryIO | None:
+    """Open a pipe, or a file that is open already (/dev/stdin, /dev/fd/3); None for other paths."""
+    descriptor = _DESCRIPTOR.fullmatch(path)
+    try:
+        if descriptor:
+            number = int(descriptor[1] or 0)
+            if number in _OUTPUTS or stat.S_ISDIR(os.fstat(number).st_mode):
+                return None
+            return os.fdopen(os.dup(number), "rb")
+        return open(path, "rb") if stat.S_ISFIFO(os.stat(path).st_mode) else None
+    except (OSError, ValueError):  # no such path; a text that is too long or has a zero
+        return None
+
+
+def _written(stream: BinaryIO, path: str, folder: Path) -> Path:
+    """Write a pipe to a file in the folder, whose name is the hash and the kind of its content."""
+    from headway.data.formats.suffixes import HEAD, suffix_of
+
+    digest, head = hashlib.sha256(), b""
+    temporary = folder / "part"
+    try:
+        with temporary.open("xb") as file:
+            while block := stream.read(_BLOCK):
+                digest.update(block)
+                head += block[: HEAD - len(head)]
+                file.write(block)
+    except OSError as error:
+        raise UsageError(
+            f"the pipe cannot be read: {error.strerror or error}",
+            path,
+            "write its contents to a file, and name that file",
+        ) from error
+    name = digest.hexdigest()[:16] + suffix_of(head)
+    size = temporary.stat().st_size
+    talk.print(f"read      {path}: {size:,} bytes, as {name}", markup=False)
+    _files[name] = temporary.rename(folder / name)
+    return _files[name]
