@@ -111,12 +111,12 @@ def serve(
             talk.print(f"serving   {name}: {bundle.kind}", markup=False)
         talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
-    from headway.serving.http.chat_templates import read_template
+    from headway.serving.http.chat_templates import template_of
     from headway.serving.http.request_log import write_log
     from headway.serving.model_server import serve_bundles
 
     write_log(requests=log)
-    templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
+    templates = {name: template_of(run) for name, run in zip(names, runs, strict=True)}
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)

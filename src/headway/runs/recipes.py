@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.config_files import read_yaml
-from headway.errors import UsageError, did_you_mean
+from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import TEMPORARY
 from headway.former_names import with_current_names
 from headway.settings import differences, fields_of, flat, override
@@ -15,7 +15,9 @@ from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.sections import unset_settings
 from headway.tasks.task import Derived
+from headway.training import CHECKPOINTS, MODEL
 
+RECIPE = "recipe"
 AnyRunConfig = Any
 """The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
 
@@ -74,6 +76,8 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
     """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
     for where, changes in layers:
+        _check_recipe(config.recipe, changes, where)
+    for where, changes in layers:
         if (size := changes.get("model.size")) is not None:
             if not sizes:
                 raise UsageError(
@@ -85,13 +89,33 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
             settings = {f"model.{key}": value for key, value in sizes[size].items()}
             config = override(config, settings, f"size {size}")
     for where, changes in layers:
-        plain = {key: value for key, value in changes.items() if key != "model.size"}
+        applied = ("model.size", RECIPE)
+        plain = {key: value for key, value in changes.items() if key not in applied}
         config = override(config, plain, where)
     return config
 
 
+def _check_recipe(name: str, changes: Mapping[str, Any], where: str) -> None:
+    """UsageError if the changes name another recipe than the one whose settings they change.
+
+    A run that recorded another recipe could be neither resumed nor evaluated: the settings of its
+    run.yaml would be read as those of the other recipe.
+    """
+    named = changes.get(RECIPE, name)
+    if named != name and not (isinstance(named, str) and resolved(named) == name):
+        raise UsageError(
+            f"{RECIPE}={named}: must be {name}, the recipe whose settings are changed",
+            where,
+            f"leave out the key {RECIPE} there to use its other settings for {name}; or train the "
+            f"recipe that it names",
+        )
+
+
 def saved(folder: Path) -> AnyRunConfig:
-    """The configuration of a run folder. UsageError if the folder is not a run."""
+    """The configuration of a run folder.
+
+    UsageError if the folder is not a run; DataError if its run.yaml is not that of a run.
+    """
     path = folder / "run.yaml"
     if not path.is_file():
         raise UsageError(
@@ -99,8 +123,15 @@ def saved(folder: Path) -> AnyRunConfig:
             hint="headway runs ls lists all runs",
         )
     values = _upgraded(read_yaml(path))
-    recipe_name = values.get("recipe", "translate")
-    defaults = _derived(type(recipe(recipe_name))(), values)
+    name = values.get(RECIPE)
+    if not isinstance(name, str) or resolved(name) is None:
+        found = "it names no recipe" if name is None else f"its recipe is {name!r}"
+        raise DataError(
+            f"this is not the configuration of a run: {found}",
+            str(path),
+            "restore the file from a copy; or train again, with another --run NAME",
+        )
+    defaults = _derived(type(recipe(name))(), values)
     if isinstance(metric := values.get("evaluation.metric"), str):
         # an earlier version negated metrics for which lower values are better
         values["evaluation.metric"] = metric.removeprefix("negative_")
@@ -118,8 +149,8 @@ def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
 
 def is_trained(folder: Path) -> bool:
     """Whether the run in the folder has saved a checkpoint or a model."""
-    checkpoints = (folder / "checkpoints").glob("*")
-    return (folder / "model").exists() or any(
+    checkpoints = (folder / CHECKPOINTS).glob("*")
+    return (folder / MODEL).exists() or any(
         not TEMPORARY.fullmatch(path.name) for path in checkpoints
     )
 

@@ -33,6 +33,8 @@ from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
 from headway.training import (
+    CHECKPOINTS,
+    MODEL,
     Averaging,
     Checkpointing,
     Evaluation,
@@ -123,7 +125,7 @@ def train(
         _announce(run, job, machine)
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
-            _check_best(run, folder / "model")
+            _check_best(run, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, job, machine, (run, save), all_observers, go_on, folder)
 
@@ -144,7 +146,7 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
     try:
         yield
     except HeadwayError:
-        if is_new and not (folder / "checkpoints").exists():
+        if is_new and not (folder / CHECKPOINTS).exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -176,10 +178,12 @@ def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
 
 
 def _check_best(run: TrainingState, model: Path) -> None:
-    """Reset the best score if the best model is damaged, so that it is saved again."""
+    """Reset the best score if the best model is damaged or missing, so that it is saved again."""
     try:
         if model.exists():
             verify_files(model)
+        elif run.best is not None:
+            raise DataError("there is no such folder", str(model))
     except DataError as error:
         text = f"the best model is damaged and will be saved again: {error.where}: {error.what}"
         run.emit("note", text=text)
@@ -196,7 +200,13 @@ def _state(job: Job, machine: Machine, folder: Path) -> tuple[TrainingState, Che
         float8(model)
     average = WeightAverage(model, training.average) if training.average else None
     run = TrainingState(model, optimizer(model, job.config.optimizer), average)
-    return run, Checkpointing(folder / "checkpoints", checkpoint.every, checkpoint.keep)
+    save = Checkpointing(
+        folder / CHECKPOINTS,
+        checkpoint.every,
+        checkpoint.keep,
+        save_model=lambda path: job.bundle(run.model).save(path),
+    )
+    return run, save
 
 
 def _announce(run: TrainingState, job: Job, machine: Machine) -> None:
@@ -274,7 +284,7 @@ def _train(
         evaluate,
         config.evaluation.metric,
         config.evaluation.every,
-        lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
+        lambda: job.bundle(run.model).save(folder / MODEL, overwrite=True),
         config.evaluation.patience,
     )
     evaluation.catch_up(run)

@@ -14,7 +14,7 @@ from headway.bundle import Bundle
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import read_template
+from headway.serving.http.chat_templates import template_of
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
@@ -77,7 +77,7 @@ def app(
     from headway.tasks.opening import load
 
     bundles = {Path(run).name: load(run, **loading) for run in runs}
-    templates = {Path(run).name: read_template(Path(run)) for run in runs}
+    templates = {Path(run).name: template_of(run) for run in runs}
     models, metrics = _served(bundles, settings, templates)
     for model in models:
         model.engine.start()

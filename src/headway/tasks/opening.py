@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,19 +16,23 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.errors import DataError, UsageError, did_you_mean
+from headway.config_files import read_yaml
+from headway.errors import DataError, HeadwayWarning, UsageError, did_you_mean
 from headway.files import read_json
+from headway.folders import newest_verified
 from headway.former_names import with_current_names
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
+from headway.training import CHECKPOINTS, MODEL
 from headway.transforms.fast import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 from headway.transforms.recorder import CudaRecorder
 
+RUN_FILE = "run.yaml"
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
 
@@ -54,7 +59,8 @@ def load(
 ) -> Bundle:
     """Load a model.
 
-    folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
+    folder: a bundle, a run folder (whose best model is loaded; before its first evaluation that of
+    its newest checkpoint, with a HeadwayWarning), a Hugging Face folder of a language
     model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
     an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
     tok*.bin in the same folder. verify: compare the files of a Headway model with the hashes in its
@@ -89,7 +95,14 @@ def load(
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
-    path = _path_of(folder)
+    path = model_path(folder)
+    if path.parent.parent == Path(folder) / CHECKPOINTS:
+        warnings.warn(
+            f"{folder} has no evaluated model yet: {path.parent.name}, its newest checkpoint, is "
+            "used",
+            HeadwayWarning,
+            stacklevel=3,
+        )
     if path.is_file():
         _check_family(family, "llama2.c", path)
         return _llama2c(path, device)
@@ -115,7 +128,7 @@ def family_of(folder: str | Path) -> str:
 
     A model of another library is loaded for it: its family follows from more than config.json.
     """
-    path = _path_of(folder)
+    path = model_path(folder)
     if path.is_dir():
         values = read_json(path / CONFIG_FILE)
         if isinstance(values, dict) and FOREIGN not in values and "format" in values:
@@ -124,13 +137,19 @@ def family_of(folder: str | Path) -> str:
     return str(model.config.family)
 
 
-def _path_of(folder: str | Path) -> Path:
-    """Return the file, or the folder with the config.json. Raises UsageError if there is none."""
+def model_path(folder: str | Path) -> Path:
+    """Return the model file, or the folder with the config.json, that `load` reads for `folder`.
+
+    That of a run is its best model, or before its first evaluation the model of its newest
+    checkpoint. Raises UsageError if there is none.
+    """
     path = Path(folder)
     if path.is_file():
         return path
-    if (path / "model" / CONFIG_FILE).is_file():
-        path = path / "model"
+    if (path / MODEL / CONFIG_FILE).is_file():
+        path = path / MODEL
+    elif not (path / CONFIG_FILE).is_file() and (path / RUN_FILE).is_file():
+        return _newest_checkpoint(path)
     if not (path / CONFIG_FILE).is_file():
         path = interop.read_sentence_folder(path).encoder
     if not (path / CONFIG_FILE).is_file():
@@ -140,6 +159,34 @@ def _path_of(folder: str | Path) -> Path:
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
     return path
+
+
+def _newest_checkpoint(run: Path) -> Path:
+    """Return the model in the newest intact checkpoint of a run without an evaluated model.
+
+    Raises UsageError if the run has no checkpoint, DataError if it has none with a model.
+    """
+    folder = run / CHECKPOINTS
+    newest, damaged = newest_verified(folder, "step-*")
+    if newest is not None and (newest / MODEL / CONFIG_FILE).is_file():
+        return newest / MODEL
+    hint = f"headway train --resume {run}"
+    if newest is not None:
+        raise DataError(
+            f"the best model of the run is missing, and {newest.name} holds no model",
+            str(run / MODEL),
+            f"{hint} evaluates the checkpoint and saves its model",
+        )
+    if damaged:
+        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
+        raise DataError(f"every checkpoint of the run is damaged: {reasons}", str(folder))
+    every = read_yaml(run / RUN_FILE).get("checkpoint.every")
+    when = f"at step {every:,}" if isinstance(every, int) else "after checkpoint.every steps"
+    raise UsageError(
+        f"{run} holds no model yet: the run has not saved its first checkpoint",
+        hint=f"wait until it is saved, {when} or when the training is interrupted (Ctrl-C); if the "
+        f"run has ended, {hint}",
+    )
 
 
 def _check_family(requested: str | None, actual: str, path: Path) -> None:

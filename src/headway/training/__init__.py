@@ -1,7 +1,7 @@
 """Training: the loop, objectives, optimizers, schedules, checkpoints and observers."""
 
 from headway.training.averaging import WeightAverage
-from headway.training.checkpoints import Checkpointing, load_state, save_state
+from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.memory import peak_memory
@@ -43,6 +43,8 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
+    "CHECKPOINTS",
+    "MODEL",
     "Averaging",
     "CaptionObjective",
     "Checkpointing",

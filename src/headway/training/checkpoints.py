@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +18,25 @@ from headway.folders import new_folder, newest_verified, remove_unfinished_files
 from headway.former_names import with_current_names
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
-from headway.training.state import COUNTERS, StepReport, TrainingState
+from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
+
+SaveModel = Callable[[Path], None]
+"""Saves the model that is being trained, with all that its verbs need, in a new folder."""
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints in the folder of a run."""
+MODEL = "model"
+"""The folder of a usable model, in the folder of a run or in a checkpoint."""
 
 
-def save_state(run: TrainingState, folder: Path) -> None:
-    """Write the training state to `folder` durably and atomically, with a manifest of hashes."""
+def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = None) -> None:
+    """Write the training state to `folder` durably and atomically, with a manifest of hashes.
+
+    save_model: saves the model, too, in a form that verbs can use.
+    """
     with new_folder(folder) as path:
+        if save_model is not None:
+            with averaged(run):
+                save_model(path / MODEL)
         write_tensors(path / "state.safetensors", _tensors(run))
         counters = {name: getattr(run, name) for name in COUNTERS}
         groups = [
@@ -133,11 +146,16 @@ def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> N
 
 @dataclass
 class Checkpointing:
-    """Observer that saves `folder/step-N` every `every` steps; it keeps the newest `keep`."""
+    """Observer that saves `folder/step-N` every `every` steps; it keeps the newest `keep`.
+
+    save_model: called for the checkpoints before the first evaluation, since the run has no best
+    model until then. If None, checkpoints hold the training state only.
+    """
 
     folder: Path
     every: int
     keep: int = 2
+    save_model: SaveModel | None = None
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         if run.step % self.every == 0:
@@ -147,7 +165,7 @@ class Checkpointing:
         path = self.folder / f"step-{run.step}"
         if path.exists():
             return
-        save_state(run, path)
+        save_state(run, path, self.save_model if run.best is None else None)
         # Older checkpoints are deleted only now that this one is durable.
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)

@@ -21,6 +21,7 @@ from headway.errors import DataError
 from headway.files import read_bytes, read_json
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
+from headway.tasks.opening import model_path
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
@@ -30,16 +31,21 @@ FILES = ("chat_template.jinja", "tokenizer_config.json")
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
-def read_template(folder: Path) -> str | None:
-    """Return the chat template in a model folder; None if there is none.
+def template_of(run: str | Path) -> str | None:
+    """Return the chat template of the model that `headway.load` reads for `run`, or None."""
+    return read_template(Path(run), model_path(run))
+
+
+def read_template(*folders: Path) -> str | None:
+    """Return the chat template in the first of these folders that has one; None if none has.
 
     It is in chat_template.jinja, or in tokenizer_config.json. Raises DataError if it is damaged.
     """
-    for place in (folder, folder / "model"):
-        path = place / FILES[0]
+    for parent in folders:
+        path = parent / FILES[0]
         if path.is_file():
             return read_bytes(path, LARGEST_TEMPLATE).decode("utf-8", errors="replace")
-        path = place / FILES[1]
+        path = parent / FILES[1]
         if path.is_file():
             content = read_json(path)
             template = content.get("chat_template") if isinstance(content, dict) else None
