@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import unicodedata
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,8 +73,22 @@ def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
     )
 
 
+def is_printable(character: str) -> bool:
+    """Whether a character of a name is neither a control character nor a line break."""
+    return unicodedata.category(character) not in {"Cc", "Zl", "Zp"}
+
+
 def check_name(name: str, where: str) -> None:
-    """UsageError if a name is too long for a file or folder. where: what has this name."""
+    """UsageError if a file or folder cannot have this name, or no list can show it on one line.
+
+    where: what has this name.
+    """
+    if not all(map(is_printable, name)):
+        raise UsageError(
+            f"the name {name!r} has line breaks or control characters",
+            where,
+            "choose a name of one line",
+        )
     size = len(os.fsencode(name))
     if size > LONGEST_NAME:
         raise UsageError(

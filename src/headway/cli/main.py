@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -124,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> int:
     try:
+        _check_current_folder()
         words = utf8_arguments(words)
         _call(words)
         if words[:1] == ["train"] and HELP.intersection(words):
@@ -156,6 +158,17 @@ def _run(words: list[str]) -> int:
         report_bug(error)
         return 1
     return 0
+
+
+def _check_current_folder() -> None:
+    """UsageError if the current folder was removed: libraries that load files from it abort."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the current folder cannot be used: {error.strerror or error}",
+            hint="change to a folder that exists (cd)",
+        ) from error
 
 
 def _what(error: CycloptsError) -> str:

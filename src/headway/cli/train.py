@@ -161,7 +161,7 @@ def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Seq
 
 def run_folder(name: str) -> Path:
     """The folder of a run, runs/NAME. UsageError if the name cannot be a folder name."""
-    if not name.strip(".") or Path(name).name != name:
+    if not name.strip(". ") or Path(name).name != name:
         raise UsageError(f"--run {name!r}: must be a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from headway.config_files import read_yaml
+from headway.config_files import RECIPE, RUN_FILE, read_run_file
 from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import TEMPORARY
 from headway.former_names import with_current_names
@@ -17,7 +17,6 @@ from headway.tasks.sections import unset_settings
 from headway.tasks.task import Derived
 from headway.training import CHECKPOINTS, MODEL
 
-RECIPE = "recipe"
 AnyRunConfig = Any
 """The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
 
@@ -116,20 +115,14 @@ def saved(folder: Path) -> AnyRunConfig:
 
     UsageError if the folder is not a run; DataError if its run.yaml is not that of a run.
     """
-    path = folder / "run.yaml"
-    if not path.is_file():
-        raise UsageError(
-            f"{folder} is not a run folder: it has no run.yaml",
-            hint="headway runs ls lists all runs",
-        )
-    values = _upgraded(read_yaml(path))
-    name = values.get(RECIPE)
-    if not isinstance(name, str) or resolved(name) is None:
-        found = "it names no recipe" if name is None else f"its recipe is {name!r}"
+    path = folder / RUN_FILE
+    values = _upgraded(read_run_file(folder))
+    name = values[RECIPE]
+    if resolved(name) is None:
         raise DataError(
-            f"this is not the configuration of a run: {found}",
+            f"the run has the unknown recipe {name!r}{did_you_mean(name, RECIPES)}",
             str(path),
-            "restore the file from a copy; or train again, with another --run NAME",
+            "install the package that provides the recipe, or correct the name",
         )
     defaults = _derived(type(recipe(name))(), values)
     if isinstance(metric := values.get("evaluation.metric"), str):
@@ -158,7 +151,7 @@ def is_trained(folder: Path) -> bool:
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
     """UsageError if `folder` has a trained run with other settings; those from the data may differ,
     and a number of threads that is unset."""
-    if not ((folder / "run.yaml").is_file() and is_trained(folder)):
+    if not ((folder / RUN_FILE).is_file() and is_trained(folder)):
         return
     before = saved(folder)
     if type(before) is not type(settings):

@@ -16,7 +16,7 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.config_files import read_yaml
+from headway.config_files import RUN_FILE, read_run_file
 from headway.errors import DataError, HeadwayWarning, UsageError, did_you_mean
 from headway.files import read_json
 from headway.folders import newest_verified
@@ -32,7 +32,6 @@ from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 from headway.transforms.recorder import CudaRecorder
 
-RUN_FILE = "run.yaml"
 FOREIGN = "model_type"
 """A key of config.json in Hugging Face folders, which Headway's folders do not have."""
 
@@ -180,7 +179,7 @@ def _newest_checkpoint(run: Path) -> Path:
     if damaged:
         reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
         raise DataError(f"every checkpoint of the run is damaged: {reasons}", str(folder))
-    every = read_yaml(run / RUN_FILE).get("checkpoint.every")
+    every = read_run_file(run).get("checkpoint.every")
     when = f"at step {every:,}" if isinstance(every, int) else "after checkpoint.every steps"
     raise UsageError(
         f"{run} holds no model yet: the run has not saved its first checkpoint",
