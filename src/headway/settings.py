@@ -291,10 +291,13 @@ def _checked(field: Field, value: Any, where: str) -> Any:
     """The value, parsed if it is text. UsageError for a wrong type or a value beyond the limits."""
     try:
         parsed = _parse(field.type, value)
-        if field.names is not None and parsed not in field.names:
-            raise ValueError
+        is_known = field.names is None or parsed in field.names
+    except UsageError as error:  # a name whose package cannot be used
+        raise UsageError(f"{field.key}={value}: {error.what}", error.where, error.hint) from error
     except (ValueError, TypeError, OverflowError):
-        raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
+        is_known = False
+    if not is_known:
+        raise UsageError(f"{field.key}={value}: must be {field.expects}", where)
     _check_limits(field, parsed, value, where)
     return parsed
 

@@ -6,6 +6,8 @@ import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import nn
+
 from headway import interop
 from headway.bundle import Bundle, TextBundle
 from headway.bundle.files import (
@@ -117,7 +119,8 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
     with shapes_only():
-        model: Any = MODELS[config.family].make(config)
+        make = MODELS[config.family].make
+        model: Any = MODELS.call(config.family, make, nn.Module, config)
     fill(model, path)
     return spec.bundle.open(model.to(device), path, metadata)
 
@@ -293,7 +296,8 @@ def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
         known = ", ".join(families())
         raise DataError(f"unknown family {metadata.get('family')!r}; known: {known}", str(path))
     try:
-        config = MODELS[metadata["family"]].config()
+        family = metadata["family"]
+        config = MODELS.call(family, MODELS[family].config, object)
         settings = with_current_names(flatten(metadata["model"]), fields_of(config).__contains__)
         return spec, override(config, settings, str(path))
     except UsageError as error:
