@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, closest, did_you_mean
 from headway.former_names import current_name
 
 T = TypeVar("T")
@@ -297,9 +297,16 @@ def _checked(field: Field, value: Any, where: str) -> Any:
     except (ValueError, TypeError, OverflowError):
         is_known = False
     if not is_known:
-        raise UsageError(f"{field.key}={value}: must be {field.expects}", where)
+        choices = field.names or _choices(field.type)
+        meant = did_you_mean(str(value).lower().replace("_", "-"), choices)
+        raise UsageError(f"{field.key}={value}: must be {field.expects}{meant}", where)
     _check_limits(field, parsed, value, where)
     return parsed
+
+
+def _choices(kind: Any) -> list[str]:
+    """The texts that a Literal allows, also as part of a union; none for other types."""
+    return [t for part in (kind, *get_args(kind)) for t in get_args(part) if isinstance(t, str)]
 
 
 def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:

@@ -70,7 +70,9 @@ def test_a_resumed_run_keeps_its_recipe(folder):
 )
 def test_a_run_file_without_its_recipe_is_refused_with_its_path(tmp_path, content):
     (tmp_path / "run.yaml").write_text(content)
-    with pytest.raises(DataError, match="(not the configuration of a run|unknown recipe)") as caught:
+    with pytest.raises(
+        DataError, match=r"(not the configuration of a run|unknown recipe)"
+    ) as caught:
         saved(tmp_path)
     assert caught.value.where == str(tmp_path / "run.yaml")
 

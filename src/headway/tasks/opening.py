@@ -10,6 +10,7 @@ from torch import nn
 
 from headway import interop
 from headway.bundle import Bundle, TextBundle
+from headway.bundle.arguments import checked
 from headway.bundle.files import (
     CONFIG_FILE,
     PACKAGES,
@@ -49,6 +50,7 @@ DTYPES = ("float32", *NUMBERS)
 B = TypeVar("B")
 
 
+@checked
 def load(
     folder: str | Path,
     device: str = "cpu",

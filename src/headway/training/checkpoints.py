@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from headway.errors import DataError
-from headway.files import read_json, write_file
-from headway.folders import new_folder, newest_verified, remove_unfinished_files
+from headway.files import read_json, remove_unfinished_files, write_file
+from headway.folders import new_folder, newest_verified
 from headway.former_names import with_current_names
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
