@@ -68,7 +68,7 @@ def _check(name: str, value: Any, hint: Any, where: str) -> None:
         return
     item = _item_type(hint)
     if item is not None and isinstance(value, str | bytes):
-        kind = _words(item)[1]
+        kind = name if item is Any else _words(item)[1]  # images must be a list of images
         raise UsageError(f"{name} must be a list of {kind}, not one string", where, f"[{name}]")
     if item is not None and _is_list(value):
         wrong = next(i for i, element in enumerate(value) if not _fits(element, item))

@@ -87,8 +87,7 @@ class TranslatorBundle(StoredBundle):
 
     @checked
     def into(self, language: str | None, source: str | None = None) -> TranslatorBundle:
-        """Return a bundle that translates texts without a tag into `language`; None changes
-        nothing.
+        """Return a bundle that translates texts without a tag into `language`, unless it is None.
 
         source: the language of the texts, for a pretrained model that has tokens for it; None
         changes nothing. Raises UsageError, with known languages, for another one.
@@ -138,6 +137,7 @@ class TranslatorBundle(StoredBundle):
         """The maximum number of tokens of a text, without a language tag."""
         return max_source_tokens(self.model) - self._num_tags
 
+    @checked
     def translate(
         self,
         texts: Sequence[str],
