@@ -68,7 +68,12 @@ class Extended(Mapping[str, T]):
         return cast(T, loaded)
 
     def call(
-        self, name: str, function: Callable[..., R], kind: type[R], *arguments: Any, **options: Any
+        self,
+        name: str,
+        function: Callable[..., R],
+        kind: type[Any],
+        *arguments: Any,
+        **options: Any,
     ) -> R:
         """Call a function that the entry `name` provides, and return its result of class `kind`.
 
