@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import random
+import warnings
 
 import pytest
 
@@ -14,11 +16,10 @@ from headway.errors import (
     HeadwayError,
     UsageError,
 )
-from headway.files import read_json, write_file
+from headway.files import check_new_file, read_json, remove_unfinished_files, write_file
 from headway.folders import (
     new_folder,
     newest_verified,
-    remove_unfinished_files,
     replaced_folder,
     verify_folder,
 )
@@ -294,3 +295,91 @@ def test_only_unfinished_files_with_names_of_this_protocol_are_removed(tmp_path)
     (tmp_path / "y.tmp-ffffffffffff" / "inner").mkdir(parents=True)
     assert len(remove_unfinished_files(tmp_path)) == 2
     assert names(tmp_path) == sorted(kept_names)
+
+
+def killed(action):
+    """Run `action` in a child that ends inside it, as if it were killed."""
+
+    def until_the_end():
+        action()
+        os._exit(42)
+
+    assert in_child(until_the_end) == 42
+
+
+def unfinished(folder):
+    with new_folder(folder) as inside:
+        (inside / "model.bin").write_bytes(b"half")
+        os._exit(42)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: make(path / "b"),
+        lambda path: make(path / "a"),
+        lambda path: check_new_file(path / "page.html"),
+    ],
+)
+def test_what_a_killed_process_left_is_removed_by_the_next_write_beside_it(tmp_path, write):
+    killed(lambda: unfinished(tmp_path / "a"))
+    killed(lambda: die_at(0) or write_file(tmp_path / "vectors.npz", b"half"))
+    assert [name[:-12] for name in names(tmp_path)] == ["a.tmp-", "vectors.npz.tmp-"]
+    write(tmp_path)
+    assert not [name for name in names(tmp_path) if ".tmp-" in name]
+
+
+def test_replacing_files_removes_what_a_killed_process_left_too(tmp_path):
+    replace_files(tmp_path / "a", b"old", 1)
+    killed(lambda: die_at(0) or replace_files(tmp_path / "a", b"new!", 2))
+    assert len(names(tmp_path)) == 2
+    replace_files(tmp_path / "a", b"newer", 3)
+    assert names(tmp_path) == ["a"]
+
+
+def test_what_another_process_is_writing_stays(tmp_path):
+    written, finish = os.pipe(), os.pipe()
+
+    def slow():
+        with new_folder(tmp_path / "slow") as inside:
+            os.write(written[1], b"x")
+            os.read(finish[0], 1)
+            (inside / "model.bin").write_bytes(b"whole")
+        os._exit(0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch's threads, see `in_child`
+        child = os.fork()
+    if child == 0:
+        slow()
+    os.read(written[0], 1)
+    make(tmp_path / "other")
+    assert remove_unfinished_files(tmp_path) == []
+    os.write(finish[1], b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for descriptor in [*written, *finish]:
+        os.close(descriptor)
+    assert (tmp_path / "slow" / "model.bin").read_bytes() == b"whole"
+    assert names(tmp_path) == ["other", "slow"]
+
+
+def test_a_temporary_that_another_process_removes_at_once_is_made_again(tmp_path, monkeypatch):
+    made = []
+
+    def removed_once(path):
+        temporary = path.with_name(f"{path.name}.tmp-{len(made):012}")
+        made.append(temporary)
+        return temporary
+
+    monkeypatch.setattr("headway.files.temporary_path", removed_once)
+    monkeypatch.setattr("headway.folders.temporary_path", removed_once)
+    lock_of = fcntl.flock
+
+    def flock(descriptor, flags):
+        if len(made) % 2:  # every first one
+            raise BlockingIOError
+        lock_of(descriptor, flags)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    write_file(tmp_path / "a", b"x")
+    assert len(made) == 2 and (tmp_path / "a").read_bytes() == b"x"

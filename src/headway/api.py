@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.bundle import Bundle
+from headway.bundle.arguments import checked
 from headway.cli.progress import Screen
 from headway.cli.train import run_folder
 from headway.errors import UsageError
@@ -58,6 +59,7 @@ class Run:
         return read_metrics(self.folder / "metrics.jsonl", kind)
 
 
+@checked
 def train(
     name: str,
     *,
@@ -109,6 +111,7 @@ def train(
     return Run(folder, outcome.stop)
 
 
+@checked
 def evaluate(
     model: Bundle | Run | str | os.PathLike[str], data: Paths | None = None, **options: Any
 ) -> Scores:

@@ -14,6 +14,10 @@ from headway.files import read_bytes
 from headway.settings import flatten, plain
 
 YAML_LIMIT = 2**20
+RUN_FILE = "run.yaml"
+"""The configuration of a run in its folder."""
+RECIPE = "recipe"
+"""The setting that names the recipe of a run."""
 
 
 class _PlainLoader(yaml.SafeLoader):
@@ -65,6 +69,27 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in loaded):
         raise DataError("the file must contain names and values (key: value)", str(path))
     return flatten(loaded)
+
+
+def read_run_file(folder: Path) -> dict[str, Any]:
+    """Read the run.yaml of a run folder, as `read_yaml` does.
+
+    UsageError if the folder is not a run; DataError if the file names no recipe.
+    """
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise UsageError(
+            f"{folder} is not a run folder: it has no {RUN_FILE}",
+            hint="headway runs ls lists all runs",
+        )
+    values = read_yaml(path)
+    if not isinstance(values.get(RECIPE), str):
+        raise DataError(
+            "this is not the configuration of a run: it names no recipe",
+            str(path),
+            "restore the file from a copy; or train again, with another --run NAME",
+        )
+    return values
 
 
 def write_yaml(config: Any, history: Sequence[str] = ()) -> str:

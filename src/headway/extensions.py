@@ -10,29 +10,31 @@ The name can then be used like the names of Headway, and configurations save it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError, is_out_of_memory
 from headway.settings import fields_of
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
 class Extended(Mapping[str, T]):
     """A registry: a dictionary by name, extended by the entry points of installed packages.
 
-    own: the entries of Headway. group: the group of entry points. Names are listed without an
-    import; an entry of another package is imported when it is looked up. UsageError if the import
-    fails, or if several packages provide the name.
+    own: the entries of Headway. group: the group of entry points. kind: the class of the entries;
+    None if they are functions. Names are listed without an import; an entry of another package is
+    imported when it is looked up. UsageError if the import fails, if the entry is of another kind,
+    or if several packages provide the name.
     """
 
-    def __init__(self, own: Mapping[str, T], group: str) -> None:
-        self.own, self.group = own, group
+    def __init__(self, own: Mapping[str, T], group: str, kind: type[Any] | None = None) -> None:
+        self.own, self.group, self.kind = own, group, kind
 
     @cached_property
     def _entries(self) -> dict[str, list[EntryPoint]]:
@@ -53,13 +55,63 @@ class Extended(Mapping[str, T]):
                 hint="uninstall all packages but one, or rename the entry point in one of them",
             )
         try:
-            return cast(T, self._entries[name][0].load())
+            loaded = self._entries[name][0].load()
         except Exception as error:  # the code of another package may raise anything
             raise UsageError(
                 f"{self.group} {name!r} cannot be imported: {type(error).__name__}: {error}",
-                providers[0],
+                self._entry_point(name),
                 f"install {providers[0]} again, with its dependencies",
             ) from error
+        if not (callable(loaded) if self.kind is None else isinstance(loaded, self.kind)):
+            expected = "a function" if self.kind is None else f"an object of {self.kind.__name__}"
+            raise self.fault(name, f"must be {expected}, found one of {type(loaded).__name__}")
+        return cast(T, loaded)
+
+    def call(
+        self,
+        name: str,
+        function: Callable[..., R],
+        kind: type[Any],
+        *arguments: Any,
+        **options: Any,
+    ) -> R:
+        """Call a function that the entry `name` provides, and return its result of class `kind`.
+
+        UsageError, with the package and the entry point, if the function of another package fails
+        or returns something else.
+        """
+        if self.package(name) is None:
+            return function(*arguments, **options)
+        values = [*map(repr, arguments), *(f"{key}={value!r}" for key, value in options.items())]
+        try:
+            result = function(*arguments, **options)
+        except Exception as error:  # the code of another package may raise anything
+            if isinstance(error, HeadwayError) or is_out_of_memory(error):
+                raise
+            reason = f"{type(error).__name__}: {error}"
+            raise self.fault(
+                name, f"failed, called with ({', '.join(values)}): {reason}"
+            ) from error
+        if not isinstance(result, kind):
+            raise self.fault(
+                name,
+                f"must return an object of {kind.__name__}, found one of {type(result).__name__}",
+            )
+        return result
+
+    def fault(self, name: str, what: str) -> UsageError:
+        """The error for an entry of another package that does not do what it must."""
+        return UsageError(
+            f"{self.group} {name!r} {what}",
+            self._entry_point(name),
+            "correct that package, or ask its authors: docs/howto/new_model.md shows what an entry "
+            "must be",
+        )
+
+    def _entry_point(self, name: str) -> str:
+        """The package of an entry and the object that it names, for error messages."""
+        entry = self._entries[name][0]
+        return f"the package {_package_of(entry)}: {name} = {entry.value!r}"
 
     def __iter__(self) -> Iterator[str]:
         yield from self.own

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import stat
+import unicodedata
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -38,18 +39,28 @@ def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
     """
     temporary = temporary_path(path)
     try:
-        with temporary.open("xb") as file:
+        with _new_file(path) as file:
+            temporary = Path(file.name)
             for part in [data] if isinstance(data, bytes) else data:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)
         flush_folder(path.parent)
     except BaseException as error:
         remove_unfinished(temporary)
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def _new_file(path: Path) -> BinaryIO:
+    """Make a temporary file beside `path`, and lock it until it is closed."""
+    while True:
+        file = temporary_path(path).open("xb")
+        if is_locked_by_us(file.fileno(), Path(file.name)):
+            return file
+        file.close()
 
 
 def sha256_of(path: Path) -> str:
@@ -72,8 +83,22 @@ def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
     )
 
 
+def is_printable(character: str) -> bool:
+    """Whether a character of a name is neither a control character nor a line break."""
+    return unicodedata.category(character) not in {"Cc", "Zl", "Zp"}
+
+
 def check_name(name: str, where: str) -> None:
-    """UsageError if a name is too long for a file or folder. where: what has this name."""
+    """UsageError if a file or folder cannot have this name, or no list can show it on one line.
+
+    where: what has this name.
+    """
+    if not all(map(is_printable, name)):
+        raise UsageError(
+            f"the name {name!r} has line breaks or control characters",
+            where,
+            "choose a name of one line",
+        )
     size = len(os.fsencode(name))
     if size > LONGEST_NAME:
         raise UsageError(
@@ -98,6 +123,8 @@ def check_new_file(path: Path) -> None:
     """
     check_new(path)
     folder = path.parent
+    with suppress(OSError):
+        remove_unfinished_files(folder)
     if not os.path.isdir(folder):
         code = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
         missing = cannot_write(path, OSError(code, os.strerror(code)))
@@ -244,6 +271,50 @@ def _open_lock(folder: Path) -> int:
         return os.open(folder / ".lock", flags, 0o644)
     except OSError as error:
         raise cannot_write(folder / ".lock", error) from error
+
+
+def is_locked_by_us(descriptor: int, temporary: Path) -> bool:
+    """Lock a temporary file or folder, so that no process removes it.
+
+    False if another process is removing it, or has removed it since it was made.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where nothing is removed
+        return True
+    return os.path.lexists(temporary)
+
+
+def remove_unfinished_files(parent: Path) -> list[Path]:
+    """Remove the temporary files and folders of processes that have ended, and return their paths.
+
+    Those of a running process are locked, and stay.
+    """
+    candidates = [path for path in parent.iterdir() if TEMPORARY.fullmatch(path.name)]
+    return [path for path in candidates if _is_removed(path)]
+
+
+def _is_removed(temporary: Path) -> bool:
+    """Remove a temporary file or folder, unless a process has locked it."""
+    if temporary.is_symlink():
+        temporary.unlink()
+        return True
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(temporary, flags)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    else:
+        remove_unfinished(temporary)
+        return not os.path.lexists(temporary)
+    finally:
+        os.close(descriptor)
 
 
 def remove_unfinished(temporary: Path) -> None:

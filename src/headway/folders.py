@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,10 @@ from headway.files import (
     cannot_write,
     check_new,
     flush_folder,
+    is_locked_by_us,
     read_json,
     remove_unfinished,
+    remove_unfinished_files,
     sha256_of,
     temporary_path,
     write_file,
@@ -40,22 +41,21 @@ INPUT = "input"
 def new_folder(path: Path) -> Iterator[Path]:
     """A temporary folder to fill; it becomes `path`, complete and durable, when the block ends.
 
-    `path` must not exist. After an error, the temporary folder is removed. Only plain files may be
+    `path` must not exist. After an error, the temporary folder is removed; those that killed
+    processes left beside it are removed at the next call. Only plain files may be
     put into it, since a link could point outside. HeadwayError if it cannot be written.
     """
     check_new(path)
-    temporary = temporary_path(path)
     in_block = False
     try:
-        temporary.mkdir(parents=True)
-        in_block = True
-        yield temporary
-        in_block = False
-        _seal(temporary)
-        os.rename(temporary, path)
-        flush_folder(path.parent)
+        with _temporary_folder(path) as temporary:
+            in_block = True
+            yield temporary
+            in_block = False
+            _seal(temporary)
+            os.rename(temporary, path)
+            flush_folder(path.parent)
     except BaseException as error:
-        remove_unfinished(temporary)
         # Other errors in the block are the caller's, such as a failed read of another file.
         if isinstance(error, OSError) and (not in_block or error.errno in DISK_ERRORS):
             raise cannot_write(path, error) from error
@@ -75,22 +75,47 @@ def replaced_folder(path: Path) -> Iterator[Path]:
         with new_folder(path) as folder:
             yield folder
         return
-    temporary = temporary_path(path)
     try:
-        temporary.mkdir()
-        yield temporary
-        new = _seal(temporary)
-        previous = {name: _entry(path / name) for name in new if (path / name).is_file()}
-        _write_manifest(path, new, previous)
-        for name in new:
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(temporary / name, path / name)
-            flush_folder((path / name).parent)
-        _write_manifest(path, new)
+        with _temporary_folder(path) as temporary:
+            yield temporary
+            new = _seal(temporary)
+            previous = {name: _entry(path / name) for name in new if (path / name).is_file()}
+            _write_manifest(path, new, previous)
+            for name in new:
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(temporary / name, path / name)
+                flush_folder((path / name).parent)
+            _write_manifest(path, new)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+@contextmanager
+def _temporary_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, locked by this process and removed after the block.
+
+    Before that, the unfinished files beside `path` of processes that have ended are removed.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        remove_unfinished_files(path.parent)
+    temporary, descriptor = _new_locked_folder(path)
+    try:
+        yield temporary
     finally:
         remove_unfinished(temporary)
+        os.close(descriptor)
+
+
+def _new_locked_folder(path: Path) -> tuple[Path, int]:
+    while True:
+        temporary = temporary_path(path)
+        temporary.mkdir()
+        with suppress(FileNotFoundError):  # another process has removed it already
+            descriptor = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+            if is_locked_by_us(descriptor, temporary):
+                return temporary, descriptor
+            os.close(descriptor)
 
 
 def _seal(folder: Path) -> dict[str, dict[str, Any]]:
@@ -205,20 +230,6 @@ def newest_verified(parent: Path, pattern: str) -> tuple[Path | None, dict[Path,
 
 def _numbers(name: str) -> list[str]:
     return re.findall(r"\d+", name)
-
-
-def remove_unfinished_files(parent: Path) -> list[Path]:
-    """Remove the temporary files and folders of interrupted writes, and return their paths.
-
-    The caller must hold the lock of the folder, since another process may be writing to it.
-    """
-    leftovers = [p for p in parent.iterdir() if TEMPORARY.fullmatch(p.name)]
-    for path in leftovers:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    return leftovers
 
 
 def _is_inner(name: str) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-from headway.errors import UsageError, closest
+from headway.errors import UsageError, closest, did_you_mean
 from headway.former_names import current_name
 
 T = TypeVar("T")
@@ -292,12 +292,22 @@ def _checked(field: Field, value: Any, where: str) -> Any:
     """The value, parsed if it is text. UsageError for a wrong type or a value beyond the limits."""
     try:
         parsed = _parse(field.type, value)
-        if field.names is not None and parsed not in field.names:
-            raise ValueError
+        is_known = field.names is None or parsed in field.names
+    except UsageError as error:  # a name whose package cannot be used
+        raise UsageError(f"{field.key}={value}: {error.what}", error.where, error.hint) from error
     except (ValueError, TypeError, OverflowError):
-        raise UsageError(f"{field.key}={value}: must be {field.expects}", where) from None
+        is_known = False
+    if not is_known:
+        choices = field.names or _choices(field.type)
+        meant = did_you_mean(str(value).lower().replace("_", "-"), choices)
+        raise UsageError(f"{field.key}={value}: must be {field.expects}{meant}", where)
     _check_limits(field, parsed, value, where)
     return parsed
+
+
+def _choices(kind: Any) -> list[str]:
+    """The texts that a Literal allows, also as part of a union; none for other types."""
+    return [t for part in (kind, *get_args(kind)) for t in get_args(part) if isinstance(t, str)]
 
 
 def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:

@@ -84,7 +84,7 @@ def test_order_is_kept_and_empty_texts_stay_empty():
 
 
 def test_one_string_instead_of_a_list_is_refused():
-    with pytest.raises(UsageError, match="list of sentences"):
+    with pytest.raises(UsageError, match="list of texts"):
         make().translate("bread")
 
 

@@ -69,6 +69,36 @@ def test_the_links_of_the_generated_pages_exist():
         assert not (faults := problems(f"docs/{name}", text)), faults
 
 
+def unmarked(text: str) -> list[str]:
+    """The links to generated pages, which the repository does not have, without a word on it."""
+    faults = []
+    prose = re.sub(r"^(`{3,}).*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    for paragraph in prose.split("\n\n"):
+        for line in paragraph.split("\n") if paragraph.startswith("|") else [paragraph]:
+            links = [target for target in LINK.findall(line) if "reference/generated/" in target]
+            faults += [target for target in links if "`make docs`" not in line]
+    return faults
+
+
+@pytest.mark.parametrize("path", page_paths(), ids=name_of)
+def test_a_link_to_a_page_that_only_the_site_has_says_so_beside_it(path):
+    assert not (faults := unmarked(path.read_text(encoding="utf-8"))), faults
+    for target in LINK.findall(without_code(path.read_text(encoding="utf-8"))):
+        file = target.partition("#")[0]
+        is_local = file and not re.match(r"[a-z]+:", target)
+        if is_local and "reference/generated/" not in file:
+            assert (path.parent / unquote(file)).exists(), f"there is no {file} in the repository"
+
+
+def test_unmarked_links_to_generated_pages_are_found():
+    link = "[settings](../reference/generated/settings.md)"
+    assert unmarked(f"All {link}.\n\n`make docs` makes pages.") == [
+        "../reference/generated/settings.md"
+    ]
+    assert not unmarked(f"All {link}, a page that\n`make docs` generates.")
+    assert len(unmarked(f"| {link} |\n| `make docs` |")) == 1
+
+
 def test_the_link_checker_reports_planted_faults():
     text = "# A title\n\n[a](nowhere.md) [b](#a-title) [c](#other) [d](results.md#nothing) `[e](f)`"
     text += " [g](../README.md)"

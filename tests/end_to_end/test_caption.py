@@ -125,7 +125,7 @@ def test_wrong_input_is_refused_with_its_location(run_headway, working_folder):
     )
     assert "no such file" in run_headway("caption", "runs/c", "nowhere.png", code=2)[1]
     assert "the images are missing" in run_headway("caption", "runs/c", code=2)[1]
-    assert "--top 5" in run_headway("caption", "runs/c", "a.png", "--top", "5", code=2)[1]
+    assert "top=5" in run_headway("caption", "runs/c", "a.png", "--top", "5", code=2)[1]
     (working_folder / "bad.tsv").write_text("image\ten\tde\np/0.png\tx\ty\np/99.png\tx\ty\n")
     stderr = run_headway("eval", "runs/c", "bad.tsv", code=3)[1]
     assert "no such image file" in stderr and "bad.tsv:3" in stderr

@@ -3,12 +3,15 @@
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from headway.cli.console import on_output
+from headway.cli.main import main
 from tests.fixtures.command_line import ROOT, headway
 
 FULL = Path("/dev/full")
@@ -87,6 +90,76 @@ def test_a_pipe_closed_by_its_reader_is_no_failure(working_folder):
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 0
+
+
+def test_a_run_is_not_ended_by_the_reader_of_its_messages(working_folder):
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ["runs", "show", "nowhere"]
+    assert start(words, working_folder, stdout=subprocess.DEVNULL, stderr=writer).wait() == 2
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code"),
+    [
+        (["runs", "ls"], [1], 0),
+        (["runs", "ls"], [2], 0),
+        (["runs", "show", "nowhere"], [2], 2),
+        (["translate", "nowhere"], [0], 2),
+        (["doctor"], [0, 1, 2], 0),
+    ],
+)
+def test_a_closed_stream_is_written_like_dev_null(working_folder, words, closed, code):
+    closing = " ".join(f"{number}>&-" for number in closed)
+    command = shlex.join([sys.executable, "-m", "headway", *words])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {closing}"],
+        cwd=working_folder,
+        env=environment,
+        input="",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert (NAME in done.stdout) == (words == ["runs", "ls"] and 1 not in closed)
+
+
+def test_in_a_folder_that_was_removed_every_verb_is_refused(working_folder, capsys, monkeypatch):
+    gone = working_folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(SystemExit) as end:
+        main(["runs", "ls"])
+    monkeypatch.undo()
+    assert end.value.code == 2
+    assert "the current folder cannot be used: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        ("1", (40, 10)),
+        ("0", (80, 25)),
+        ("-5", (80, 25)),
+        ("abc", (80, 25)),
+        ("²", (80, 25)),
+        ("100000000", (80, 25)),
+        ("9999", (500, 500)),
+        ("120", (120, 120)),
+    ],
+)
+def test_text_is_arranged_for_a_usable_size_whatever_the_environment(value, size, monkeypatch):
+    monkeypatch.setenv("COLUMNS", value)
+    monkeypatch.setenv("LINES", value)
+    assert on_output(stderr=True).size == size
+    console = on_output()
+    console.size = (3, 4)
+    assert console.size == (40, 10)
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_settings_of_language_models_are_shown(run_headway):
         ("eval runs/a/model", 2, "has no run.yaml, which names the held-out data"),
         ("eval runs/a nowhere.txt", 2, "nowhere.txt"),
         ("eval runs/a empty.txt", 3, "no text"),
-        ("eval runs/a --length 0", 2, "--length 0"),
+        ("eval runs/a --length 0", 2, "length=0"),
         ("words nearest runs/a fox", 2, "needs a word model"),
     ],
 )

@@ -49,6 +49,19 @@ def folder(tmp_path_factory):
         ("runs ls nowhere", 2, ("no such folder", "at   nowhere\n")),
         ("train gpt data/text.txt --config no.yaml", 2, ("no such file", "at   no.yaml\n")),
         ("inspect gpt hi --html no/a.html", 2, ("no does not exist",)),
+        ("generate gpt hi --temperature 1e-300", 2, ("temperature=1e-300: must be 0 (",)),
+        ("train gpt x --model.attention scaled_dot", 2, ("Did you mean scaled-dot?",)),
+        ("train gpt x --schedule.kind Cosine", 2, ("Did you mean cosine?",)),
+        (
+            "train gpt data/text.txt --from gpt --training.length 32 --run l --lora.rank 2 "
+            "--lora.targets *.query,*.q",
+            2,
+            ("no linear layer has a name like '*.q'; the layers are *.query, *.key",),
+        ),
+        ("compare gpt translator", 2, ("is a recipe, and nothing is varied", "--vary")),
+        ("compare runs/used gpt", 2, ("headway eval runs/used --against gpt", "RECIPE DATA --v")),
+        ("compare translator", 2, ("headway eval translator --against RUN2",)),
+        ("compare lader", 2, ("unknown plan 'lader'. Did you mean ladder?",)),
         (
             "translate translator data/text.txt -o data/text.txt",
             2,
@@ -59,6 +72,37 @@ def folder(tmp_path_factory):
 def test_an_error_names_the_mistake_and_the_path(folder, words, code, parts):
     stderr = headway(*words.split(), cwd=folder, check=code).stderr
     assert all(part in stderr for part in parts), stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ("train gtp --help", "unknown recipe 'gtp'. Did you mean gpt?"),
+        ("train -h NONSENSE", "unknown recipe 'NONSENSE'"),
+        ("train --quiet NONSENSE --help", "unknown recipe 'NONSENSE'"),
+        ("compare NONSENSE --help", "unknown plan 'NONSENSE'"),
+    ],
+)
+def test_help_on_what_does_not_exist_is_an_error(folder, words, part):
+    done = headway(*words.split(), cwd=folder, check=2)
+    assert part in done.stderr and not done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "train --help",
+        "train gpt --help",
+        "train gpt some.txt --run a -h",
+        "train --config some.yaml --help",
+        "compare --help",
+        "compare ladder --help",
+        "compare own.yaml --help",
+        "compare gpt --vary optimizer.lr=1e-3,2e-3 --help",
+    ],
+)
+def test_help_on_what_exists_is_printed(folder, words):
+    assert f"Usage: headway {words.split()[0]}" in headway(*words.split(), cwd=folder).stdout
 
 
 def test_all_rows_of_a_table_that_are_too_short_are_counted(folder):

@@ -14,6 +14,18 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
     "softmax-and-masks": [
         (
             (
+                ("-torch.inf).masked_fill(empty, 0.0)", "-1e9)"),
+                (".masked_fill(~allowed, 0.0)", ""),
+            ),
+            "such as -1e9",
+        ),
+        one(
+            "scores.softmax(-1).masked_fill(~allowed, 0.0)",
+            "scores.exp().masked_fill(~allowed, 0.0)",
+            "the division by the sum is missing",
+        ),
+        (
+            (
                 ("masked_fill(~allowed, -torch.inf).masked_fill(empty, 0.0)", "clone()"),
                 (".masked_fill(~allowed, 0.0)", ""),
             ),
@@ -31,6 +43,20 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         ),
     ],
     "scaled-dot-product": [
+        one(" / math.sqrt", " * math.sqrt", "multiplied by sqrt(K)"),
+        (
+            (
+                (" / math.sqrt(q.shape[-1])", ""),
+                (".softmax(-1)", ".softmax(-1) / math.sqrt(q.shape[-1])"),
+            ),
+            "divide the scores, before the softmax",
+        ),
+        one(
+            ".masked_fill(~allowed, -torch.inf).softmax(-1)",
+            ".softmax(-1) * allowed",
+            "applied after the softmax",
+        ),
+        one("-torch.inf", "0.0", "exp(0) = 1"),
         one(" / math.sqrt(q.shape[-1])", "", "the scale is missing"),
         one("math.sqrt(q.shape[-1])", "q.shape[-1]", "divided by K"),
         one(".masked_fill(~allowed, -torch.inf)", "", "the mask is forgotten"),
@@ -39,6 +65,11 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("~allowed", "allowed", "the mask is inverted"),
     ],
     "multi-head": [
+        one(
+            "context.transpose(1, 2).flatten(2)",
+            "context.permute(0, 2, 3, 1).flatten(2)",
+            "merged feature by feature",
+        ),
         one(
             ".unflatten(-1, (heads, -1)).transpose(1, 2)",
             ".reshape(len(x), heads, x.shape[1], -1)",
@@ -75,6 +106,8 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("queries + keys", "queries * keys", "are multiplied"),
     ],
     "kv-cache": [
+        one("dim=2", "dim=1", "along the heads"),
+        one(".softmax(-1)", ".softmax(-2)", "over the queries"),
         one("if cache is not None:", "if False:", "the cache is not used"),
         one(
             "return weights @ v, (k, v)",
@@ -90,6 +123,12 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one(" / q.shape[-1] ** 0.5", "", "the scale is missing"),
     ],
     "layer-norm": [
+        one("(variance + eps).sqrt()", "(variance.sqrt() + eps)", "under the root"),
+        one(
+            "gain * (x - mean) / (variance + eps).sqrt() + shift",
+            "shift * (x - mean) / (variance + eps).sqrt() + gain",
+            "gain and shift are swapped",
+        ),
         one("(x - mean).square().mean(-1, keepdim=True)", "x.var(-1, keepdim=True)", "D - 1"),
         one(".sqrt()", "", "the square root is missing"),
         (
@@ -105,6 +144,7 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("gain * (x - mean)", "gain * x", "the mean is not subtracted"),
     ],
     "sinusoidal-positions": [
+        one("/ 10_000 **", "* 10_000.0 **", "is multiplied by"),
         one("(angles.sin(), angles.cos())", "(angles.cos(), angles.sin())", "swapped"),
         one(
             "torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)",
@@ -117,6 +157,7 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("10_000", "1_000", "the base is 1,000"),
     ],
     "rotary-positions": [
+        one("angles.cos(), angles.sin()", "angles.sin(), angles.cos()", "sine and cosine are"),
         one(
             "a * cos - b * sin, a * sin + b * cos",
             "a * cos + b * sin, b * cos - a * sin",
@@ -136,6 +177,13 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         ),
     ],
     "transformer-block": [
+        (
+            (
+                ("attention(norm1(x))", "norm1(attention(x))"),
+                ("feedforward(norm2(x))", "norm2(feedforward(x))"),
+            ),
+            "the outputs of the sublayers",
+        ),
         (
             (("x + attention", "attention"), ("x + feedforward", "feedforward")),
             "both residual connections are missing",
@@ -184,6 +232,13 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one(" + bias", "", "the bias is not added"),
     ],
     "label-smoothing": [
+        (
+            (
+                ("(1 - smoothing) * true", "smoothing * true"),
+                ("- smoothing * log_p", "- (1 - smoothing) * log_p"),
+            ),
+            "e and 1 - e are swapped",
+        ),
         one("-(1 - smoothing) * true - smoothing * log_p.mean(-1)", "-true", "is not used"),
         one("log_p.mean(-1)).mean()", "log_p.mean(-1)).sum()", "are summed"),
         one("log_p.mean(-1)", "log_p.sum(-1)", "not divided by the vocabulary size"),
@@ -225,6 +280,7 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("<= max_length", "<= max_length + 1", "one token too many"),
     ],
     "beam-search": [
+        one(", reverse=True", "", "least probable prefixes"),
         one("[:width]", "[:1]", "this is greedy search"),
         one("score + log_p", "log_p", "that of the last token only"),
         one("if not live:", "if not live or finished:", "stops at the first finished"),
@@ -237,6 +293,7 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("best[1:]", "best", "contains bos"),
     ],
     "bleu": [
+        one("min(0.0, 1 - r / c)", "1 - r / c", "long outputs are penalised"),
         one(
             "sum((ours & theirs).values())",
             "sum(c for g, c in ours.items() if g in theirs)",
@@ -252,6 +309,7 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         one("100 * ", "", "the factor 100 is missing"),
     ],
     "masked-tokens": [
+        one("torch.where(chosen, ids, -100)", "torch.where(chosen, ids, 0)", "have label 0"),
         one("torch.where(chosen, ids, -100)", "ids", "theirs is -100"),
         one(
             "return inputs, labels",
@@ -273,6 +331,8 @@ PLANTED: dict[str, list[tuple[Edits, str]]] = {
         ),
     ],
     "lora": [
+        one("alpha / len(a)", "alpha * len(a)", "multiplied by the rank"),
+        one("alpha / len(a)", "alpha / len(a) ** 0.5", "square root of the rank"),
         one("alpha / len(a) * change", "change", "alpha / r is missing"),
         one("alpha / len(a) * change", "alpha * change", "divide it by the rank"),
         one("x @ weight.T + bias + alpha", "alpha", "only the adapter"),

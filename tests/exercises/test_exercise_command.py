@@ -184,6 +184,15 @@ def test_a_report_has_a_line_for_each_learner(tmp_path):
     assert "ben: 1 of 2 passed" in done.stdout and "fails at: causal mask" in done.stdout
 
 
+def test_a_report_of_ones_own_folder_has_its_name(tmp_path):
+    own = tmp_path / "ada"
+    write(own)
+    headway("exercise", "hint", NAME, cwd=own)
+    (own / "__pycache__").mkdir()
+    lines = headway("exercise", "report", ".", cwd=own).stdout.splitlines()
+    assert lines[0] == "ada: 1 of 1 passed" and "hints: 1" in lines[1] and len(lines) == 2
+
+
 def test_a_report_of_a_folder_without_learners_is_refused(tmp_path):
     done = headway("exercise", "report", ".", cwd=tmp_path, check=3)
     assert "a folder for each learner" in done.stderr

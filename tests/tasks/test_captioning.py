@@ -216,7 +216,7 @@ def test_a_prediction_has_the_captions_of_every_language_that_was_requested(trai
     assert [(c.language, c.text) for c in first.captions] == [("en", CAPTIONS["dark"][0])]
     with pytest.raises(UsageError, match="has no captions in the language 'fr'"):
         bundle.predict(inputs, CaptionOptions(language="en,fr"))
-    with pytest.raises(ValueError, match="--top 5"):
+    with pytest.raises(ValueError, match="top=5"):
         CaptionOptions(top=5)
 
 

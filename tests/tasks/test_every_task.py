@@ -12,6 +12,7 @@ import torch
 
 import headway as library
 from headway.bundle import Bundle
+from headway.errors import HeadwayWarning
 from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved
 from headway.runs import train as train_run
@@ -125,6 +126,9 @@ def test_a_run_killed_between_checkpoints_ends_as_one_that_was_not(name, folder,
         with pytest.raises(Killed):
             train_run(config, Path("runs", "killed"), observers=[Killer()])
         assert not Path("runs", "killed", "model").exists()
+        with pytest.warns(HeadwayWarning, match="step-2, its newest checkpoint, is used"):
+            unevaluated = library.load("runs/killed")
+        assert TASKS[name].kind in ("", unevaluated.kind)
         train_run(config, Path("runs", "killed"))
     whole, killed = (parameters(folder / "runs" / run_name) for run_name in ("whole", "killed"))
     for key, value in whole.items():

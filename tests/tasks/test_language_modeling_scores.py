@@ -133,7 +133,7 @@ def test_windows_follow_from_the_run_the_model_or_the_request(run):
     assert windows_of(bundle, None).length == min(bundle.config.max_length, 1024)
     assert scores_of_file(bundle, path, saved(run), length=5).counts["window"] == 5
     for length in (0, -1, LENGTH_LIMIT + 1):
-        with pytest.raises(UsageError, match=f"--length {length}: must be from 1 to"):
+        with pytest.raises(UsageError, match=f"length={length}: must be from 1 to"):
             scores_of_file(bundle, path, saved(run), length=length)
 
 

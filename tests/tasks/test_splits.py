@@ -1,6 +1,13 @@
 """Holding out examples by the hash of their content."""
 
-from headway.tasks.splits import hold_out, is_held_out
+from pathlib import Path
+
+import pytest
+
+import headway
+from headway.errors import DataError
+from headway.tasks.splits import check_sides, hold_out, is_held_out
+from tests.fixtures.tiny_encoder import save_encoder
 
 TEXTS = [f"text {i}" for i in range(200)]
 HELD_OUT = [text for text in TEXTS if is_held_out(text, 0.2)]
@@ -49,3 +56,41 @@ def test_examples_of_one_content_stay_in_one_split():
 def test_without_labels_no_example_is_moved():
     assert hold_out(TEXTS, lambda text: text, 0.2)[1] == HELD_OUT
     assert hold_out([], lambda text: text, 0.2) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["equal"] * 399, ": all of them are equal, and equal ones are always in the same split"),
+        (["a", "b"] * 3, ": only 2 of them differ, and equal ones are always in the same split"),
+        (["a", "b", "c"], ""),
+    ],
+)
+def test_a_split_that_is_empty_because_examples_are_equal_says_so(texts, reason):
+    for train, valid in ((texts, []), ([], texts)):
+        with pytest.raises(DataError) as caught:
+            check_sides(train, valid, "the texts", "file.tsv", content=lambda text: text)
+        assert caught.value.what.endswith(f"split of the texts is empty{reason}")
+    with pytest.raises(DataError, match=r"is empty\n"):
+        check_sides(texts, [], "the texts", "file.tsv")
+
+
+EQUAL = {
+    "tag": ("tags.conll", "Ada\tB-PER\nmet\tO\n\n" * 40),
+    "answer": (
+        "qa.jsonl",
+        '{"question": "who?", "context": "Ada is here", "answer": "Ada", "start": 0}\n' * 40,
+    ),
+    "embed": ("pairs.tsv", "first\tsecond\n" + "a toad\ta rake\n" * 40),
+    "translate": ("mt.tsv", "en\tde\n" + "a fox\tein Fuchs\n" * 40),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_every_task_says_that_all_its_examples_are_equal(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file, content = EQUAL[name]
+    Path(file).write_text(content)
+    start = None if name == "translate" else save_encoder(Path("encoder"))
+    with pytest.raises(DataError, match="all of them are equal"):
+        headway.train(name, data=file, start=start, steps=1, quiet=True)

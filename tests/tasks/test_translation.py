@@ -239,7 +239,7 @@ def test_a_prediction_contains_the_translations_of_the_search_and_their_alignmen
     assert len(lines) == 3 and lines[0][0][0].startswith("5\t")
     (plain,) = bundle.predict([TranslateInput(text=texts[0])])
     assert plain.alignment is None and len(plain.translations) == 1
-    with pytest.raises(UsageError, match="--nbest 5: must be between 1 and the beam width, 4"):
+    with pytest.raises(UsageError, match="nbest=5: must be between 1 and the beam width, 4"):
         bundle.predict([TranslateInput(text="a")], TranslateOptions(nbest=5))
 
 

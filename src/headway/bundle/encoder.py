@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.blocks import MaskedTokenHead, Pooling, pool_text
+from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of, encoder_pass
@@ -107,6 +108,7 @@ class EncoderBundle(StoredBundle):
             )
         return cls(model, tokenizer, pooling, length)
 
+    @checked
     @torch.inference_mode()
     def fill(
         self, texts: Sequence[str], top: int = 5, first: int = 1
@@ -116,7 +118,6 @@ class EncoderBundle(StoredBundle):
         first: the number of the first text in error messages. Raises UsageError for a text without
         [MASK], for one that is too long, and for a model without a masked-language-modelling head.
         """
-        _check_list(texts)
         if self.model.masked_lm_head is None:
             raise UsageError(
                 "this model has no head for masked language modelling, so it cannot predict "
@@ -162,6 +163,7 @@ class EncoderBundle(StoredBundle):
             return before.rstrip() + word.word[2:] + after
         return before + word.word.strip() + after
 
+    @checked
     def embed(
         self,
         texts: Sequence[str],
@@ -176,7 +178,6 @@ class EncoderBundle(StoredBundle):
         The vector of a text does not depend on the other texts. Reimers and Gurevych 2019,
         section 3.
         """
-        _check_list(texts)
         sequences = [
             self.tokenizer.special_tokens.frame(ids, room=self.length)[0]
             for ids in self.tokenizer.encode_batch(texts)
@@ -315,8 +316,3 @@ class EncoderBundle(StoredBundle):
         return collate_encoder_batch(rows, None, self.tokenizer.special_tokens.pad).to(
             str(self.device)
         )
-
-
-def _check_list(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
-        raise UsageError("texts must be a list of texts, not one string", hint="[text]")

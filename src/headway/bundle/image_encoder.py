@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
 from headway.bundle.probe import Probe, image_patches
@@ -45,6 +46,7 @@ class ImageEncoderBundle(StoredBundle):
         """The image encoder."""
         return self.model
 
+    @checked
     def embed(
         self,
         images: Sequence[AnyImage],

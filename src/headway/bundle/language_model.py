@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.bundle.arguments import checked
 from headway.bundle.contract import ProbeRequest
 from headway.bundle.files import check_vocabulary_size
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
@@ -41,6 +42,7 @@ class TextBundle(StoredBundle):
     def load_reader(cls, model: GPT, folder: Path) -> TextTokenizer:
         return load_tokenizer(folder)
 
+    @checked
     def generate(
         self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
     ) -> list[list[Continuation]]:
@@ -49,12 +51,11 @@ class TextBundle(StoredBundle):
         The output for a prompt does not depend on the other prompts. draft: a smaller model with
         the same tokenizer for speculative decoding, which is faster and has the same distribution.
         """
-        if isinstance(prompts, str):
-            raise UsageError("prompts must be a list of texts, not one string", hint="[text]")
         config = _config(settings)
         proposer = self._proposer(draft, config)
         return generate(self.model, self.tokenizer, prompts, config, proposer)
 
+    @checked
     def stream(
         self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
     ) -> Iterator[str]:

@@ -108,7 +108,7 @@ def _plan(arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -
     """The plan that the arguments name, and the name of the comparison."""
     from dataclasses import replace
 
-    from headway.comparisons.plans import named_plan, read_plan, varied
+    from headway.comparisons.plans import is_file_of_plan, named_plan, read_plan, varied
     from headway.lectures.plans import PLANS
 
     if not arguments:
@@ -119,11 +119,31 @@ def _plan(arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -
         )
     if vary:
         plan, name = varied(arguments[0], vary), arguments[0]
-    elif arguments[0].endswith((".yaml", ".yml")):
+    elif is_file_of_plan(arguments[0]):
         plan, name = read_plan(Path(arguments[0])), Path(arguments[0]).stem
     else:
+        _check_no_models(arguments)
         plan, name = named_plan(arguments[0], PLANS), arguments[0]
     return (replace(plan, seeds=tuple(seeds)) if seeds else plan), name
+
+
+def _check_no_models(arguments: Sequence[str]) -> None:
+    """UsageError if the plan is a recipe without variants, or a trained model."""
+    from headway.runs import resolved
+
+    name, *others = arguments
+    if resolved(name) is not None:
+        raise UsageError(
+            f"{name} is a recipe, and nothing is varied",
+            hint=f"headway compare {shlex.join(arguments)} --vary optimizer.lr=1e-3,4e-3",
+        )
+    if Path(name).exists():
+        against = others[0] if others else "RUN2"
+        raise UsageError(
+            f"{name} is a file or folder, but compare trains the variants of a plan or recipe",
+            hint=f"to compare trained models: headway eval {name} --against {against}; to compare "
+            f"settings: headway compare RECIPE DATA --vary KEY=A,B",
+        )
 
 
 def _command() -> str:

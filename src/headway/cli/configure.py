@@ -22,11 +22,12 @@ def show(name: str = "translate", /) -> None:
     name
         A recipe (translate, words, ...; headway train --help lists all) or a run folder.
     """
-    from headway.config_files import write_yaml
+    from headway.config_files import RUN_FILE, read_run_file, write_yaml
     from headway.runs import recipe
 
-    saved = Path(name) / "run.yaml"
+    saved = Path(name) / RUN_FILE
     if saved.is_file():
+        read_run_file(Path(name))  # raises DataError for a damaged file
         data(saved.read_text(encoding="utf-8").rstrip())
     else:
         data(write_yaml(recipe(name)).rstrip())

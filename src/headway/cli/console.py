@@ -6,37 +6,51 @@ character that this encoding lacks is written as a backslash escape (\\u2192), i
 
 from __future__ import annotations
 
+import functools
 import io
 import json
+import math
 import os
+import re
 import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 
 from headway.errors import HeadwayError, HeadwayWarning
+from headway.files import is_printable
+
+SIZES = re.compile("[1-9][0-9]{0,4}")
+"""The values of COLUMNS and LINES that are used."""
+WIDTHS, HEIGHTS = (40, 500), (10, 500)
+"""The smallest and the largest size of a terminal for which text is arranged."""
 
 
 class Stream:
-    """The current sys.stdout or sys.stderr. HeadwayError, with its title, if a write fails."""
+    """The current sys.stdout or sys.stderr. HeadwayError, with its title, if a write fails.
 
-    def __init__(self, attribute: str, title: str) -> None:
-        self.attribute, self.title = attribute, title
+    may_end: whether writing goes on after the reader of a pipe has exited, without an effect. A
+    stream that was closed before the program started (`>&-`) is written like /dev/null.
+    """
+
+    def __init__(self, attribute: str, title: str, *, may_end: bool = False) -> None:
+        self.attribute, self.title, self.may_end = attribute, title, may_end
 
     def __getattr__(self, name: str) -> Any:
-        stream = getattr(sys, self.attribute)
+        stream = getattr(sys, self.attribute) or _nowhere()
         return getattr(getattr(stream, "rich_proxied_file", stream), name)
 
     def write(self, text: str) -> int:
         """Write like a file. HeadwayError if it fails, BrokenPipeError if the reader has exited."""
         with self._named_failure():
-            return int(self.__getattr__("write")(text))
+            self.__getattr__("write")(text)
+        return len(text)
 
     def flush(self) -> None:
         """Flush like a file, with the errors of `write`."""
@@ -48,16 +62,56 @@ class Stream:
         try:
             yield
         except BrokenPipeError:
-            raise
+            if not self.may_end:
+                raise
         except OSError as error:
             raise HeadwayError(f"cannot write {self.title}: {error.strerror or error}") from error
 
 
-output, messages = Stream("stdout", "standard output"), Stream("stderr", "standard error")
-talk = Console(file=cast(TextIO, messages), stderr=True, highlight=False, soft_wrap=True)
+@functools.cache
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
 
 
-class _OutputConsole(Console):
+def _environment() -> dict[str, str]:
+    """The environment without a COLUMNS or LINES that is no positive number."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "LINES") or SIZES.fullmatch(value)
+    }
+
+
+class _Console(Console):
+    """A console of a usable size.
+
+    For a width of one column, rich arranges the help for minutes; for one of a million, it writes
+    hundreds of megabytes of spaces.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, _environ=_environment())
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        width, height = super().size
+        return ConsoleDimensions(_within(width, WIDTHS), _within(height, HEIGHTS))
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self.width, self.height = new_size
+
+
+def _within(value: int, limits: tuple[int, int]) -> int:
+    return min(max(value, limits[0]), limits[1])
+
+
+output = Stream("stdout", "standard output")
+messages = Stream("stderr", "standard error", may_end=True)
+talk = _Console(file=cast(TextIO, messages), stderr=True, highlight=False, soft_wrap=True)
+
+
+class _OutputConsole(_Console):
     def on_broken_pipe(self) -> None:
         """Leave the error to `main`: rich exits with 1, but a reader may end before the text."""
         raise  # rich calls this while it handles the BrokenPipeError
@@ -80,7 +134,15 @@ def program() -> str:
 
 
 def prepare_streams() -> None:
-    """Set the encodings of standard output and standard error, as the module describes."""
+    """Set the encodings of standard output and standard error, as the module describes.
+
+    A stream that is closed (`>&-`) becomes /dev/null: the next file that is opened would get its
+    number, and with it what libraries print.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            lowest = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(lowest, mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_data = stream is sys.stdout and not stream.isatty()
@@ -123,8 +185,21 @@ def data_part(text: str) -> None:
 
 
 def data_json(value: Any) -> None:
-    """Write a JSON value on one line. ValueError for NaN, which JSON does not have."""
-    data(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    """Write a JSON value on one line; NaN and infinity, which JSON does not have, as null."""
+    data(json.dumps(_without_nan(value), ensure_ascii=False, allow_nan=False))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def one_line(text: str) -> str:
+    """A name of a file for a terminal: control characters and line breaks as escapes."""
+    return "".join(c if is_printable(c) else repr(c)[1:-1] for c in text)
 
 
 def report(error: HeadwayError) -> None:

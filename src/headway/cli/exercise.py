@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,14 +182,15 @@ def solution(name: str, /, *, yes: bool = False) -> None:
 
 @exercise_app.command
 def report(folder: Path, /, *, json: bool = False) -> None:
-    """Check the files of several learners: one folder for each, with files named NAME.py.
+    """Check all files of a learner, or of several: one folder for each, with files named NAME.py.
 
-    Files without the name of an exercise are ignored. Nothing is trained.
+    headway exercise report . checks your own. Files without the name of an exercise are ignored.
+    Nothing is trained.
 
     Parameters
     ----------
     folder
-        Folder that contains a folder for each learner.
+        Folder of a learner, or folder that contains a folder for each learner.
     json
         Print one JSON object per learner.
     """
@@ -196,32 +198,36 @@ def report(folder: Path, /, *, json: bool = False) -> None:
 
     if not folder.is_dir():
         raise UsageError("no such folder", str(folder), "check the path")
-    learners = sorted(path for path in folder.iterdir() if path.is_dir())
+    learners = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
     submissions = {
         learner: [name for name in EXERCISES if (learner / f"{name}.py").is_file()]
         for learner in learners
     }
     if not any(submissions.values()):
         raise DataError(
-            "expected a folder for each learner with files such as layer-norm.py, found none",
+            "expected files such as layer-norm.py, or a folder for each learner with such files, "
+            "found none",
             str(folder),
             "name the files as headway exercise start does",
         )
     for learner, names in submissions.items():
-        with talk.status(f"checking {learner.name}"):
+        if not names and (learner == folder or submissions[folder]):
+            continue  # no learner, such as __pycache__ beside the learner's own files
+        name = Path(os.path.abspath(learner)).name
+        with talk.status(f"checking {name}"):
             outcomes = {n: _check(EXERCISES[n], learner / f"{n}.py") for n in names}
-        _report_learner(learner, outcomes, json)
+        hints = _hints(learner / HINTS)
+        for exercise, outcome in outcomes.items():
+            outcome["hints"] = hints.get(exercise, 0)
+        _report_learner(name, outcomes, json)
 
 
-def _report_learner(learner: Path, outcomes: dict[str, dict[str, Any]], as_json: bool) -> None:
-    hints = _hints(learner / HINTS)
-    for name, outcome in outcomes.items():
-        outcome["hints"] = hints.get(name, 0)
+def _report_learner(learner: str, outcomes: dict[str, dict[str, Any]], as_json: bool) -> None:
     passed = [name for name, outcome in outcomes.items() if outcome["passed"]]
     if as_json:
-        data_json({"learner": learner.name, "passed": len(passed), "exercises": outcomes})
+        data_json({"learner": learner, "passed": len(passed), "exercises": outcomes})
         return
-    data(f"{learner.name}: {len(passed)} of {len(outcomes)} passed")
+    data(f"{learner}: {len(passed)} of {len(outcomes)} passed")
     for name, outcome in outcomes.items():
         state = "passed" if outcome["passed"] else f"fails at: {outcome['failed']}"
         used = f"  hints: {outcome['hints']}" if outcome["hints"] else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +43,7 @@ from headway.cli.serve import serve
 from headway.cli.similar import similar
 from headway.cli.streams import files_of_streams
 from headway.cli.train import train
-from headway.cli.train_help import show_help
+from headway.cli.train_help import check_name, show_help
 from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
 from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
@@ -125,10 +126,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str]) -> int:
     try:
+        _check_current_folder()
         words = utf8_arguments(words)
+        wants_help = bool(HELP.intersection(words))
+        without = [word for word in words if word not in HELP]
+        if wants_help and words[0] in ("train", "compare"):
+            check_name(without)
         _call(words)
-        if words[:1] == ["train"] and HELP.intersection(words):
-            show_help([word for word in words[1:] if word not in HELP])
+        if wants_help and words[0] == "train":
+            show_help(without[1:])
     except CycloptsError as error:
         command = f"headway {words[0]}" if words and words[0] in app else "headway"
         report(UsageError(_what(error), hint=f"{command} --help"))
@@ -157,6 +163,17 @@ def _run(words: list[str]) -> int:
         report_bug(error)
         return 1
     return 0
+
+
+def _check_current_folder() -> None:
+    """UsageError if the current folder was removed: libraries that load files from it abort."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UsageError(
+            f"the current folder cannot be used: {error.strerror or error}",
+            hint="change to a folder that exists (cd)",
+        ) from error
 
 
 def _what(error: CycloptsError) -> str:

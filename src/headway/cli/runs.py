@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cyclopts import App
 
-from headway.cli.console import data, data_json, talk
+from headway.cli.console import data, data_json, one_line, talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
-from headway.errors import UsageError
+from headway.errors import DataError, UsageError
 
 runs_app = App(name="runs", help="List the runs in a folder, or show one.")
 
@@ -26,6 +27,9 @@ def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
     json
         Print one JSON object per line.
     """
+    from headway.config_files import read_run_file
+    from headway.metrics_file import read_log
+
     if folder is not None and not folder.is_dir():
         raise UsageError("no such folder", str(folder), "check the path")
     folder = folder or Path("runs")
@@ -33,14 +37,18 @@ def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
     if not folders:
         talk.print(f"no runs in {folder}/ yet. Start one: headway demo")
     for run in sorted(folders, key=lambda path: -(path / "run.yaml").stat().st_mtime):
-        summary = _summary(run)
+        try:
+            summary = _summary(run, read_run_file(run), read_log(run / "metrics.jsonl"))
+        except DataError as error:
+            talk.print(f"left out  {one_line(str(run))}: {error.what}", markup=False)
+            continue
         if json:
             data_json(summary)
             continue
         best = "-" if summary["best"] is None else best_of(summary["metric"], summary["best"])
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary["changed"]))
         state = f"step {summary['step']:>7,}  {best:<14} {when}"
-        data(f"{summary['name']:<28} {summary['recipe']:<20} {state}")
+        data(f"{one_line(summary['name']):<28} {summary['recipe']:<20} {state}")
 
 
 @runs_app.command
@@ -54,22 +62,18 @@ def show(run: Path, /, *, json: bool = False) -> None:
     json
         Print one JSON object.
     """
-    from headway.config_files import read_yaml
-    from headway.metrics_file import read_metrics
+    from headway.config_files import read_run_file
+    from headway.metrics_file import read_log
 
-    if not (run / "run.yaml").is_file():
-        raise UsageError(
-            f"{run} is not a run folder: it has no run.yaml", hint="headway runs ls lists all runs"
-        )
-    evaluations = read_metrics(run / "metrics.jsonl", "valid")
+    config, events = read_run_file(run), read_log(run / "metrics.jsonl")
+    summary, evaluations = _summary(run, config, events), events.get("valid", [])
     if json:
-        config = read_yaml(run / "run.yaml")
-        data_json({**_summary(run), "evaluations": evaluations, "config": config})
+        data_json({**summary, "evaluations": evaluations, "config": config})
         return
-    summary = _summary(run)
-    data(f"{summary['name']}  ({summary['recipe']})  step {summary['step']:,}  {summary['state']}")
+    state = f"step {summary['step']:,}  {summary['state']}"
+    data(f"{one_line(summary['name'])}  ({summary['recipe']})  {state}")
     for row in evaluations:
-        star = "  ★ best so far" if row["is_best"] else ""
+        star = "  ★ best so far" if row.get("is_best") else ""
         numbers = "  ".join(
             f"{TITLES.get(n, n)} {written(n, v):>5}" for n, v in metrics(row).items()
         )
@@ -77,22 +81,25 @@ def show(run: Path, /, *, json: bool = False) -> None:
     data((run / "run.yaml").read_text(encoding="utf-8").rstrip())
 
 
-def _summary(run: Path) -> dict[str, Any]:
-    from headway.config_files import read_yaml
-    from headway.metrics_file import read_metrics
-
-    config = read_yaml(run / "run.yaml")
+def _summary(
+    run: Path, config: Mapping[str, Any], events: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, Any]:
+    """The state of a run. config: its run.yaml. events: those of its log by kind."""
     log = run / "metrics.jsonl"
-    metric = config.get("evaluation.metric", "bleu")
-    best = [row[metric] for row in read_metrics(log, "valid") if row["is_best"]]
-    steps = [row["step"] for row in read_metrics(log, "train")]
-    finished = read_metrics(log, "finished")
+    metric = str(config.get("evaluation.metric", "bleu"))
+    best = [
+        row[metric]
+        for row in events.get("valid", [])
+        if row.get("is_best") and isinstance(row.get(metric), int | float)
+    ]
+    steps = [row["step"] for row in events.get("train", [])]
+    finished = events.get("finished", [])
     return {
         "name": str(run),
-        "recipe": config.get("recipe"),
+        "recipe": config["recipe"],
         "step": max([*steps, *(row["step"] for row in finished)], default=0),
         "metric": metric,
         "best": best[-1] if best else None,
-        "state": finished[-1]["stop"] if finished else "not finished",
+        "state": finished[-1].get("stop") if finished else "not finished",
         "changed": (log if log.exists() else run / "run.yaml").stat().st_mtime,
     }

@@ -15,6 +15,7 @@ from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags, Port, betwe
 from headway.errors import UsageError
 from headway.files import read_bytes
 from headway.settings import MOST, Most
+from headway.tasks.model_names import model_names
 
 if TYPE_CHECKING:
     from headway.serving.model_server import ServerSettings
@@ -99,25 +100,24 @@ def serve(
     """
     if not runs:
         raise UsageError("no model is named", hint="headway serve runs/NAME")
-    names = _names(runs, name)
-    loader = machine.prepare()
+    names, loader = model_names(runs, name), machine.prepare()
     settings = _settings(limits, loader, host, port, _key(key_file, host))
     settings = _reachable(settings, allow_host or [], allow_origin or [])
     if loader.device == "cpu":
         settings = _with_threads(settings, loader.threads)
-    bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
+    bundles = dict(zip(names, map(loader.load, runs), strict=True))
 
     def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
             talk.print(f"serving   {name}: {bundle.kind} on {bundle.device}", markup=False)
         talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
-    from headway.serving.http.chat_templates import read_template
+    from headway.serving.http.chat_templates import template_of
     from headway.serving.http.request_log import write_log
     from headway.serving.model_server import serve_bundles
 
     write_log(requests=log)
-    templates = {name: read_template(Path(run)) for name, run in zip(names, runs, strict=True)}
+    templates = dict(zip(names, map(template_of, runs), strict=True))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     if not serve_bundles(bundles, settings, ready, templates):
         raise SystemExit(1)
@@ -177,17 +177,6 @@ def _reachable(
 
     checked = tuple(checked_origin(origin) for origin in origins)
     return replace(settings, hosts=tuple(hosts), origins=checked)
-
-
-def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
-    """Return the name of each model. UsageError if two have the same one."""
-    names = list(given or [Path(run).resolve().name for run in runs])
-    if len(names) != len(runs):
-        raise UsageError(f"--name names {len(names)} models, and there are {len(runs)}")
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"two models have the name {twice[0]}", hint="--name A --name B")
-    return names
 
 
 def _key(path: Path | None, host: str) -> str | None:

@@ -123,10 +123,7 @@ def _new(
 ) -> tuple[AnyRunConfig, Path, list[str]]:
     from headway.runs import recipe, with_settings
 
-    if not words:
-        raise UsageError(
-            "the recipe is missing", hint="headway train translate DATA; or headway demo"
-        )
+    words = _with_recipe(words, layers)
     settings = recipe(words[0], *layers)
     takes_many = isinstance(settings.data.train, tuple)
     if len(words) > 2 and not takes_many:
@@ -147,9 +144,27 @@ def _new(
         return settings, folder, _history(folder, settings)
 
 
+def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Sequence[str]:
+    """The arguments with a recipe in front: their own, or the one that the settings name.
+
+    UsageError if neither names a recipe. With a recipe in the settings, a first argument that is no
+    recipe but an existing path is data.
+    """
+    from headway.runs import resolved
+
+    named = [values["recipe"] for _, values in layers if "recipe" in values]
+    if words and (not named or resolved(words[0]) is not None or not Path(words[0]).exists()):
+        return words
+    if not named:
+        raise UsageError(
+            "the recipe is missing", hint="headway train translate DATA; or headway demo"
+        )
+    return [str(named[-1]), *words]
+
+
 def run_folder(name: str) -> Path:
     """The folder of a run, runs/NAME. UsageError if the name cannot be a folder name."""
-    if not name.strip(".") or Path(name).name != name:
+    if not name.strip(". ") or Path(name).name != name:
         raise UsageError(f"--run {name!r}: must be a name, not a path; the folder is runs/NAME")
     check_name(name, "--run")
     return Path("runs") / name

@@ -19,6 +19,31 @@ RECIPES_COLUMN = 22
 WIDEST = 110
 
 
+OWN_FLAGS = {"--quiet", "-q", "--json", "--dry-run"}
+"""Flags of the commands without a value; all others are followed by one."""
+
+
+def check_name(words: Sequence[str]) -> None:
+    """UsageError if the words of `headway train` or `compare`, which ask for help, name what is no
+    recipe, plan or file of a plan."""
+    from headway.cli.train import split_words
+
+    command, *rest = [word for word in words if word not in OWN_FLAGS]
+    arguments, _ = split_words(rest)
+    if not arguments:
+        return
+    from headway.comparisons.plans import is_file_of_plan, named_plan
+    from headway.lectures.plans import PLANS
+    from headway.runs import recipe, resolved
+
+    if any(resolved(word) is not None for word in rest):
+        return
+    if command == "train":
+        recipe(arguments[0])
+    elif not is_file_of_plan(arguments[0]):
+        named_plan(arguments[0], PLANS)
+
+
 def show_help(words: Sequence[str]) -> None:
     """Print the settings of the recipe or task that the words name, else one line per recipe.
 

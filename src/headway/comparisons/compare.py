@@ -136,7 +136,7 @@ def compare(
 def is_finished(folder: Path) -> bool:
     """Whether the run in `folder` has finished, and was not interrupted."""
     ends = read_metrics(folder / "metrics.jsonl", "finished")
-    return bool(ends) and ends[-1]["stop"] != "interrupted"
+    return bool(ends) and ends[-1].get("stop") != "interrupted"
 
 
 def _measured(

@@ -120,3 +120,8 @@ def named_plan(name: str, plans: Mapping[str, Plan]) -> Plan:
             hint=f"one of: {', '.join(plans)}; or a .yaml file; or a recipe with --vary KEY=A,B",
         )
     return plans[name]
+
+
+def is_file_of_plan(name: str) -> bool:
+    """Whether the name of a plan is that of its YAML file."""
+    return name.endswith((".yaml", ".yml"))

@@ -29,6 +29,9 @@ from headway.errors import UsageError
 from headway.settings import BEAMS, LENGTH, PENALTY, SEED, setting
 from headway.text import TextTokenizer
 
+COLDEST = 1e-20
+"""The lowest temperature above 0. Clients that mean 0 send numbers such as 1e-8, which are used."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationConfig:
@@ -170,6 +173,11 @@ class GenerationConfig:
     )
 
     def __post_init__(self) -> None:
+        if 0 < self.temperature < COLDEST:
+            raise ValueError(
+                f"temperature={self.temperature:g}: must be 0 (always the most probable token) or "
+                f"at least {COLDEST:g}: logits that are divided by less are infinite"
+            )
         if not all(self.stop):
             raise ValueError("stop: a stop string must not be empty")
         if self.min_tokens > self.max_tokens:

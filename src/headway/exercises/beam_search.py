@@ -50,6 +50,10 @@ def _with_eos(f: Function, bos: int, eos: int, width: int, max_length: int) -> l
     return [*tokens, eos] if len(tokens) < max_length else tokens
 
 
+def _worst(f: Function, bos: int, eos: int, width: int, max_length: int) -> list[int]:
+    return _search(lambda tokens: -f(tokens), bos, eos, width, max_length)
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     return TableModel(5, 20 + seed), 1, 2, 2 + seed % 3, 4 + seed % 2
 
@@ -165,6 +169,10 @@ return [token for token in best[1:] if token != eos]""",
         Mistake(
             lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, drop_live=True),
             "live prefixes of maximum length are ignored; compare them with the finished ones",
+        ),
+        Mistake(
+            _worst,
+            "the least probable prefixes are kept: sort in descending order",
         ),
     ),
     plug=Plug(part="the search that translates, with width 3", decode=_decode),

@@ -65,6 +65,11 @@ def _mean_of_sentences(outputs: Texts, references: Texts) -> float:
     return sum(scores) / len(scores)
 
 
+def _long_penalty(outputs: Texts, references: Texts) -> float:
+    ratio = sum(map(len, references)) / sum(map(len, outputs))
+    return _bleu(outputs, references, penalty=False) * math.exp(1 - ratio)
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     outputs: Texts = []
     references: Texts = []
@@ -172,5 +177,13 @@ return 100 * math.exp(min(0.0, 1 - r / c) + log_p)""",
             "first",
         ),
         Mistake(lambda o, r: _bleu(o, r) / 100, "BLEU is from 0 to 100: the factor 100 is missing"),
+        Mistake(
+            _long_penalty,
+            "long outputs are penalised, too: the brevity penalty is at most 1",
+        ),
+        Mistake(
+            lambda o, r: sum(_bleu(o, r, longest=n) / 4 for n in range(1, 5)),
+            "the scores with 1 to 4 n-gram orders are averaged; average log p_n once",
+        ),
     ),
 )

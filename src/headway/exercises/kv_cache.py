@@ -90,6 +90,17 @@ def _unscaled(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, An
     return _reference(q * q.shape[-1] ** 0.5, k, v, cache)
 
 
+def _along_heads(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    if cache is not None:
+        k, v = (torch.cat((old, new), dim=1) for old, new in zip(cache, (k, v), strict=True))
+    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v, (k, v)
+
+
+def _over_queries(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+    _, (keys, values) = _reference(q, k, v, cache)
+    return (q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-2) @ values, (keys, values)
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     q, k, v = (normal(seed + 10 * i, 2, 3, 1, 4) for i in range(3))
     past = 2 + seed
@@ -153,6 +164,18 @@ return weights @ v, (k, v)""",
         Mistake(_keys_only, "the keys are returned as values"),
         Mistake(_swapped, "keys and values of the returned cache are swapped"),
         Mistake(_unscaled, "the scale is missing: divide the scores by sqrt(K)"),
+        Mistake(
+            _along_heads,
+            "the cache is appended along the heads (axis 1); positions are axis 2",
+        ),
+        Mistake(
+            _over_queries,
+            "the softmax is over the queries (axis -2); it is over the keys (axis -1)",
+        ),
+        Mistake(
+            lambda q, k, v, cache: (_reference(q, k, v, cache)[0], cache or (k, v)),
+            "the returned cache lacks the new token: append its key and value",
+        ),
     ),
     plug=Plug(part="the cache of the decoder's self-attention", transform=_transform),
 )

@@ -108,6 +108,10 @@ return (-(1 - smoothing) * true - smoothing * log_p.mean(-1)).mean()""",
         Mistake(lambda x, y, e: -_reference(x, y, e), "the sign is wrong: a loss is minus log p"),
         Mistake(_no_log, "the logarithm is missing: use log_softmax, not softmax"),
         Mistake(_raw, "the softmax is missing: logits are not log-probabilities"),
+        Mistake(
+            lambda logits, targets, e: _reference(logits, targets, 1 - e),
+            "e and 1 - e are swapped: the true token has the factor 1 - e",
+        ),
     ),
     plug=Plug(part="the training loss", loss=_loss),
 )

@@ -57,6 +57,11 @@ def _uncentred(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
     return gain * x / (x.var(-1, correction=0, keepdim=True) + eps).sqrt() + shift
 
 
+def _eps_outside(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
+    deviation = x.var(-1, correction=0, keepdim=True).sqrt()
+    return gain * (x - x.mean(-1, keepdim=True)) / (deviation + eps) + shift
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     return 2 * normal(seed, 2, 5, 4) + 1, normal(seed + 1, 4), normal(seed + 2, 4), 1e-5
 
@@ -118,6 +123,20 @@ return gain * (x - mean) / (variance + eps).sqrt() + shift""",
         Mistake(lambda x, g, s, e: _norm(x, g, s, 0.0), "eps is not added to the variance"),
         Mistake(_rms, "the mean is not subtracted: this is RMSNorm"),
         Mistake(_uncentred, "the mean is not subtracted from x"),
+        Mistake(
+            _eps_outside,
+            "eps is added to the root; it belongs under the root, (variance + eps).sqrt()",
+        ),
+        Mistake(
+            lambda x, gain, shift, eps: _reference(x, shift, gain, eps),
+            "gain and shift are swapped: the gain is a factor, the shift a summand",
+        ),
+        Mistake(
+            lambda x, gain, shift, eps: (
+                gain * (_reference(x, torch.ones_like(gain), 0 * shift, eps) + shift)
+            ),
+            "the shift is multiplied by the gain, too: gain * normed + shift",
+        ),
     ),
     plug=Plug(part="all layer norms", transform=_transform),
 )

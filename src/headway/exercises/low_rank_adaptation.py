@@ -115,6 +115,14 @@ return x @ weight.T + bias + alpha / len(a) * change""",
             ),
             "alpha is divided by the input width; divide it by the rank r, the rows of a",
         ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a) ** 2),
+            "alpha is multiplied by the rank r; divide by it",
+        ),
+        Mistake(
+            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a) ** 0.5),
+            "alpha is divided by the square root of the rank; divide by the rank r itself",
+        ),
     ),
     plug=Plug(
         part="all linear layers of attention and feed-forward, with adapters of rank 4",

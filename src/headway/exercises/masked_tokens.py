@@ -44,6 +44,10 @@ def _masked_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
     return _corrupt(i, c, r, o, m), _labels(i, c & (r < 0.8))
 
 
+def _zero_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
+    return _corrupt(i, c, r, o, m), torch.where(c, i, 0)
+
+
 def _random(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     generator = torch.Generator().manual_seed(seed)
     ids = torch.tensor(integers(seed, 48, 5, 30)).view(4, 12)
@@ -123,6 +127,14 @@ return inputs, labels""",
         Mistake(
             lambda i, c, r, o, m: (_corrupt(i, ~c, r, o, m), _labels(i, ~c)),
             "`chosen` is inverted: True means chosen",
+        ),
+        Mistake(
+            _zero_labels,
+            "tokens that are not chosen have label 0, which is a token; theirs is -100",
+        ),
+        Mistake(
+            lambda i, c, r, o, m: _reference(i, c, 1 - r, o, m),
+            "the chances are reversed: below 0.8 is [MASK], the next tenth another token",
         ),
     ),
 )

@@ -89,6 +89,19 @@ def _key_as_value(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> 
     return _reference(q, k, k, h, kernel)
 
 
+def _merged_by_feature(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
+    context: Tensor = kernel(_split(q, h), _split(k, h), _split(v, h))
+    return context.permute(0, 2, 3, 1).flatten(2)
+
+
+def _split_transposed(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
+    def split(x: Tensor) -> Tensor:
+        return x.transpose(1, 2).reshape(len(x), h, x.shape[1], -1)
+
+    context: Tensor = kernel(split(q), split(k), split(v))
+    return context.transpose(1, 2).flatten(2)
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     return (
         normal(seed, 2, 5, 12),
@@ -168,6 +181,15 @@ return context.transpose(1, 2).flatten(2)""",
             "B T H K",
         ),
         Mistake(_key_as_value, "the keys are used as values"),
+        Mistake(
+            _merged_by_feature,
+            "the heads are merged feature by feature; the K features of a head stay together",
+        ),
+        Mistake(
+            _split_transposed,
+            "positions and features are swapped before the split: split the last axis first, then "
+            "swap the axes of positions and heads",
+        ),
     ),
     plug=Plug(part="the heads of all attention layers", transform=_transform),
 )

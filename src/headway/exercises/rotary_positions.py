@@ -64,6 +64,14 @@ def _by_index(x: Tensor, positions: Tensor) -> Tensor:
     return _rotated(x, torch.arange(x.shape[-2]))
 
 
+def _swapped(x: Tensor, positions: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    angles = positions[:, None] / 10_000.0 ** (2 * torch.arange(half) / x.shape[-1])
+    a, b = x[..., :half], x[..., half:]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((a * sin - b * cos, a * cos + b * sin), -1)
+
+
 def _random(seed: int) -> tuple[Tensor, Tensor]:
     return normal(seed, 3, 5, 8), torch.tensor(sorted(integers(seed, 5, 0, 30)))
 
@@ -126,6 +134,10 @@ return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)""",
         ),
         Mistake(
             lambda x, t: _rotated(x, t + 1), "positions are off by one: position 0 is not rotated"
+        ),
+        Mistake(
+            _swapped,
+            "sine and cosine are swapped: a' = a cos - b sin",
         ),
     ),
     plug=Plug(

@@ -43,6 +43,20 @@ def _reference(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
     return masked_softmax(ScaledDot().scores(q, k), allowed) @ v
 
 
+def _scaled_weights(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    return _attention(q, k, v, a, 1.0) / math.sqrt(q.shape[-1])
+
+
+def _masked_after(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return scores.softmax(-1).masked_fill(~a, 0.0) @ v
+
+
+def _zeros(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    return scores.masked_fill(~a, 0.0).softmax(-1) @ v
+
+
 def _random(seed: int) -> tuple[Tensor, ...]:
     q, k, v = normal(seed, 2, 3, 5, 4), normal(seed + 9, 2, 3, 7, 4), normal(seed + 99, 2, 3, 7, 6)
     return 3 * q, k, v, mask(seed, 2, 3, 5, 7)
@@ -130,6 +144,27 @@ return weights @ v""",
         Mistake(
             _inverted,
             "the mask is inverted: True means may attend",
+        ),
+        Mistake(
+            lambda q, k, v, a: _attention(q, k, v, a, q.shape[-1] ** 0.5),
+            "the scores are multiplied by sqrt(K); divide by it",
+        ),
+        Mistake(
+            _scaled_weights,
+            "the weights are divided by sqrt(K); divide the scores, before the softmax",
+        ),
+        Mistake(
+            _masked_after,
+            "the mask is applied after the softmax, so that the weights no longer sum to 1; apply "
+            "it to the scores",
+        ),
+        Mistake(
+            _zeros,
+            "hidden scores are set to 0, but exp(0) = 1 is a weight like others; set them to -inf",
+        ),
+        Mistake(
+            lambda q, k, v, a: _attention(q, k, v, a.flip(-1), q.shape[-1] ** -0.5),
+            "the mask is mirrored: entry [t, s] says whether query t may attend to key s",
         ),
     ),
     plug=Plug(

@@ -60,6 +60,15 @@ def _by_index(length: int, dim: int) -> Tensor:
     return _pairs(torch.arange(length)[:, None] / 10_000.0 ** (torch.arange(dim // 2) / dim))
 
 
+def _own_exponents(length: int, dim: int) -> Tensor:
+    angles = torch.arange(length)[:, None] / 10_000.0 ** (torch.arange(dim) / dim)
+    return torch.where(torch.arange(dim) % 2 == 0, angles.sin(), angles.cos())
+
+
+def _multiplied(length: int, dim: int) -> Tensor:
+    return _pairs(torch.arange(length)[:, None] * 10_000.0 ** (torch.arange(0, dim, 2) / dim))
+
+
 def _random(seed: int) -> tuple[int, int]:
     return 5 + 3 * seed, 6 + 2 * seed
 
@@ -117,6 +126,18 @@ return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)""",
         Mistake(
             lambda length, dim: _pairs(_angles(length, dim, base=1000.0)),
             "the base is 1,000; it must be 10,000",
+        ),
+        Mistake(
+            _own_exponents,
+            "a cosine has an exponent of its own, (2i + 1)/D; sine and cosine of a pair share 2i/D",
+        ),
+        Mistake(
+            _multiplied,
+            "the position is multiplied by 10,000^(2i/D); divide by it",
+        ),
+        Mistake(
+            lambda length, dim: _pairs(_angles(length, dim) * 2 * math.pi),
+            "the angles have a factor 2 pi; they are in radians already",
         ),
     ),
     plug=Plug(part="the position encoding of encoder and decoder", transform=_transform),

@@ -137,6 +137,15 @@ return scores.softmax(-1).masked_fill(~allowed, 0.0)""",
             "a query without any key is 0/0 = NaN: give it scores 0 before the softmax and "
             "weights 0 after it",
         ),
+        Mistake(
+            lambda s, a: s.masked_fill(~a, -1e9).softmax(-1),
+            "hidden scores are a large negative number such as -1e9: a query without keys then has "
+            "equal weights for all of them. Use -inf, and give such a query weights 0",
+        ),
+        Mistake(
+            lambda s, a: s.exp().masked_fill(~a, 0.0),
+            "the division by the sum is missing: the weights of one query must sum to 1",
+        ),
     ),
     plug=Plug(part="the softmax of all attention layers", transform=_kernels),
 )

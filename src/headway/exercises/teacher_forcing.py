@@ -53,6 +53,11 @@ def _left(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, 
     return inputs, labels
 
 
+def _eos_in_inputs(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
+    _, labels = _reference(targets, bos, eos, pad)
+    return [[bos, *label] for label in labels], [[*label, pad] for label in labels]
+
+
 def _random(seed: int) -> tuple[Sequences, int, int, int]:
     lengths = [4, *integers(seed, 3, 1, 4)]
     return [integers(seed + i, length, 3, 20) for i, length in enumerate(lengths)], 1, 2, 0
@@ -115,6 +120,10 @@ return inputs, labels""",
         Mistake(_eos_last, "</s> is after the padding; it follows the last token directly"),
         Mistake(_ragged, "the padding is missing: all lists must have the same length"),
         Mistake(_left, "the padding is at the left; it must be at the right"),
+        Mistake(
+            _eos_in_inputs,
+            "</s> is among the inputs: nothing follows it, so they end with the last token",
+        ),
     ),
     plug=Plug(part="the decoder inputs and labels of every batch", pairs=lambda learner: learner),
 )

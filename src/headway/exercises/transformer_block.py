@@ -93,6 +93,14 @@ def _second_norm(x: Tensor) -> Tensor:
     return 3.0 * torch.nn.functional.layer_norm(x, x.shape[-1:]) + 0.5
 
 
+def _norm_of_outputs(
+    x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function
+) -> Tensor:
+    x = x + n1(attend(x))
+    result: Tensor = x + n2(feed(x))
+    return result
+
+
 def _random(seed: int) -> tuple[Any, ...]:
     return normal(seed, 2, 5, 4), _attend, _feed, _first_norm, _second_norm
 
@@ -172,6 +180,10 @@ return x + feedforward(norm2(x))""",
         Mistake(
             lambda x, a, f, n1, n2: _reference(x, f, a, n1, n2),
             "the order is swapped: attention first, then the feed-forward layer",
+        ),
+        Mistake(
+            _norm_of_outputs,
+            "the outputs of the sublayers are normed; pre-norm norms their inputs",
         ),
     ),
     plug=Plug(part="the encoder blocks", transform=_transform),

@@ -82,7 +82,11 @@ def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Ker
     """
     if score == "window" and window is not None:
         return SlidingWindow(window)
-    return ScaledDot() if score == "none" else KERNELS[score](num_heads, head_dim)
+    return ScaledDot() if score == "none" else _made(score, num_heads, head_dim)
+
+
+def _made(score: str, num_heads: int, head_dim: int) -> Kernel:
+    return KERNELS.call(score, KERNELS[score], Kernel, num_heads, head_dim)
 
 
 def input_positions(
@@ -120,4 +124,7 @@ def attention_positions(
     """Make the position encoding inside self-attention; None for encodings of the input."""
     if scheme == "rotary":
         return Rotary(head_dim, rotary_base)
-    return POSITIONS[scheme](num_heads, head_dim, causal=causal) if scheme in POSITIONS else None
+    if scheme not in POSITIONS:
+        return None
+    make = POSITIONS[scheme]
+    return POSITIONS.call(scheme, make, AttentionPositions, num_heads, head_dim, causal=causal)

@@ -51,5 +51,6 @@ MODELS: Extended[ModelSpec] = Extended(
         "words": ModelSpec(WordsConfig, words_model),
     },
     "headway.models",
+    ModelSpec,
 )
 """Name of a family -> its specification: families of Headway and of installed packages."""

@@ -11,7 +11,7 @@ from headway.bundle import Bundle
 from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
 from headway.runs.recipes import saved
-from headway.settings import fields_of, override
+from headway.settings import COMMAND_LINE, fields_of, override
 from headway.tasks.registry import evaluating_task, tasks_of_kind
 from headway.tasks.task import Task
 from headway.threads import threads_of_run
@@ -73,9 +73,9 @@ def evaluate_model(
     known_columns = fields_of(config) if columns else {}
     for option in options:
         if option not in {**fields_of(settings), **known_columns}:
-            known = ", ".join(f"--{name.replace('_', '-')}" for name in fields_of(settings))
+            known = ", ".join(_named(name, where) for name in fields_of(settings))
             raise UsageError(
-                f"--{option.replace('_', '-')} is no option of the evaluation of a {bundle.kind}",
+                f"{_named(option, where)} is no option of the evaluation of a {bundle.kind}",
                 where,
                 f"one of: {known}" if known else "leave it out: this evaluation has no options",
             )
@@ -99,3 +99,8 @@ def evaluate_model(
 def _config_of(task: Task, config: Any) -> Any:
     """Return the configuration, or that of the task's first recipe if it is of another task."""
     return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()
+
+
+def _named(option: str, where: str) -> str:
+    """An option as its caller writes it: a flag on the command line, else its name in Python."""
+    return f"--{option.replace('_', '-')}" if where == COMMAND_LINE else option

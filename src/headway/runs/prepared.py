@@ -8,8 +8,7 @@ from pathlib import Path
 
 from headway.config_files import write_yaml
 from headway.errors import UsageError
-from headway.files import write_file
-from headway.folders import remove_unfinished_files
+from headway.files import remove_unfinished_files, write_file
 from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.data_files import changed_files, remember_files
 from headway.runs.recipes import AnyRunConfig, changes_of, is_trained, saved

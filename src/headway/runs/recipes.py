@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from headway.config_files import read_yaml
-from headway.errors import UsageError, did_you_mean
+from headway.config_files import RECIPE, RUN_FILE, read_run_file
+from headway.errors import DataError, UsageError, did_you_mean
 from headway.files import TEMPORARY
 from headway.former_names import with_current_names
 from headway.settings import differences, fields_of, flat, override
@@ -15,6 +15,7 @@ from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.sections import batch_setting, unset_settings
 from headway.tasks.task import Derived
+from headway.training import CHECKPOINTS, MODEL
 
 AnyRunConfig = Any
 """The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
@@ -78,6 +79,8 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
     """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
     for where, changes in layers:
+        _check_recipe(config.recipe, changes, where)
+    for where, changes in layers:
         if (size := changes.get("model.size")) is not None:
             if not sizes:
                 raise UsageError(
@@ -89,24 +92,45 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
             settings = {f"model.{key}": value for key, value in sizes[size].items()}
             config = override(config, settings, f"size {size}")
     for where, changes in layers:
-        plain = {key: value for key, value in changes.items() if key != "model.size"}
+        applied = ("model.size", RECIPE)
+        plain = {key: value for key, value in changes.items() if key not in applied}
         if plain.keys() & BATCH_SETTINGS:  # the user's batch size stays
             plain.setdefault("training.updates", 0)
         config = override(config, plain, where)
     return config
 
 
-def saved(folder: Path) -> AnyRunConfig:
-    """The configuration of a run folder. UsageError if the folder is not a run."""
-    path = folder / "run.yaml"
-    if not path.is_file():
+def _check_recipe(name: str, changes: Mapping[str, Any], where: str) -> None:
+    """UsageError if the changes name another recipe than the one whose settings they change.
+
+    A run that recorded another recipe could be neither resumed nor evaluated: the settings of its
+    run.yaml would be read as those of the other recipe.
+    """
+    named = changes.get(RECIPE, name)
+    if named != name and not (isinstance(named, str) and resolved(named) == name):
         raise UsageError(
-            f"{folder} is not a run folder: it has no run.yaml",
-            hint="headway runs ls lists all runs",
+            f"{RECIPE}={named}: must be {name}, the recipe whose settings are changed",
+            where,
+            f"leave out the key {RECIPE} there to use its other settings for {name}; or train the "
+            f"recipe that it names",
         )
-    values = _upgraded(read_yaml(path))
-    recipe_name = values.get("recipe", "translate")
-    defaults = _derived(type(recipe(recipe_name))(), values)
+
+
+def saved(folder: Path) -> AnyRunConfig:
+    """The configuration of a run folder.
+
+    UsageError if the folder is not a run; DataError if its run.yaml is not that of a run.
+    """
+    path = folder / RUN_FILE
+    values = _upgraded(read_run_file(folder))
+    name = values[RECIPE]
+    if resolved(name) is None:
+        raise DataError(
+            f"the run has the unknown recipe {name!r}{did_you_mean(name, RECIPES)}",
+            str(path),
+            "install the package that provides the recipe, or correct the name",
+        )
+    defaults = _derived(type(recipe(name))(), values)
     if isinstance(metric := values.get("evaluation.metric"), str):
         # an earlier version negated metrics for which lower values are better
         values["evaluation.metric"] = metric.removeprefix("negative_")
@@ -124,8 +148,8 @@ def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
 
 def is_trained(folder: Path) -> bool:
     """Whether the run in the folder has saved a checkpoint or a model."""
-    checkpoints = (folder / "checkpoints").glob("*")
-    return (folder / "model").exists() or any(
+    checkpoints = (folder / CHECKPOINTS).glob("*")
+    return (folder / MODEL).exists() or any(
         not TEMPORARY.fullmatch(path.name) for path in checkpoints
     )
 
@@ -133,7 +157,7 @@ def is_trained(folder: Path) -> bool:
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
     """UsageError if `folder` has a trained run with other settings; those that the data or the
     machine decide may differ."""
-    if not ((folder / "run.yaml").is_file() and is_trained(folder)):
+    if not ((folder / RUN_FILE).is_file() and is_trained(folder)):
         return
     before = saved(folder)
     if type(before) is not type(settings):

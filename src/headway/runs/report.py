@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from headway.errors import UsageError
 from headway.inspection.document import Document
 from headway.inspection.page import Encoded, encode, write_page
-from headway.metrics_file import read_metrics
+from headway.metrics_file import read_log
 from headway.runs.attention_over_time import read_attention_snapshots
 from headway.runs.recipes import saved
 from headway.settings import flat
@@ -38,13 +39,16 @@ def report_of(run: Path) -> Encoded:
             f"{run} is not a run folder: it has no metrics.jsonl",
             hint="headway runs ls lists all runs",
         )
-    trained, valid = (read_metrics(metrics, kind) for kind in ("train", "valid"))
+    events = read_log(metrics)
     report: dict[str, Any] = {
-        "curves": [*_training_curves(trained), *_held_out_curves(valid)],
-        "samples": _samples(read_metrics(metrics, "sample")),
+        "curves": [
+            *_training_curves(events.get("train", [])),
+            *_held_out_curves(events.get("valid", [])),
+        ],
+        "samples": _samples(events.get("sample", [])),
         "config": flat(saved(run)),
-        "data": _last_event(read_metrics(metrics, "plan")),
-        "result": _last_event(read_metrics(metrics, "finished")),
+        "data": _last_event(events.get("plan", [])),
+        "result": _last_event(events.get("finished", [])),
     }
     frames, blocks = read_attention_snapshots(run)
     page = encode(Document(title=f"Training of {run.name}", frames=[]), report=report)
@@ -58,7 +62,11 @@ def write_report(run: Path) -> Path:
 
 
 def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, Any]:
-    points = [(row["step"], row[key]) for row in rows if isinstance(row.get(key), int | float)]
+    points = [
+        (row["step"], row[key])
+        for row in rows
+        if isinstance(row.get(key), int | float) and math.isfinite(row[key])
+    ]
     return {"name": name, "steps": [x for x, _ in points], "values": [y for _, y in points]}
 
 
@@ -90,9 +98,14 @@ def _samples(rows: list[Event]) -> list[dict[str, Any]]:
     return [{"step": step, "items": items} for step, items in sorted(steps.items())]
 
 
+def _finite(value: Any) -> Any:
+    """A value of an event; None for NaN and infinity, which a page cannot hold."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _last_event(rows: list[Event]) -> Mapping[str, Any]:
     last = rows[-1] if rows else {}
-    values = {name: value for name, value in last.items() if name not in ASIDE}
+    values = {name: _finite(value) for name, value in last.items() if name not in ASIDE}
     return {
         name: round(value, 4) if isinstance(value, float) else value
         for name, value in values.items()

@@ -33,6 +33,8 @@ from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
 from headway.training import (
+    CHECKPOINTS,
+    MODEL,
     Averaging,
     Budget,
     Checkpointing,
@@ -111,7 +113,12 @@ def train(
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
         run, budget = untrained(job, machine), _budget(job, pace)
         checkpoint = job.config.checkpoint
-        save = Checkpointing(folder / "checkpoints", checkpoint.every or budget, checkpoint.keep)
+        save = Checkpointing(
+            folder / CHECKPOINTS,
+            checkpoint.every or budget,
+            checkpoint.keep,
+            save_model=lambda path: job.bundle(run.model).save(path),
+        )
         resumed, skipped = save.resume(run)
         _check_steps(run, job.config.training.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
@@ -122,7 +129,7 @@ def train(
         _announce(run, job, machine, pace)
         if resumed is not None:
             run.emit("resumed", path=str(resumed), skipped=skipped)
-            _check_best(run, folder / "model")
+            _check_best(run, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
 
@@ -179,7 +186,7 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
     try:
         yield
     except HeadwayError:
-        if is_new and not (folder / "checkpoints").exists():
+        if is_new and not (folder / CHECKPOINTS).exists():
             shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -211,10 +218,12 @@ def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
 
 
 def _check_best(run: TrainingState, model: Path) -> None:
-    """Reset the best score if the best model is damaged, so that it is saved again."""
+    """Reset the best score if the best model is damaged or missing, so that it is saved again."""
     try:
         if model.exists():
             verify_files(model)
+        elif run.best is not None:
+            raise DataError("there is no such folder", str(model))
     except DataError as error:
         text = f"the best model is damaged and will be saved again: {error.where}: {error.what}"
         run.emit("note", text=text)
@@ -299,7 +308,7 @@ def _train(
         evaluate,
         config.evaluation.metric,
         config.evaluation.every or budget,
-        lambda: job.bundle(run.model).save(folder / "model", overwrite=True),
+        lambda: job.bundle(run.model).save(folder / MODEL, overwrite=True),
         config.evaluation.patience,
     )
     evaluation.catch_up(run)

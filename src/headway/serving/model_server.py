@@ -14,10 +14,11 @@ from headway.bundle import Bundle
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard, checked_origin
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import ChatTemplate, read_template
+from headway.serving.http.chat_templates import ChatTemplate, template_of
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
+from headway.tasks.model_names import model_names
 
 HERE = Address()
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
@@ -78,8 +79,9 @@ def app(
     """
     from headway.tasks.opening import load
 
-    bundles = {Path(run).name: load(run, **loading) for run in runs}
-    templates = {Path(run).name: read_template(Path(run)) for run in runs}
+    names = model_names(runs)
+    bundles = {name: load(run, **loading) for name, run in zip(names, runs, strict=True)}
+    templates = {name: template_of(run) for name, run in zip(names, runs, strict=True)}
     models, metrics = _served(bundles, settings, templates)
     for model in models:
         model.engine.start()

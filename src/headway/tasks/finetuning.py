@@ -57,7 +57,9 @@ def adapt(model: nn.Module, lora: LoRAConfig) -> None:
                 quantize(model, lora.base)
             add_lora(model, lora.rank, lora.alpha, lora.dropout, lora.targets or None)
         except ValueError as error:
-            raise UsageError(f"lora: {error}") from error
+            raise UsageError(
+                f"lora: {error}", hint="headway config explain lora.targets"
+            ) from error
 
 
 def without_adapters(model: Any, lora: LoRAConfig) -> Any:

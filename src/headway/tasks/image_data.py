@@ -178,7 +178,7 @@ def _check_classes(
 ) -> None:
     sources = ", ".join(data.train)
     hint = "--data.valid FOLDER, or another --data.held-out"
-    check_sides(train, valid, f"{len(train) + len(valid):,} images", sources, hint)
+    check_sides(train, valid, f"{len(train) + len(valid):,} images", sources, hint, content)
     labels = {image.label for image in train}
     if len(labels) < least_classes:
         raise DataError(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import nn
+
 from headway import interop
 from headway.bundle import Bundle, TextBundle
+from headway.bundle.arguments import checked
 from headway.bundle.files import (
     CONFIG_FILE,
     PACKAGES,
@@ -15,8 +19,10 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.errors import DataError, UsageError, did_you_mean
+from headway.config_files import RUN_FILE, read_run_file
+from headway.errors import DataError, HeadwayWarning, UsageError, did_you_mean
 from headway.files import read_json
+from headway.folders import newest_verified
 from headway.former_names import with_current_names
 from headway.machine import select_device, set_up_gpu
 from headway.models import shapes_only
@@ -25,6 +31,7 @@ from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
 from headway.threads import settle_threads_once
+from headway.training import CHECKPOINTS, MODEL
 from headway.transforms.fast import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
@@ -45,6 +52,7 @@ DTYPES = ("float32", *NUMBERS)
 B = TypeVar("B")
 
 
+@checked
 def load(
     folder: str | Path,
     device: str = "auto",
@@ -56,7 +64,8 @@ def load(
 ) -> Bundle:
     """Load a model.
 
-    folder: a bundle, a run folder (whose best model is loaded), a Hugging Face folder of a language
+    folder: a bundle, a run folder (whose best model is loaded; before its first evaluation that of
+    its newest checkpoint, with a HeadwayWarning), a Hugging Face folder of a language
     model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
     an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
     tok*.bin in the same folder. device: auto, cpu, cuda, cuda:1 or mps; auto is a GPU if torch can
@@ -98,7 +107,14 @@ def load(
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
-    path = _path_of(folder)
+    path = model_path(folder)
+    if path.parent.parent == Path(folder) / CHECKPOINTS:
+        warnings.warn(
+            f"{folder} has no evaluated model yet: {path.parent.name}, its newest checkpoint, is "
+            "used",
+            HeadwayWarning,
+            stacklevel=3,
+        )
     if path.is_file():
         _check_family(family, "llama2.c", path)
         return _llama2c(path, device)
@@ -114,7 +130,8 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
     with shapes_only():
-        model: Any = MODELS[config.family].make(config)
+        make = MODELS[config.family].make
+        model: Any = MODELS.call(config.family, make, nn.Module, config)
     fill(model, path)
     return spec.bundle.open(model.to(device), path, metadata)
 
@@ -124,7 +141,7 @@ def family_of(folder: str | Path) -> str:
 
     A model of another library is loaded for it: its family follows from more than config.json.
     """
-    path = _path_of(folder)
+    path = model_path(folder)
     if path.is_dir():
         values = read_json(path / CONFIG_FILE)
         if isinstance(values, dict) and FOREIGN not in values and "format" in values:
@@ -133,13 +150,19 @@ def family_of(folder: str | Path) -> str:
     return str(model.config.family)
 
 
-def _path_of(folder: str | Path) -> Path:
-    """Return the file, or the folder with the config.json. Raises UsageError if there is none."""
+def model_path(folder: str | Path) -> Path:
+    """Return the model file, or the folder with the config.json, that `load` reads for `folder`.
+
+    That of a run is its best model, or before its first evaluation the model of its newest
+    checkpoint. Raises UsageError if there is none.
+    """
     path = Path(folder)
     if path.is_file():
         return path
-    if (path / "model" / CONFIG_FILE).is_file():
-        path = path / "model"
+    if (path / MODEL / CONFIG_FILE).is_file():
+        path = path / MODEL
+    elif not (path / CONFIG_FILE).is_file() and (path / RUN_FILE).is_file():
+        return _newest_checkpoint(path)
     if not (path / CONFIG_FILE).is_file():
         path = interop.read_sentence_folder(path).encoder
     if not (path / CONFIG_FILE).is_file():
@@ -149,6 +172,34 @@ def _path_of(folder: str | Path) -> Path:
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
     return path
+
+
+def _newest_checkpoint(run: Path) -> Path:
+    """Return the model in the newest intact checkpoint of a run without an evaluated model.
+
+    Raises UsageError if the run has no checkpoint, DataError if it has none with a model.
+    """
+    folder = run / CHECKPOINTS
+    newest, damaged = newest_verified(folder, "step-*")
+    if newest is not None and (newest / MODEL / CONFIG_FILE).is_file():
+        return newest / MODEL
+    hint = f"headway train --resume {run}"
+    if newest is not None:
+        raise DataError(
+            f"the best model of the run is missing, and {newest.name} holds no model",
+            str(run / MODEL),
+            f"{hint} evaluates the checkpoint and saves its model",
+        )
+    if damaged:
+        reasons = "; ".join(f"{path.name}: {reason}" for path, reason in damaged.items())
+        raise DataError(f"every checkpoint of the run is damaged: {reasons}", str(folder))
+    every = read_run_file(run).get("checkpoint.every")
+    when = f"at step {every:,}" if isinstance(every, int) else "after checkpoint.every steps"
+    raise UsageError(
+        f"{run} holds no model yet: the run has not saved its first checkpoint",
+        hint=f"wait until it is saved, {when} or when the training is interrupted (Ctrl-C); if the "
+        f"run has ended, {hint}",
+    )
 
 
 def _check_family(requested: str | None, actual: str, path: Path) -> None:
@@ -256,7 +307,8 @@ def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
         known = ", ".join(families())
         raise DataError(f"unknown family {metadata.get('family')!r}; known: {known}", str(path))
     try:
-        config = MODELS[metadata["family"]].config()
+        family = metadata["family"]
+        config = MODELS.call(family, MODELS[family].config, object)
         settings = with_current_names(flatten(metadata["model"]), fields_of(config).__contains__)
         return spec, override(config, settings, str(path))
     except UsageError as error:

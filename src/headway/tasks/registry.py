@@ -133,7 +133,7 @@ OWN: dict[str, Entry] = {
     ),
 }
 
-TASKS: Extended[Entry] = Extended(OWN, "headway.tasks")
+TASKS: Extended[Entry] = Extended(OWN, "headway.tasks", Entry)
 """Name -> task: Headway's tasks, and those of installed packages."""
 
 
@@ -153,22 +153,37 @@ def forget() -> None:
     """Clear the list of tasks, for a process that installs a package while it runs."""
     TASKS.forget()
     _entries.cache_clear()
+    _importable.cache_clear()
     task.cache_clear()
 
 
 @cache
 def task(name: str) -> Task:
     """Import the task of that name. Raises UsageError if its package cannot be imported."""
+    from headway.tasks.task import Task
+
     module, _, attribute = TASKS[name].path.partition(":")
     try:
-        loaded: Task = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        package = TASKS.package(name)
-        if package is None:
+        loaded = getattr(import_module(module), attribute)
+    except Exception as error:  # the code of another package may raise anything
+        if TASKS.package(name) is None:
             raise
-        raise UsageError(
-            f"the task {name} cannot be imported: {error}", package, f"pip install {package}"
-        ) from error
+        reason = f"{type(error).__name__}: {error}"
+        raise TASKS.fault(name, f"names {module}, which cannot be imported: {reason}") from error
+    if not isinstance(loaded, Task):
+        raise TASKS.fault(name, f"must name a Task, found an object of {type(loaded).__name__}")
+    return loaded
+
+
+@cache
+def _importable() -> dict[str, Task]:
+    """Import all tasks. Warns of a task that cannot be imported, and leaves it out."""
+    loaded = {}
+    for name in _entries():
+        try:
+            loaded[name] = task(name)
+        except UsageError as error:
+            warnings.warn(str(error), HeadwayWarning, stacklevel=2)
     return loaded
 
 
@@ -195,9 +210,9 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None
 
 def task_of_config(config: object) -> Task:
     """Return the task of a run's configuration. Raises UsageError if there is none."""
-    for name in _entries():
-        if type(config) is task(name).config:
-            return task(name)
+    for task in _importable().values():
+        if type(config) is task.config:
+            return task
     raise UsageError(f"no installed task has runs with a {type(config).__name__}")
 
 
@@ -218,4 +233,4 @@ def verbs() -> dict[str, list[str]]:
 
 def tasks() -> dict[str, Sequence[str]]:
     """Return name of a task -> the names of the recipes that train its models."""
-    return {name: list(task(name).recipes) for name in _entries()}
+    return {name: list(task.recipes) for name, task in _importable().items()}

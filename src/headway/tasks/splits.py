@@ -68,14 +68,30 @@ def check_sides(
     examples: str,
     sources: str,
     hint: str = "--data.valid FILE, or another --data.held-out",
+    content: Callable[[T], str | bytes] | None = None,
 ) -> None:
     """Raise DataError if the training or the validation split is empty.
 
-    examples: all examples, in words. sources: their files. hint: how to fix it.
+    examples: all examples, in words. sources: their files. hint: how to fix it. content: that of
+    `hold_out`, if it made the splits.
     """
     if not train or not valid:
         split = "validation" if train else "training"
-        raise DataError(f"the {split} split of {examples} is empty", sources, hint)
+        reason = "" if content is None else repeats(map(content, (*train, *valid)))
+        raise DataError(f"the {split} split of {examples} is empty{reason}", sources, hint)
+
+
+def repeats(contents: Iterable[str | bytes]) -> str:
+    """Return the end of a message on a split that is too small: how many contents differ.
+
+    It is empty if all differ.
+    """
+    digests = [_digest(content) for content in contents]
+    different = len(set(digests))
+    if different == len(digests):
+        return ""
+    counted = "all of them are equal" if different == 1 else f"only {different:,} of them differ"
+    return f": {counted}, and equal ones are always in the same split"
 
 
 def check_known(

@@ -2,7 +2,7 @@
 
 from headway.training.averaging import WeightAverage
 from headway.training.budget import Budget
-from headway.training.checkpoints import Checkpointing, load_state, save_state
+from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit
 from headway.training.memory import peak_memory
@@ -44,7 +44,9 @@ from headway.training.signals import StopRequest, graceful_stop
 from headway.training.state import Event, Observer, StepReport, TrainingState
 
 __all__ = [
+    "CHECKPOINTS",
     "EVALUATING",
+    "MODEL",
     "Averaging",
     "Budget",
     "CaptionObjective",

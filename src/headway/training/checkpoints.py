@@ -7,25 +7,38 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from headway.errors import DataError
-from headway.files import read_json, write_file
-from headway.folders import new_folder, newest_verified, remove_unfinished_files
+from headway.files import read_json, remove_unfinished_files, write_file
+from headway.folders import new_folder, newest_verified
 from headway.former_names import with_current_names
 from headway.shapes import Tensor
 from headway.tensors import read_tensors, write_tensors
 from headway.training.budget import Budget
-from headway.training.state import COUNTERS, StepReport, TrainingState
+from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
+
+SaveModel = Callable[[Path], None]
+"""Saves the model that is being trained, with all that its verbs need, in a new folder."""
+CHECKPOINTS = "checkpoints"
+"""The folder of checkpoints in the folder of a run."""
+MODEL = "model"
+"""The folder of a usable model, in the folder of a run or in a checkpoint."""
 
 
-def save_state(run: TrainingState, folder: Path) -> None:
-    """Write the training state to `folder` durably and atomically, with a manifest of hashes."""
+def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = None) -> None:
+    """Write the training state to `folder` durably and atomically, with a manifest of hashes.
+
+    save_model: saves the model, too, in a form that verbs can use.
+    """
     with new_folder(folder) as path:
+        if save_model is not None:
+            with averaged(run):
+                save_model(path / MODEL)
         write_tensors(path / "state.safetensors", _tensors(run))
         counters = {name: getattr(run, name) for name in COUNTERS}
         groups = [
@@ -146,11 +159,15 @@ class Checkpointing:
 
     every: number of steps between checkpoints, or the budget of the run, whose parts they end; no
     more than ten minutes of training are lost then.
+
+    save_model: called for the checkpoints before the first evaluation, since the run has no best
+    model until then. If None, checkpoints hold the training state only.
     """
 
     folder: Path
     every: int | Budget
     keep: int = 2
+    save_model: SaveModel | None = None
     saved_fraction: float = 0.0
     saved_time: float = field(default_factory=lambda: time.monotonic())
     seconds: float = 0.0
@@ -175,7 +192,7 @@ class Checkpointing:
         if path.exists():
             return
         started = time.monotonic()
-        save_state(run, path)
+        save_state(run, path, self.save_model if run.best is None else None)
         self.saved_fraction, self.saved_time = run.fraction, time.monotonic()
         self.seconds, self.saves = self.seconds + self.saved_time - started, self.saves + 1
         # Older checkpoints are deleted only now that this one is durable.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from torch import nn
 
 from headway.evaluation.scores import Metric, Scores
 from headway.training.budget import Budget
-from headway.training.state import StepReport, TrainingState
+from headway.training.state import StepReport, TrainingState, averaged
 
 Evaluator = Callable[[nn.Module], Scores]
 """Computes the scores of a model. The recipe's metric selects the best weights."""
@@ -86,8 +85,7 @@ class Evaluation:
             return
         started = time.perf_counter()
         run.model.eval()
-        averaged = nullcontext() if run.average is None else run.average.applied(run.model)
-        with averaged:
+        with averaged(run):
             try:
                 scores = self.evaluator(run.model)
             except Interrupted as interrupted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,6 +55,11 @@ class TrainingState:
         """Send an event to all listeners, such as the log on disk and the terminal."""
         for listener in self.listeners:
             listener({"kind": kind, "step": self.step, **values})
+
+
+def averaged(run: TrainingState) -> AbstractContextManager[None]:
+    """A context in which the model has its averaged weights, if the run averages them."""
+    return nullcontext() if run.average is None else run.average.applied(run.model)
 
 
 COUNTERS = (

@@ -112,9 +112,9 @@ def lora(
     The layers may be those of a quantised model (QLoRA).
 
     targets: patterns of names of linear layers, such as "*.query" and "*.value" (the paper's
-    choice); if None, all of attention and feed-forward layers. ValueError if no layer matches, if
-    the model has adapters already, or if a layer shares its matrix with another module: merging
-    one would change the other.
+    choice); if None, all of attention and feed-forward layers. ValueError if a pattern matches no
+    layer, if the model has adapters already, or if a layer shares its matrix with another module:
+    merging one would change the other.
     """
     chosen = _targets(model, targets)
     for name, linear in chosen.items():
@@ -161,9 +161,18 @@ def _targets(model: nn.Module, patterns: Sequence[str] | None) -> dict[str, nn.L
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and _is_wanted(model, name, patterns)
     }
+    layers = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    for pattern in patterns or ():
+        if not any(fnmatchcase(name, pattern) for name in layers):
+            known = dict.fromkeys(f"*.{name.rpartition('.')[2]}" for name in layers)
+            raise ValueError(
+                f"targets={list(patterns or ())}: no linear layer has a name like {pattern!r}; the "
+                f"layers are {', '.join(known)}"
+            )
     if not chosen:
-        named = "attention or feed-forward" if patterns is None else f"targets={list(patterns)}"
-        raise ValueError(f"no linear layer to adapt: there is no {named} one")
+        raise ValueError(
+            "no linear layer to adapt: there is no attention or feed-forward one in the model"
+        )
     owners = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
     for name, linear in chosen.items():
         if owners[id(linear.weight)] > 1 or getattr(linear, "shared", False):

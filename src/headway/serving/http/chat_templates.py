@@ -23,6 +23,7 @@ from headway.interop.named_tokens import CONFIG_FILE, template_tokens
 from headway.serving.http.control_tokens import ControlTokens, strings_in
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
+from headway.tasks.opening import model_path
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
@@ -33,6 +34,11 @@ TEMPLATE_FILE, FURTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templ
 DEFAULT, WITH_TOOLS = "default", "tool_use"
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names by which clients send the reasoning of a message; a template finds it by the first two."""
+
+
+def template_of(run: str | Path) -> ChatTemplate | None:
+    """Return the chat template of the model that `headway.load` reads for `run`, or None."""
+    return read_template(Path(run), model_path(run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +92,13 @@ class Conversation:
     template_name: str | None = None
 
 
-def read_template(folder: Path) -> ChatTemplate | None:
-    """Return the chat templates in a model folder; None if there are none.
+def read_template(*folders: Path) -> ChatTemplate | None:
+    """Return the chat templates in the first of these folders that has any; None if none has.
 
     They are in chat_template.jinja and in `FURTHER_TEMPLATES`, or else in tokenizer_config.json, as
     a text or as a list of named ones. Raises DataError for damaged files.
     """
-    for place in (folder, folder / "model"):
+    for place in folders:
         by_name = _template_files(place) or _configured_templates(place / CONFIG_FILE)
         if by_name:
             return ChatTemplate(by_name=by_name, special_tokens=template_tokens(place))

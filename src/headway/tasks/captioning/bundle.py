@@ -21,6 +21,7 @@ from headway.bundle import (
     image_patches,
     next_token_readout,
 )
+from headway.bundle.arguments import checked
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
@@ -97,6 +98,7 @@ class CaptionerBundle(StoredBundle):
         limit = self.model.max_length
         return self.reader.longest if limit is None else min(self.reader.longest, limit - 1)
 
+    @checked
     def caption(
         self,
         images: Sequence[AnyImage],
@@ -176,6 +178,7 @@ class CaptionerBundle(StoredBundle):
             for of_image in captions
         ]
 
+    @checked
     def search(
         self,
         images: Sequence[AnyImage],
@@ -232,6 +235,7 @@ class CaptionerBundle(StoredBundle):
             )
         return [[self._caption(hypothesis) for hypothesis in best] for best in hypotheses]
 
+    @checked
     @torch.inference_mode()
     def sample(
         self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any

@@ -108,7 +108,14 @@ def captioned_images(
         text = f"{len(splits['test']):,} images of the test split are left for headway eval"
         emit({"kind": "note", "text": text})
     description, hint = f"{len(captioned_images):,} images", "--data.held-out 0.2"
-    check_sides(splits["train"], splits["valid"], description, str(data.train), hint)
+    check_sides(
+        splits["train"],
+        splits["valid"],
+        description,
+        str(data.train),
+        hint,
+        lambda captioned: content(captioned.image),
+    )
     for language in data.text:
         if not any(language in captioned.captions for captioned in splits["train"]):
             raise DataError(

@@ -60,7 +60,7 @@ class CaptionOptions:
 
     def __post_init__(self) -> None:
         if self.top > self.beam:
-            raise ValueError(f"--top {self.top}: must be between 1 and the beam width, {self.beam}")
+            raise ValueError(f"top={self.top}: must be between 1 and the beam width, {self.beam}")
 
     @property
     def decodes_without_beams(self) -> bool:

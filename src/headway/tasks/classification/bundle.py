@@ -24,6 +24,7 @@ from headway.bundle import (
     class_names,
     encoder_pass,
 )
+from headway.bundle.arguments import checked
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.errors import DataError, UsageError
 from headway.models import (
@@ -112,6 +113,7 @@ class ClassifierBundle(StoredBundle):
     def labels(self) -> tuple[str, ...]:
         return self.reader.labels
 
+    @checked
     def classify(self, texts: Sequence[Texts]) -> list[Classified]:
         """Classify texts. The result of a text does not depend on the other texts.
 
@@ -124,6 +126,7 @@ class ClassifierBundle(StoredBundle):
             Classified.ranked(self.labels, row) for row in self.logits(texts).softmax(-1).tolist()
         ]
 
+    @checked
     def score(self, texts: Sequence[Texts]) -> list[float]:
         """Predict the number of each text, in order, on the scale of the training labels.
 
@@ -185,6 +188,7 @@ class ClassifierBundle(StoredBundle):
         """Return the number of tokens of each input before truncation."""
         return self.reader.lengths([item.texts for item in inputs])
 
+    @checked
     @torch.inference_mode()
     def logits(
         self,
@@ -198,8 +202,6 @@ class ClassifierBundle(StoredBundle):
         progress: called before each batch with the number of texts processed so far. first: the
         number of the first text, in errors.
         """
-        if isinstance(texts, str):
-            raise UsageError("texts must be a list of texts, not one string", hint="[text]")
         rows, types = self.reader.encode(texts, first)
         logits = torch.zeros(len(rows), self.reader.outputs, device=self.device)
         done = 0

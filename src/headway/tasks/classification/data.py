@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def labelled_texts(
             emit=emit,
             unit="texts" if data.second is None else "pairs",
         )
-    check_sides(train, valid, f"{len(texts):,} texts", sources)
+    content = None if data.valid else attrgetter("text")
+    check_sides(train, valid, f"{len(texts):,} texts", sources, content=content)
     return train, valid
 
 

@@ -24,6 +24,7 @@ from headway.bundle import (
     class_names,
     image_patches,
 )
+from headway.bundle.arguments import checked
 from headway.bundle.image_encoder import (
     AnyImage,
     batches_of,
@@ -143,6 +144,7 @@ class ImageClassifierBundle(StoredBundle):
         """The image encoder."""
         return self.model.vit
 
+    @checked
     def classify(self, images: Sequence[AnyImage]) -> list[Classified]:
         """Classify images, in order. The result of an image does not depend on the other images."""
         classified = []
@@ -175,6 +177,7 @@ class ImageClassifierBundle(StoredBundle):
         logits: Tensor = self.model(images).float()
         return logits
 
+    @checked
     def embed(
         self,
         images: Sequence[AnyImage],

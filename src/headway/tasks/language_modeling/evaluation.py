@@ -159,7 +159,7 @@ def _chosen(bundle: TextBundle, windows: Windows, options: LanguageScoring) -> W
         longest, reason = LENGTH_LIMIT, "because the memory of attention is quadratic in the length"
     length, tokens = options.length, options.tokens
     if length is not None and not 1 <= length <= longest:
-        raise UsageError(f"--length {length}: must be from 1 to {longest:,}, {reason}")
+        raise UsageError(f"length={length}: must be from 1 to {longest:,}, {reason}")
     return replace(
         windows,
         length=windows.length if length is None else length,

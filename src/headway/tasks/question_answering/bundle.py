@@ -22,6 +22,7 @@ from headway.bundle import (
     attention_of,
     encoder_pass,
 )
+from headway.bundle.arguments import checked
 from headway.data.encoder_batches import shortest_first
 from headway.errors import DataError, UsageError
 from headway.files import json_bytes, read_json, write_file
@@ -235,12 +236,12 @@ class QuestionAnsweringBundle(BundleWithReader):
     model: BertQuestionAnswering
     reader: AnswerReader
 
+    @checked
     def answer(self, question: str, context: str, top: int = 1) -> list[PredictedAnswer]:
         """Find the `top` most probable answers in the context, best first.
 
         A long context is encoded in overlapping windows. A question is truncated to
-        `reader.max_question_length` tokens. Raises UsageError for a question that is longer than a
-        window.
+        `reader.max_question_length` tokens. Raises UsageError for one longer than a window.
         """
         self._check_room([question])
         return self.answer_all([(question, context)], top)[0]

@@ -54,7 +54,13 @@ def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Que
         return questions, _answered(data.valid, data.skip_impossible)
     train, valid = hold_out(questions, lambda question: question.context, data.held_out)
     contexts = len({question.context for question in questions})
-    check_sides(train, valid, f"the questions on {contexts:,} contexts", ", ".join(data.train))
+    check_sides(
+        train,
+        valid,
+        f"the questions on {contexts:,} contexts",
+        ", ".join(data.train),
+        content=lambda question: question.context,
+    )
     return train, valid
 
 

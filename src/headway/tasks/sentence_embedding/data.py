@@ -12,7 +12,7 @@ from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
-from headway.tasks.splits import hold_out
+from headway.tasks.splits import hold_out, repeats
 from headway.text import EncoderTokenizer
 
 FILE = "pairs.json"
@@ -60,7 +60,7 @@ def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[Simil
         if len(side) < 2:
             raise DataError(
                 f"the {name} split has {len(side)} of {len(pairs):,} pairs, but at least two are "
-                "needed",
+                f"needed{'' if data.valid else repeats(pair.first for pair in pairs)}",
                 sources,
                 "--data.valid FILE, or another --data.held-out",
             )

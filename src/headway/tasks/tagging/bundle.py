@@ -23,6 +23,7 @@ from headway.bundle import (
     encoder_pass,
     word_outputs,
 )
+from headway.bundle.arguments import checked
 from headway.data.spans import are_span_tags, spans_of
 from headway.data.word_targets import WordSequence, word_sequences
 from headway.errors import DataError, UsageError
@@ -195,14 +196,13 @@ class TaggerBundle(BundleWithReader):
     def tags(self) -> tuple[str, ...]:
         return self.reader.tags
 
+    @checked
     def tag(self, texts: Sequence[str | Sequence[str]]) -> list[TaggedText]:
         """Tag the words of texts, and find the spans that the tags form.
 
         A text is a string, or a list of its words. A long text is split into several sequences. The
         tags of a text do not depend on the other texts.
         """
-        if isinstance(texts, str):
-            raise UsageError("texts must be a list of texts, not one string", hint="[text]")
         strings = [text if isinstance(text, str) else " ".join(text) for text in texts]
         word_spans = [
             self.reader.split(text) if isinstance(text, str) else _joined(text) for text in texts

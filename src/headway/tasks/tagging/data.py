@@ -65,14 +65,19 @@ def tagged_sentences(
     else:
         train, valid = hold_out(
             sentences,
-            lambda sentence: " ".join(sentence.words),
+            _text,
             data.held_out,
             labels=lambda sentence: sentence.tags,
             emit=emit,
             unit="sentences",
         )
-    check_sides(train, valid, f"{len(sentences):,} sentences", sources)
+    content = None if data.valid else _text
+    check_sides(train, valid, f"{len(sentences):,} sentences", sources, content=content)
     return train, valid
+
+
+def _text(sentence: TaggedSentence) -> str:
+    return " ".join(sentence.words)
 
 
 def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:

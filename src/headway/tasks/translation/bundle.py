@@ -20,6 +20,7 @@ from headway.bundle import (
     attention_of,
     next_token_readout,
 )
+from headway.bundle.arguments import checked
 from headway.data.batches import collate_sources
 from headway.decoding import Candidate, Ensemble, Observer, check_search
 from headway.decoding.search import Normalisation
@@ -93,9 +94,9 @@ class TranslatorBundle(StoredBundle):
     def _num_tags(self) -> int:
         return 1 if self.languages else 0
 
+    @checked
     def into(self, language: str | None, source: str | None = None) -> TranslatorBundle:
-        """Return a bundle that translates texts without a tag into `language`; None changes
-        nothing.
+        """Return a bundle that translates texts without a tag into `language`, unless it is None.
 
         source: the language of the texts, for a pretrained model that has tokens for it; None
         changes nothing. Raises UsageError, with known languages, for another one.
@@ -107,8 +108,8 @@ class TranslatorBundle(StoredBundle):
             tokenizer = tokenizer.between(source, language)
         elif source is not None:
             raise UsageError(
-                f"--from-language {source}: the model has no tokens for source languages",
-                hint="leave out --from-language; only mBART, M2M100 and NLLB have such tokens",
+                f"source language {source!r}: the model has no tokens for source languages",
+                hint="leave it out (--from-language); only mBART, M2M100 and NLLB have such tokens",
             )
         elif language is not None:
             self.target_languages.check(language)
@@ -145,6 +146,7 @@ class TranslatorBundle(StoredBundle):
         """The maximum number of tokens of a text, without a language tag."""
         return max_source_tokens(self.model) - self._num_tags
 
+    @checked
     def translate(
         self,
         texts: Sequence[str],
@@ -177,6 +179,7 @@ class TranslatorBundle(StoredBundle):
         """
         return predict(self, inputs, options, first)
 
+    @checked
     def search(
         self,
         texts: Sequence[str],
@@ -213,9 +216,8 @@ class TranslatorBundle(StoredBundle):
                 hint="set a beam width of at least 2, or no coverage penalty",
             )
         if observe is not None and (len(texts) != 1 or beam == 1):
-            raise UsageError(
-                "observe needs a single text and a beam width above 1", hint="[text], beam=4"
-            )
+            problem = "observe needs a single text and a beam width above 1"
+            raise UsageError(problem, hint="[text], beam=4")
         settings = BeamSettings(
             beam=beam,
             num_best=num_best,
@@ -286,8 +288,6 @@ class TranslatorBundle(StoredBundle):
 
     def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:
         """Return the ids of the texts. Raises UsageError for one that is too long."""
-        if isinstance(texts, str):
-            raise UsageError("texts must be a list of sentences, not one string", hint="[text]")
         check_chosen(self.tokenizer)
         ids = self.tokenizer.source.encode_batch(
             [self.target_languages.tagged(text) for text in texts]

@@ -12,7 +12,7 @@ from headway.data.formats import Pair, read_pairs
 from headway.data.parallel_corpus import Corpus, JoinedCorpora, prepare
 from headway.data.span_corruption import SpanCorruption
 from headway.errors import DataError, UsageError
-from headway.tasks.splits import is_held_out
+from headway.tasks.splits import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.directions import (
@@ -279,9 +279,10 @@ def _held_out_fraction(corpora: Sequence[DirectedSplits]) -> float:
             hint = "give a validation file: --data.valid FILE"
             if len(corpora) > 1:
                 hint = "put it into a folder with a validation file: train.tsv and valid.tsv"
-            count = sum(1 for _ in read_pairs(files))
+            sources = [pair.source for pair in read_pairs(files)]
             raise DataError(
-                f"there are too few training pairs ({count}) to hold out some for validation",
+                f"there are too few training pairs ({len(sources)}) to hold out some for "
+                f"validation{repeats(sources)}",
                 " + ".join(map(str, files.paths)),
                 hint,
             )

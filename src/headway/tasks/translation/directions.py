@@ -113,7 +113,8 @@ def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
             "no training pairs are named",
             hint="headway train translate DATA --source en --target de, where DATA is a table "
             "(.tsv, .csv, .jsonl), a .po, .mo, .tmx or .xliff file, a folder, or the common prefix "
-            "of two aligned files",
+            "of two aligned files; translate-multi30k and the plans of headway compare need none "
+            "where HEADWAY_DATA names a folder with mt/multi30k",
         )
     check_weights(config.weights, len(config.train))
     _check_back_translated(config)

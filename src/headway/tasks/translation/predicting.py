@@ -80,7 +80,7 @@ def predict(
     bundle = bundle.into(options.to, options.from_language)
     if options.nbest > options.beam:
         raise UsageError(
-            f"--nbest {options.nbest}: must be between 1 and the beam width, {options.beam}"
+            f"nbest={options.nbest}: must be between 1 and the beam width, {options.beam}"
         )
     searching = ensemble(bundle, options.ensemble, options.to, options.from_language)
     texts = [item.text for item in inputs]

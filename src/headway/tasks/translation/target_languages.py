@@ -34,7 +34,8 @@ class TargetLanguages:
         """Raise UsageError, with the known languages, unless the model has this target language."""
         if not self.names:
             raise UsageError(
-                f"--to {language}: the model has one direction, so there is no language to choose",
+                f"target language {language!r}: the model has one direction, so there is none to "
+                "choose",
                 hint="leave out --to; a model of several directions is trained on several corpora",
             )
         if language not in self.names:

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.bundle import Neighbour, Probe, ProbeRequest, StoredBundle
+from headway.bundle.arguments import checked
 from headway.errors import DataError, UsageError
 from headway.models import NextWord, WordVectors
 from headway.shapes import Float, Tensor
@@ -40,14 +41,17 @@ class WordsBundle(StoredBundle):
         """Return the vector of a word. Raises UsageError for an unknown word, as all methods."""
         return self.vectors[self.vocabulary.id_of(word)].clone()
 
+    @checked
     def similarity(self, a: str, b: str) -> float:
         """Return the cosine of the vectors of two words."""
         return float(F.cosine_similarity(self.vector(a), self.vector(b), dim=0))
 
+    @checked
     def nearest(self, word: str, count: int = 10) -> list[Neighbour]:
         """Return the `count` nearest words by cosine, without the word itself, nearest first."""
         return self._near(self.vector(word), [word], count)
 
+    @checked
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[Neighbour]:
         """Solve the analogy "a is to b as c is to ?" by the words nearest to b - a + c.
 
