@@ -6,7 +6,7 @@ import time
 import pytest
 
 from headway.errors import DataError
-from headway.serving.http.chat_templates import Templates, read_template
+from headway.serving.http.chat_templates import ChatTemplate, Conversation, Templates, read_template
 from headway.serving.http.replies import ApiError
 from tests.fixtures.chat_model import BUNDLE, HELLO, START, STOP, TEMPLATE
 from tests.fixtures.coroutines import run
@@ -22,10 +22,14 @@ def client():
 
 
 def tokens_of(template, messages):
+    conversation = Conversation(messages=[{"role": r, "content": c} for r, c in messages])
+
     async def answer():
         templates = Templates()
         try:
-            return await templates.tokens(template, messages, BUNDLE.tokenizer)
+            return await templates.tokens(
+                ChatTemplate(by_name={"default": template}), conversation, BUNDLE.tokenizer
+            )
         finally:
             await templates.close()
 
@@ -100,9 +104,11 @@ def test_what_the_sandbox_hides_is_undefined(template):
 def test_the_child_serves_again_after_a_template_that_took_too_long():
     async def answer():
         templates = Templates()
+        hostile, usual = (ChatTemplate(by_name={"default": t}) for t in (HOSTILE[10], TEMPLATE))
+        conversation = Conversation(messages=[{"role": "user", "content": "a"}])
         with pytest.raises(ApiError):
-            await templates.tokens(HOSTILE[10], [("user", "a")], BUNDLE.tokenizer)
-        ids = await templates.tokens(TEMPLATE, [("user", "a")], BUNDLE.tokenizer)
+            await templates.tokens(hostile, conversation, BUNDLE.tokenizer)
+        ids = await templates.tokens(usual, conversation, BUNDLE.tokenizer)
         await templates.close()
         return ids
 
@@ -113,15 +119,15 @@ def test_a_template_is_read_from_a_folder(tmp_path):
     assert read_template(tmp_path) is None
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"chat_template": TEMPLATE}))
-    assert read_template(tmp_path) == TEMPLATE
+    assert read_template(tmp_path).default == TEMPLATE
     several = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
     config.write_text(json.dumps({"chat_template": several}))
-    assert read_template(tmp_path) == TEMPLATE
+    assert read_template(tmp_path).by_name == {"tool_use": "x", "default": TEMPLATE}
     config.write_text(json.dumps({"chat_template": 3}))
     with pytest.raises(DataError, match="128 KiB"):
         read_template(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}")
-    assert read_template(tmp_path) == "{{ bos_token }}"
+    assert read_template(tmp_path).by_name == {"default": "{{ bos_token }}"}
 
 
 def test_a_turn_is_the_continuation_of_the_prompt(client):

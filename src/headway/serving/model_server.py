@@ -14,7 +14,7 @@ from headway.bundle import Bundle
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import read_template
+from headway.serving.http.chat_templates import ChatTemplate, read_template
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
@@ -40,14 +40,14 @@ class ServerSettings:
 
 
 DEFAULTS = ServerSettings()
-NO_TEMPLATES: Mapping[str, str | None] = {}
+NO_TEMPLATES: Mapping[str, ChatTemplate | None] = {}
 
 
 def serve_bundles(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
     ready: Callable[[str, ModelServer], None],
-    templates: Mapping[str, str | None] = NO_TEMPLATES,
+    templates: Mapping[str, ChatTemplate | None] = NO_TEMPLATES,
 ) -> bool:
     """Serve models by name until a signal; return whether the server ended well.
 
@@ -87,7 +87,7 @@ def app(
 def _served(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
-    templates: Mapping[str, str | None],
+    templates: Mapping[str, ChatTemplate | None],
 ) -> tuple[ServedModels, Metrics]:
     metrics = Metrics()
     served = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,7 @@ class PretrainedTokenizer:
                 engine.add_special_tokens([tokenizers.AddedToken(string, special=True)])
         self._engine = engine
         self._parsing: tokenizers.Tokenizer | None = None
+        self._written: WrittenSpecialTokens | None = None
         self.bos, self.eos = bos, eos
 
     @classmethod
@@ -111,11 +114,19 @@ class PretrainedTokenizer:
         added = self._engine.get_added_tokens_decoder().values()
         return [token.content for token in added if token.special]
 
-    def encode_with_special_tokens(self, text: str) -> list[int]:
+    def encode_with_special_tokens(
+        self, text: str, plain: Sequence[tuple[int, int]] = ()
+    ) -> list[int]:
         """Return the ids of a text in which special tokens are written out.
 
-        Only for texts of a chat template, never for what a user wrote.
+        Only for texts of a chat template, never for what a user wrote. plain: the spans of the
+        text, [start, end), in order, that a user wrote: what looks like a special token in them, or
+        across an end of them, is encoded as other text is.
         """
+        if plain:
+            if self._written is None:
+                self._written = WrittenSpecialTokens(self._engine)
+            return self._written.encode(checked(text), plain)
         if self._parsing is None:
             self._parsing = tokenizers.Tokenizer.from_str(self._engine.to_str())
             self._parsing.encode_special_tokens = False
@@ -180,3 +191,70 @@ class PretrainedTokenizer:
                 "give the folder of a model that headway saved",
             )
         return cls.of_json(content.get("tokenizer"), content["bos"], content["eos"], str(path))
+
+
+class WrittenSpecialTokens:
+    """Encodes texts in which only some of the texts of special tokens stand for these tokens.
+
+    Such a text becomes another token in its place, with a name that nobody can guess and the same
+    effect on the text beside it. So all of the text between two special tokens is encoded at once.
+    """
+
+    def __init__(self, engine: tokenizers.Tokenizer) -> None:
+        content = json.loads(engine.to_str())
+        added = [token for token in content["added_tokens"] if token["special"]]
+        secret = secrets.token_hex(16)
+        names = [f"\ue000{secret}{number}\ue001" for number in range(len(added))]
+        first = 1 + max(engine.get_vocab().values(), default=-1)
+        self._names = {token["content"]: name for name, token in zip(names, added, strict=True)}
+        vocabulary = content["model"].get("vocab")
+        if isinstance(vocabulary, dict):  # ids may have gaps, which the engine would fill
+            vocabulary |= {name: first + number for number, name in enumerate(names)}
+        else:  # a Unigram model finds the special tokens of its vocabulary in any text
+            for piece in vocabulary:
+                piece[0] = self._names.get(piece[0], piece[0])
+        self._engine = tokenizers.Tokenizer.from_str(json.dumps(content))
+        self._engine.encode_special_tokens = True
+        self._engine.add_tokens(
+            [
+                tokenizers.AddedToken(
+                    name,
+                    lstrip=token["lstrip"],
+                    rstrip=token["rstrip"],
+                    normalized=False,
+                    special=False,
+                )
+                for name, token in zip(names, added, strict=True)
+            ]
+        )
+        self._ids = {
+            self._engine.token_to_id(name): token["id"]
+            for name, token in zip(names, added, strict=True)
+        }
+        self._whole_words = {token["content"] for token in added if token["single_word"]}
+        longest_first = sorted(self._names, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def encode(self, text: str, plain: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the ids of `text`, without special tokens in and across the spans `plain`."""
+        parts, last = [], 0
+        for start, end in [*plain, (len(text), len(text))]:
+            parts += [self._named(text, last, start), text[start:end]]
+            last = end
+        (encoding,) = self._engine.encode_batch_fast(["".join(parts)], add_special_tokens=False)
+        return [self._ids.get(i, i) for i in encoding.ids]
+
+    def _named(self, text: str, start: int, end: int) -> str:
+        """Return text[start:end] with the names of its special tokens."""
+        parts, last = [], start
+        for match in self._pattern.finditer(text, start, end):
+            token = match.group()
+            beside = (
+                text[max(0, match.start() - 1) : match.start()],
+                text[match.end() : match.end() + 1],
+            )
+            if token in self._whole_words and any(re.match(r"\w", c) for c in beside):
+                continue
+            parts += [text[last : match.start()], self._names[token]]
+            last = match.end()
+        return "".join([*parts, text[last:end]])

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextGenerating
-from headway.serving.http.chat_templates import Templates
+from headway.serving.http.chat_templates import Conversation, Templates
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (
     GenerationFields,
@@ -124,11 +124,12 @@ async def chat_completions(request: Request) -> Response:
     if fields.top_logprobs and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
-    messages = [(message.role, message.text) for message in fields.messages]
-    characters = sum(len(text) for _, text in messages)
+    messages = [{"role": message.role, "content": message.text} for message in fields.messages]
+    characters = sum(len(message["content"]) for message in messages)
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
-    prompt = await templates.tokens(served.template, messages, bundle.tokenizer)
+    conversation = Conversation(messages=messages)
+    prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
     context = bundle.config.max_length
     wanted = fields.max_completion_tokens or fields.max_tokens or max(1, context - len(prompt))
     asked = TextRequest(

@@ -1,24 +1,26 @@
 """Chat templates: from a conversation to the tokens of a prompt.
 
 A template is a program (Jinja) from a model's folder, so it runs in a child process with limits on
-time, memory and output, in a sandbox. What a user wrote never becomes a special token: it is
-replaced by marks before the template runs wherever it has the text of one, and put back behind the
-tokenizer's search for special tokens.
+time, memory and output, in a sandbox. It gets the variables that transformers passes to it. What a
+user wrote never becomes a special token: `ControlTokens` marks such texts before the template runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
+from headway.interop.named_tokens import CONFIG_FILE, template_tokens
+from headway.serving.http.control_tokens import ControlTokens, strings_in
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
 from headway.text import TextTokenizer
@@ -26,32 +28,116 @@ from headway.text import TextTokenizer
 CHILD = Path(__file__).with_name("template_child.py")
 SECONDS = 2.0
 LARGEST_TEMPLATE, LONGEST_PROMPT = 2**17, 2**20
-FILES = ("chat_template.jinja", "tokenizer_config.json")
-_MARK = re.compile("\ue000(\\d+)\ue001")
+TEMPLATE_FILE, FURTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
+DEFAULT, WITH_TOOLS = "default", "tool_use"
+REASONING = ("reasoning_content", "thinking", "reasoning")
+"""Names by which clients send the reasoning of a message; a template finds it by the first two."""
 
 
-def read_template(folder: Path) -> str | None:
-    """Return the chat template in a model folder; None if there is none.
+@dataclass(frozen=True, kw_only=True)
+class ChatTemplate:
+    """The chat templates of a model.
 
-    It is in chat_template.jinja, or in tokenizer_config.json. Raises DataError if it is damaged.
+    by_name: the templates by their names, of which `DEFAULT` and `WITH_TOOLS` are selected without
+    being named. special_tokens: the texts of the special tokens that the template gets as
+    variables, by their names (bos_token); None for those of the tokenizer.
+    """
+
+    by_name: Mapping[str, str]
+    special_tokens: Mapping[str, str] | None = None
+
+    @property
+    def default(self) -> str | None:
+        """The template for a conversation without tools."""
+        return self.by_name.get(DEFAULT)
+
+    def selected(self, name: str | None, *, has_tools: bool) -> str:
+        """Return the template of a name; without one that for tools, or the default.
+
+        ApiError 400 if there is no such template.
+        """
+        if name is None:
+            name = WITH_TOOLS if has_tools and WITH_TOOLS in self.by_name else DEFAULT
+        if name not in self.by_name:
+            known = ", ".join(sorted(self.by_name))
+            raise ApiError(400, f"there is no chat template {name!r}; templates: {known}")
+        return self.by_name[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """What a chat template writes as a prompt.
+
+    messages: the turns, each with a role and content, and further fields such as tool_calls. tools:
+    JSON schemas of functions; None for none. documents: texts to answer from; None for none.
+    variables: further variables of the template, by name. add_generation_prompt: whether the prompt
+    ends with the beginning of the next turn. continued_field: the field of the last message that
+    the model continues, such as "content"; None if it begins a new turn. template_name: one of
+    several templates; None for the usual one.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] | None = None
+    documents: Sequence[Mapping[str, Any]] | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    add_generation_prompt: bool = True
+    continued_field: str | None = None
+    template_name: str | None = None
+
+
+def read_template(folder: Path) -> ChatTemplate | None:
+    """Return the chat templates in a model folder; None if there are none.
+
+    They are in chat_template.jinja and in `FURTHER_TEMPLATES`, or else in tokenizer_config.json, as
+    a text or as a list of named ones. Raises DataError for damaged files.
     """
     for place in (folder, folder / "model"):
-        path = place / FILES[0]
-        if path.is_file():
-            return read_bytes(path, LARGEST_TEMPLATE).decode("utf-8", errors="replace")
-        path = place / FILES[1]
-        if path.is_file():
-            content = read_json(path)
-            template = content.get("chat_template") if isinstance(content, dict) else None
-            if isinstance(template, list):  # several by name
-                named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
-                template = named.get("default")
-            if template is None:
-                return None
-            if not isinstance(template, str) or len(template) > LARGEST_TEMPLATE:
-                raise DataError("chat_template must be a text of at most 128 KiB", str(path))
-            return template
+        by_name = _template_files(place) or _configured_templates(place / CONFIG_FILE)
+        if by_name:
+            return ChatTemplate(by_name=by_name, special_tokens=template_tokens(place))
     return None
+
+
+def _template_files(folder: Path) -> dict[str, str]:
+    paths = {path.stem: path for path in sorted((folder / FURTHER_TEMPLATES).glob("*.jinja"))}
+    if (folder / TEMPLATE_FILE).is_file():
+        paths.setdefault(DEFAULT, folder / TEMPLATE_FILE)
+    return {name: _read_text(path) for name, path in paths.items()}
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_bytes(path, LARGEST_TEMPLATE).decode()
+    except UnicodeDecodeError as error:
+        hint = "save the chat template as UTF-8"
+        raise DataError(f"not UTF-8: {error}", str(path), hint) from error
+
+
+def _configured_templates(path: Path) -> dict[str, str]:
+    """Return the chat templates in tokenizer_config.json, by name."""
+    content = read_json(path) if path.is_file() else None
+    value = content.get("chat_template") if isinstance(content, dict) else None
+    if value is None:
+        return {}
+    by_name = {DEFAULT: value}
+    if isinstance(value, dict):
+        by_name = value
+    elif isinstance(value, list):
+        by_name = {_named(n, item, path): item.get("template") for n, item in enumerate(value)}
+    for name, template in by_name.items():
+        if not isinstance(template, str) or len(template) > LARGEST_TEMPLATE:
+            raise DataError(f"chat_template {name!r} must be a text of at most 128 KiB", str(path))
+    return by_name
+
+
+def _named(number: int, item: Any, path: Path) -> str:
+    """Return the name of an item of a list of templates."""
+    name = item.get("name") if isinstance(item, dict) else None
+    if not isinstance(name, str):
+        found = f"{item!r:.80}"
+        why = f"chat_template[{number}] must be an object with name and template, found {found}"
+        raise DataError(why, str(path))
+    return name
 
 
 class Templates:
@@ -62,17 +148,21 @@ class Templates:
         self._one_at_a_time = asyncio.Lock()
 
     async def tokens(
-        self, template: str, messages: Sequence[tuple[str, str]], tokenizer: TextTokenizer
+        self, template: ChatTemplate, conversation: Conversation, tokenizer: TextTokenizer
     ) -> list[int]:
         """Return the tokens of a conversation. ApiError 400 if the template refuses it or fails."""
-        kept: list[str] = []
-        size = sum(len(text) for _, text in messages)
-        marked = await beside_others(size, _all_marked, messages, _special_texts(tokenizer), kept)
-        bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
-        text = await self._rendered(
-            {"template": template, "messages": marked, "bos_token": bos, "eos_token": eos}
+        source = template.selected(
+            conversation.template_name, has_tools=conversation.tools is not None
         )
-        return await beside_others(len(text) + size, _encoded, text, kept, tokenizer)
+        special = template.special_tokens
+        if special is None:
+            bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
+            special = {"bos_token": bos, "eos_token": eos}
+        values = {**special, **_variables(conversation)}
+        size = sum(map(len, strings_in(values)))
+        prompt = await beside_others(size, _Prompt, source, values, conversation, tokenizer)
+        text = await self._rendered({"template": source, "variables": prompt.variables})
+        return await beside_others(len(text) + size, prompt.tokens, text)
 
     async def close(self) -> None:
         """End the child process."""
@@ -91,7 +181,8 @@ class Templates:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.DEVNULL,
-                    env={},
+                    # the time zone of strftime_now
+                    env={name: os.environ[name] for name in ("TZ",) if name in os.environ},
                     limit=8 * LONGEST_PROMPT,
                 )
             assert self._child.stdin is not None and self._child.stdout is not None
@@ -112,34 +203,84 @@ class Templates:
         return result["text"]
 
 
-def _special_texts(tokenizer: Any) -> Sequence[str]:
-    return getattr(tokenizer, "special_texts", ())
+def _variables(conversation: Conversation) -> dict[str, Any]:
+    """Return the variables of a template that a conversation sets, as transformers does."""
+    messages = []
+    for message in conversation.messages:
+        values = {name: value for name, value in message.items() if value is not None}
+        reasoning = next((values[name] for name in REASONING if name in values), None)
+        if reasoning is not None:
+            values = {"thinking": reasoning, **values, "reasoning_content": reasoning}
+        messages.append(values)
+    return {
+        **conversation.variables,
+        "messages": messages,
+        "tools": conversation.tools,
+        "documents": conversation.documents,
+        "add_generation_prompt": conversation.add_generation_prompt,
+    }
 
 
-def _encoded(text: str, kept: Sequence[str], tokenizer: TextTokenizer) -> list[int]:
-    """Return the tokens of a rendered text, whose marks are the texts in `kept`."""
-    encode = getattr(tokenizer, "encode_with_special_tokens", tokenizer.encode)
-    ids: list[int] = []
-    for n, part in enumerate(_MARK.split(text)):
-        if n % 2 == 0:
-            ids += encode(part)
-        elif int(part) < len(kept):
-            ids += tokenizer.encode(kept[int(part)])
-    return ids or [tokenizer.bos]
+class _Prompt:
+    """A prompt that is being made: the variables with their marks, and its end if it is cut."""
+
+    def __init__(
+        self,
+        source: str,
+        variables: Mapping[str, Any],
+        conversation: Conversation,
+        tokenizer: TextTokenizer,
+    ) -> None:
+        special = getattr(tokenizer, "special_texts", ())
+        self._control = ControlTokens(special, [source, *strings_in(variables)])
+        self._tokenizer, self._continued = tokenizer, conversation.continued_field
+        named = {name: variables[name] for name in variables if name.endswith("_token")}
+        written = {name: named[name] for name in named if name not in conversation.variables}
+        self.variables = {**self._control.marked(variables), **written}
+        if self._continued is not None:
+            self._final = self._mark_end(source, self._continued)
+
+    def _mark_end(self, source: str, name: str) -> str:
+        """Append the end mark to the text that is continued; return this text."""
+        message = self.variables["messages"][-1]
+        names = [name]
+        if name in REASONING:
+            names = [other for other in REASONING if message.get(other) == message.get(name)]
+        holders: list[tuple[dict[str, Any], str]] = [(message, other) for other in names]
+        content = message.get(name)
+        if isinstance(content, list):
+            parts = [part for part in content if isinstance(part, dict) and "text" in part]
+            holders = [(part, "text") for part in parts[-1:]]
+        if not holders or not isinstance(holders[0][0].get(holders[0][1]), str):
+            raise _cannot_continue(f"the last message has no text in {name!r}")
+        if not any(other in source for other in names):
+            raise _cannot_continue(f"the chat template does not use {name!r}")
+        text = str(holders[0][0][holders[0][1]])
+        for holder, key in holders:
+            holder[key] = f"{text}{self._control.end_mark} "
+        return text
+
+    def tokens(self, text: str) -> list[int]:
+        """Return the tokens of a rendered text."""
+        if self._continued is not None:
+            text = self._cut(text)
+        plain_text, spans = self._control.unmarked(text)
+        encode = getattr(self._tokenizer, "encode_with_special_tokens", None)
+        ids = encode(plain_text, spans) if encode else self._tokenizer.encode(plain_text)
+        return list(ids) or [self._tokenizer.bos]
+
+    def _cut(self, text: str) -> str:
+        """Return the text up to the end of the message that the model continues."""
+        end = self._control.end_mark
+        before, mark, after = text.rpartition(end)
+        before = before.replace(f"{end} ", "").replace(end, "")  # the reasoning is written twice
+        if not mark or self._final.strip() not in text:
+            raise _cannot_continue("the chat template does not write its text unchanged")
+        # a template that trims the message would also have trimmed the spaces at its end
+        return before if after.startswith(" ") else before.rstrip()
 
 
-def _all_marked(
-    messages: Sequence[tuple[str, str]], special: Sequence[str], kept: list[str]
-) -> list[dict[str, str]]:
-    return [{"role": role, "content": _marked(text, special, kept)} for role, text in messages]
-
-
-def _marked(text: str, special: Sequence[str], kept: list[str]) -> str:
-    """Replace what looks like a special token, or like a mark, by a mark."""
-    words = [*map(re.escape, sorted(special, key=len, reverse=True)), "[\ue000\ue001]"]
-
-    def keep(match: re.Match[str]) -> str:
-        kept.append(match.group())
-        return f"\ue000{len(kept) - 1}\ue001"
-
-    return re.sub("|".join(words), keep, text)
+def _cannot_continue(reason: str) -> ApiError:
+    return ApiError(
+        400, f"the last message cannot be continued: {reason}", param="continue_final_message"
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from headway.bundle import Bundle
 from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
+from headway.serving.http.chat_templates import ChatTemplate
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
 
@@ -19,13 +20,16 @@ LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 
 @dataclass
 class ServedModel:
-    """A model with its engine. template: its chat template; None if it has none. verbs: verb -> the
-    task whose models predict by it."""
+    """A model with its engine.
+
+    template: its chat templates; None if it has none. verbs: verb -> the task whose models predict
+    by it.
+    """
 
     name: str
     bundle: Bundle
     engine: Engine
-    template: str | None = None
+    template: ChatTemplate | None = None
     created: int = field(default_factory=lambda: int(time.time()))
 
     @cached_property

@@ -1,7 +1,8 @@
 """The child process that renders chat templates: one JSON line in, one JSON line out.
 
 It is run by its path, isolated, and imports nothing of Headway: it must start fast, and must not
-have anything that a template could reach.
+have anything that a template could reach. Templates have the tags, filters and functions that
+transformers gives them.
 """
 
 from __future__ import annotations
@@ -24,27 +25,57 @@ def _refuse(message: str) -> None:
     raise _Refused(message)
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)
+
+
+def _environment() -> Any:
+    from jinja2 import nodes
+    from jinja2.ext import Extension
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    class Generation(Extension):
+        """{% generation %}, which marks what the model wrote, for training; it writes its body."""
+
+        tags = frozenset({"generation"})
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            # a call, as in transformers: what the body sets is not set after it
+            return nodes.CallBlock(self.call_method("_written"), [], [], body).set_lineno(line)
+
+        def _written(self, caller: Any) -> Any:
+            return caller()
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+    return environment
 
 
 def _render(task: dict[str, Any]) -> str:
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _refuse
-    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    template = environment.from_string(task["template"])
+    template = _environment().from_string(task["template"])
     parts, length = [], 0
-    for part in template.generate(
-        messages=task["messages"],
-        bos_token=task["bos_token"],
-        eos_token=task["eos_token"],
-        add_generation_prompt=True,
-    ):
+    for part in template.generate(task["variables"]):
         length += len(part)
         if length > LONGEST:
             raise _Refused("the prompt is too long")

@@ -76,6 +76,8 @@ async def tokenizer_info(request: Request) -> Response:
     served, bundle = models.able(request.query_params.get("model"), TextGenerating, "tokenize")
     tokenizer = bundle.tokenizer
     bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])
-    info = {"bos_token": bos, "eos_token": eos, "pad_token": None}
-    more = {"chat_template": served.template, "vocab_size": tokenizer.size}
+    template = served.template
+    named = (template and template.special_tokens) or {}
+    info = {"bos_token": bos, "eos_token": eos, "pad_token": named.get("pad_token")}
+    more = {"chat_template": template and template.default, "vocab_size": tokenizer.size}
     return json_reply({**info, **more})
