@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.files import write_file
-from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
+from headway.interop.language_model_tokenizers import VOCABULARY_FILE
+from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_languages import code_of
 from headway.interop.translator_tokenizers import FAIRSEQ_MODEL
 from headway.text import LanguageTokens, PretrainedSentenceTokenizer, TokenizerPair

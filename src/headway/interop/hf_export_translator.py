@@ -18,7 +18,8 @@ from headway.folders import new_folder
 from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
 from headway.interop.hf_export_languages import write_multilingual
 from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, write
-from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
+from headway.interop.language_model_tokenizers import VOCABULARY_FILE
+from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_tokenizers import (
     SOURCE_MODEL,
     T5_MODEL,

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tokenizers
+
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
+from headway.interop.added_tokens import with_added_tokens
 from headway.interop.hf_config import HFConfig
-from headway.interop.language_model_tokenizers import (
-    IDS_FILES,
-    VOCABULARY_FILE,
-    read_json_object,
-)
+from headway.interop.language_model_tokenizers import IDS_FILES, VOCABULARY_FILE
+from headway.interop.named_tokens import read_json_object
 from headway.interop.translator_languages import (
     MODEL_TYPES,
     FolderLanguages,
@@ -64,7 +64,7 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
 def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     """Read tokenizer.json, whose template shows the tokens before every text."""
     content = read_json(folder / FILE, FILE_LIMIT)
-    engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
+    engine = with_added_tokens(PretrainedTokenizer.engine_of(content, str(folder / FILE)), folder)
     whole, inner = (engine.encode("a", add_special_tokens=added).ids for added in (True, False))
     start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(inner) :])
@@ -85,8 +85,7 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
         )
     source, target = (
         PretrainedSentenceTokenizer(
-            PretrainedTokenizer.engine_of(content, str(folder / FILE)),
-            _roles(folder, vocabulary, before),
+            tokenizers.Tokenizer.from_str(engine.to_str()), _roles(folder, vocabulary, before)
         )
         for before in (prefix, () if forced is None else (forced,))
     )
