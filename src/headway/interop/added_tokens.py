@@ -25,7 +25,7 @@ from headway.interop.named_tokens import (
     read_json_object,
     text_of,
 )
-from headway.text import PretrainedTokenizer
+from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer
 from headway.text.hf_tokenizer import LARGEST_ID
 
 ADDED_FILE = "added_tokens.json"
@@ -186,6 +186,56 @@ def with_added_tokens(engine: tokenizers.Tokenizer, folder: Path) -> tokenizers.
     return engine
 
 
+def with_declared_names(
+    names: Sequence[str], folder: Path, vocabulary: int
+) -> tuple[list[str], list[tokenizers.AddedToken]]:
+    """Return the token of each id with those that the files of a folder add, and these tokens.
+
+    names: the token of each id without them. vocabulary: number of tokens that the model has
+    embeddings for; an added token beyond them is ignored, with a HeadwayWarning. Raises DataError
+    for an id that is the id of another token.
+    """
+    every = {i: name for i, name in enumerate(names) if name != _unused_name(i)}
+    ids = {name: i for i, name in every.items()}
+    kept = []
+    for token in declared_tokens(folder):
+        following = 1 + max(every, default=-1)
+        number = token.id if token.id is not None else ids.get(token.text, following)
+        if number >= vocabulary:
+            why = f"its id is {number:,}, and the model has embeddings for {vocabulary:,} tokens"
+            _warn(token, why)
+            continue
+        placed = replace(token, id=number)
+        _check_ids(ids, [placed])
+        is_special = token.is_named or token.flags.get("special", False)
+        if token.text not in ids or (token.id is not None and not is_special):
+            kept.append(placed.engine_token(normalized=False, special=is_special))
+            every[number] = token.text
+            ids[token.text] = number
+    size = 1 + max(every, default=-1)
+    return [every.get(i, _unused_name(i)) for i in range(size)], kept
+
+
+def _unused_name(number: int) -> str:
+    return f"<unused {number}>"
+
+
+def declared_in_config(tokenizer: PretrainedSentenceTokenizer) -> dict[str, Any]:
+    """Return the key of tokenizer_config.json with the tokens that a tokenizer adds to its model;
+    nothing for one that adds none."""
+    ids = {text: i for i, text in enumerate(tokenizer.tokens)}
+    decoder = {
+        str(ids[token.content]): {name: getattr(token, name) for name in ("content", *FLAGS)}
+        for token in tokenizer.added
+    }
+    return {DECLARED: decoder} if decoder else {}
+
+
+def _warn(token: DeclaredToken, why: str) -> None:
+    text = f"{token.where}: {token.key}: {token.text!r} is ignored: {why}"
+    warnings.warn(text, HeadwayWarning, stacklevel=4)
+
+
 def _unused(known: set[int], declared: Sequence[DeclaredToken]) -> list[DeclaredToken]:
     """Return special tokens for the ids below the highest one that have no token.
 
@@ -201,7 +251,7 @@ def _unused(known: set[int], declared: Sequence[DeclaredToken]) -> list[Declared
             str(last.where),
         )
     flags = {"special": True, "normalized": False}
-    return [DeclaredToken(f"<unused {i}>", i, last.where, last.key, flags) for i in missing]
+    return [DeclaredToken(_unused_name(i), i, last.where, last.key, flags) for i in missing]
 
 
 def _embedded(
@@ -227,15 +277,11 @@ def _embedded(
         number = token.id if token.id is not None else engine.token_to_id(token.text)
         is_new = number is None
         number = following if number is None else number
-        if (is_new and room is None) or (room is not None and number >= room):
-            why = "the vocabulary lacks it"
-            if room is not None:
-                why = f"its id is {number:,}, and the model has embeddings for {room:,} tokens"
-            warnings.warn(
-                f"{token.where}: {token.key}: {token.text!r} is ignored: {why}",
-                HeadwayWarning,
-                stacklevel=3,
-            )
+        if room is not None and number >= room:
+            _warn(token, f"its id is {number:,}, and the model has embeddings for {room:,} tokens")
+            continue
+        if room is None and is_new:
+            _warn(token, "the vocabulary lacks it")
             continue
         following += is_new
         kept.append(replace(token, id=number))

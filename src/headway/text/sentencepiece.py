@@ -179,22 +179,25 @@ def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
     """
     pairs = zip(model.scores, model.types, strict=True)
     highest = max((score for score, kind in pairs if kind == NORMAL), default=0.0)
-    bonus = max(highest, 0.0)
-    scores = {
-        USER_DEFINED: lambda piece, _: len(piece.encode()) * bonus - 0.1,
-        NORMAL: lambda _, score: score,
-    }
+    vocabulary = [
+        [name, _score(piece, score, kind, highest)]
+        for name, piece, score, kind in zip(
+            names, model.pieces, model.scores, model.types, strict=True
+        )
+    ]
     return {
         "type": "Unigram",
         "unk_id": model.unknown,
-        "vocab": [
-            [name, scores.get(kind, lambda *_: highest)(piece, score)]
-            for name, piece, score, kind in zip(
-                names, model.pieces, model.scores, model.types, strict=True
-            )
-        ],
+        "vocab": vocabulary,
         "byte_fallback": model.byte_fallback,
     }
+
+
+def _score(piece: str, score: float, kind: int, highest: float) -> float:
+    """Return the score of a piece. highest: that of the normal pieces."""
+    if kind == USER_DEFINED:
+        return len(piece.encode()) * max(highest, 0.0) - 0.1
+    return score if kind == NORMAL else highest
 
 
 def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:

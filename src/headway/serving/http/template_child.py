@@ -11,7 +11,7 @@ import datetime
 import json
 import resource
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 MEMORY = 2**28
 LONGEST = 2**20
@@ -53,7 +53,7 @@ def _environment() -> Any:
     class Generation(Extension):
         """{% generation %}, which marks what the model wrote, for training; it writes its body."""
 
-        tags = frozenset({"generation"})
+        tags: ClassVar[set[str]] = {"generation"}
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
