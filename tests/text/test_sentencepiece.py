@@ -186,6 +186,17 @@ def test_user_defined_symbols_are_decoded_as_they_are(kind):
         assert ids == theirs.encode(text) and tokenizer.decode(ids) == theirs.decode(ids) == text
 
 
+@pytest.mark.parametrize("symbol", ["o", "ofo", "\u2460\u2460"])
+@pytest.mark.parametrize("excess", [-0.02, 0.02])
+def test_a_user_defined_symbol_has_the_score_of_the_package(symbol, excess):
+    package = pytest.importorskip("sentencepiece")
+    score = 0.1 * (len(symbol.encode()) - 1) - 6 + excess
+    pieces = [("<unk>", 0, 2), (symbol, 0, 4), ("\u2581", -6, 1), ("z", -3, 1)]
+    content = written.model([*pieces, (f"\u2581{symbol}", score, 1)])
+    theirs = package.SentencePieceProcessor(model_proto=content)
+    assert split(content, [symbol]) == [theirs.encode(symbol)] == [[4] if excess > 0 else [2, 1]]
+
+
 def test_a_piece_that_no_merges_make_is_not_found_between_symbols():
     pieces = [("<unk>", 0, 2), ("<x>", 0, 4), *((c, -90 - i, 1) for i, c in enumerate("abcd"))]
     pieces += [("bc", -1, 1), ("ab", -2, 1), ("cd", -3, 1), ("abcd", -4, 1)]

@@ -172,7 +172,7 @@ def _split(pattern: str, behavior: str) -> dict[str, Any]:
 
 
 def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
-    """A user-defined piece has a score with which it is better than every other path.
+    """Return the model of a Unigram model.
 
     The score for unknown characters depends on the lowest one of the normal pieces, so pieces of
     other types do not have a lower one.
@@ -194,9 +194,12 @@ def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
 
 
 def _score(piece: str, score: float, kind: int, highest: float) -> float:
-    """Return the score of a piece. highest: that of the normal pieces."""
+    """Return the score of a piece; that of a user-defined one grows with its length in bytes.
+
+    highest: the highest score of the normal pieces.
+    """
     if kind == USER_DEFINED:
-        return len(piece.encode()) * max(highest, 0.0) - 0.1
+        return 0.1 * (len(piece.encode()) - 1)
     return score if kind == NORMAL else highest
 
 
