@@ -11,7 +11,7 @@ import datetime
 import json
 import resource
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 MEMORY = 2**28
 LONGEST = 2**20
@@ -53,8 +53,6 @@ def _environment() -> Any:
     class Generation(Extension):
         """{% generation %}, which marks what the model wrote, for training; it writes its body."""
 
-        tags: ClassVar[set[str]] = {"generation"}
-
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
             body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
@@ -64,6 +62,7 @@ def _environment() -> Any:
         def _written(self, caller: Any) -> Any:
             return caller()
 
+    Generation.tags = {"generation"}
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
