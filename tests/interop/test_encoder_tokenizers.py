@@ -160,12 +160,14 @@ def test_a_missing_special_token_is_named(name, tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"tokenizer_config": {"mask_token": "<nowhere>"}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"mask_token": 7}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case='yes'"),
         ({"tokenizer_config": {"strip_accents": 1}}, "strip_accents=1"),
         ({"tokenizer_config": []}, "JSON object"),
-        ({"added_tokens": {"<new>": 150}}, "adds tokens"),
+        (
+            {"added_tokens": {"<new>": 0}},
+            "'<new>' has the id 0, but in the vocabulary '.PAD.' has this id",
+        ),
         ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
         ({"tokenizer": [1]}, "the tokenizer cannot be loaded"),
     ],

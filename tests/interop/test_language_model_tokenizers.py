@@ -66,10 +66,10 @@ def test_a_tokenizer_is_preserved_by_headways_file_format(tmp_path):
             {
                 "tokenizer_config": {"bos_token": None, "eos_token": "</s>"},
                 "special_tokens_map": {"eos_token": "<unk>"},
-                "config": {"bos_token_id": 1, "eos_token_id": 0},
+                "config": {"bos_token_id": 1, "eos_token_id": 2},
             },
             1,
-            2,
+            0,
         ),
         ({"config": {"bos_token_id": 1, "eos_token_id": [2, 0]}}, 1, 2),
         ({"config": {"eos_token_id": 7}, "generation_config": {"eos_token_id": 2}}, 2, 2),
@@ -90,7 +90,6 @@ def test_the_begin_and_end_tokens_are_read_from_the_files(files, bos, eos, tmp_p
         ({"config": {"eos_token_id": []}}, "no file specifies"),
         ({"config": {"eos_token_id": True}}, "eos_token_id=True"),
         ({"config": [1]}, "JSON object"),
-        ({"tokenizer_config": {"eos_token": "<nowhere>"}}, "must be a token of the tokenizer"),
         ({"tokenizer_config": {"eos_token": ["</s>"]}}, "must be a token of the tokenizer"),
         ({"tokenizer": {}}, "the tokenizer cannot be loaded"),
         ({"tokenizer": [1, 2]}, "the tokenizer cannot be loaded"),
@@ -131,6 +130,16 @@ def test_a_folder_whose_special_ids_are_all_ignored_is_refused(tmp_path):
     (tmp_path / "tokenizer_config.json").unlink()
     put(tmp_path, config={"eos_token_id": 9999})
     with pytest.warns(HeadwayWarning), pytest.raises(DataError, match="no file specifies"):
+        read_tokenizer(tmp_path)
+
+
+def test_an_end_token_that_the_vocabulary_lacks_is_named(tmp_path):
+    llama_like(tmp_path)
+    put(tmp_path, tokenizer_config={"eos_token": "<nowhere>"})
+    with (
+        pytest.warns(HeadwayWarning, match="eos_token: '<nowhere>' is ignored: the vocabulary"),
+        pytest.raises(DataError, match="must be a token of the tokenizer"),
+    ):
         read_tokenizer(tmp_path)
 
 
@@ -185,8 +194,9 @@ def test_two_files_of_another_kind_are_refused(tmp_path):
     vocabulary = small_gpt2(tmp_path)
     for broken, message in [
         ({"a": 0}, "255 of the 256 bytes have no token"),
-        ({**vocabulary, "x y": 999}, "the ids must be 0 to"),
-        ({**vocabulary, "x y": "1"}, "the ids must be 0 to"),
+        ({**vocabulary, "x y": 7}, "each once; one is there twice"),
+        ({**vocabulary, "x y": 2**40}, "each once; found 1099511627776"),
+        ({**vocabulary, "x y": "1"}, "each once; found '1'"),
         ([], "JSON object of tokens and their ids"),
     ]:
         with pytest.raises(DataError, match=message):

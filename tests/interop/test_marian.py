@@ -137,7 +137,8 @@ def test_codes_of_target_languages_are_tags(tmp_path):
         (lambda folder: (folder / "vocab.json").unlink(), "there is no tokenizer"),
         (lambda folder: (folder / "target.spm").unlink(), "target.spm"),
         (lambda folder: (folder / "source.spm").write_bytes(b"\xff" * 30), "SentencePiece"),
-        (lambda folder: (folder / "vocab.json").write_text('{"a": 1}'), "each once"),
+        (lambda folder: (folder / "vocab.json").write_text('{"a": 1}'), "there is no token <unk>"),
+        (lambda folder: (folder / "vocab.json").write_text('{"a": 1, "b": 1}'), "each once"),
         (lambda folder: (folder / "vocab.json").write_text("[]"), "each once"),
     ],
 )

@@ -4,6 +4,8 @@ import io
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headway.errors import DataError
 from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer
@@ -88,6 +90,136 @@ def test_user_defined_symbols_are_atoms_as_in_the_package(kind, options):
     pick = random.Random(0)
     texts = ["".join(pick.choices(parts, k=pick.randrange(9))) for _ in range(300)]
     assert split(content, texts) == [theirs.encode(text) for text in texts]
+
+
+SYMBOLS = [
+    "foo",
+    "oobr",
+    "the",
+    "th",
+    "ABC",
+    "\u2460",
+    "\uff21",
+    "\u00e9",
+    "\n",
+    "\n\n",
+    "x>",
+    "\u2581b",
+]
+PIECES = [
+    *SYMBOLS,
+    "o",
+    "f",
+    "a",
+    " ",
+    "  ",
+    "\t",
+    "eat",
+    "\u0301",
+    "e\u0301",
+    "E\u0301",
+    "\u2461",
+    "\u00bd",
+]
+PIECES += ["\u65e5", "\u2581", "<0x41>", "\u00a0", "\u200b", "abc", "\U0001f642", "bread", "K"]
+
+
+@pytest.fixture(scope="module")
+def with_symbols():
+    """Return a model with user-defined symbols: (our engine, the package's), made once."""
+    made = {}
+
+    def pair(kind, rule, options):
+        key = (kind, rule, *options)
+        if key not in made:
+            size = 380 if "byte_fallback" in options else 120
+            content, theirs = trained(
+                vocab_size=size,
+                model_type=kind,
+                normalization_rule_name=rule,
+                user_defined_symbols=SYMBOLS,
+                control_symbols=["<c>"],
+                **options,
+            )
+            parsed = engine_json(parse_sentencepiece(content, "m"))
+            made[key] = PretrainedTokenizer.engine_of(parsed, "m"), theirs
+        return made[key]
+
+    return pair
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf", "identity"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"byte_fallback": True},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+        {"split_digits": True, "split_by_whitespace": False},
+    ],
+    ids=str,
+)
+@settings(max_examples=30, deadline=None)
+@given(parts=st.lists(st.sampled_from([*PIECES, "<c>", "</s>"]), max_size=9))
+def test_no_text_normalises_a_user_defined_symbol_away(kind, rule, options, parts, with_symbols):
+    engine, theirs = with_symbols(kind, rule, options)
+    text = "".join(parts)
+    assert engine.encode(text, add_special_tokens=False).ids == theirs.encode(text)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_user_defined_symbols_are_decoded_as_they_are(kind):
+    symbols = ["<x>", "\u2460", "ABC"]
+    content, theirs = trained(
+        vocab_size=120,
+        model_type=kind,
+        user_defined_symbols=symbols,
+        normalization_rule_name="nmt_nfkc_cf",
+    )
+    names = list(parse_sentencepiece(content, "m").pieces)
+    roles = Roles(pad=1, start=1, end=2, unknown=0, size=len(names))
+    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(content, roles, names, "m")
+    for text in ["the <x>", "ABC\u2460the", "\u2460 \u2460", "eat<x>ABC"]:
+        ids = tokenizer.encode(text)
+        assert ids == theirs.encode(text) and tokenizer.decode(ids) == theirs.decode(ids) == text
+
+
+@pytest.mark.parametrize("symbol", ["o", "ofo", "\u2460\u2460"])
+@pytest.mark.parametrize("excess", [-0.02, 0.02])
+def test_a_user_defined_symbol_has_the_score_of_the_package(symbol, excess):
+    package = pytest.importorskip("sentencepiece")
+    score = 0.1 * (len(symbol.encode()) - 1) - 6 + excess
+    pieces = [("<unk>", 0, 2), (symbol, 0, 4), ("\u2581", -6, 1), ("z", -3, 1)]
+    content = written.model([*pieces, (f"\u2581{symbol}", score, 1)])
+    theirs = package.SentencePieceProcessor(model_proto=content)
+    assert split(content, [symbol]) == [theirs.encode(symbol)] == [[4] if excess > 0 else [2, 1]]
+
+
+def test_a_piece_that_no_merges_make_is_not_found_between_symbols():
+    pieces = [("<unk>", 0, 2), ("<x>", 0, 4), *((c, -90 - i, 1) for i, c in enumerate("abcd"))]
+    pieces += [("bc", -1, 1), ("ab", -2, 1), ("cd", -3, 1), ("abcd", -4, 1)]
+    content = written.model(pieces, kind=BPE, leading=False)
+    package = pytest.importorskip("sentencepiece")
+    theirs = package.SentencePieceProcessor(model_proto=content)
+    texts = ["<x>abcd<x>", "abcd", "<x>bc", "ab<x>cd"]
+    assert split(content, texts) == [theirs.encode(text) for text in texts]
+    assert split(content, texts)[0] == [1, 2, 6, 5, 1]
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
+@pytest.mark.parametrize(
+    "text", ["E\u0301e\u0301", "\u2461\u0301", "\uff21\u0301x", "\r\n", "\u0301", "a\u2581"]
+)
+def test_a_combining_mark_is_kept_as_in_the_package(rule, text):
+    content, theirs = trained(
+        vocab_size=330,
+        byte_fallback=True,
+        normalization_rule_name=rule,
+        remove_extra_whitespaces=False,
+    )
+    assert split(content, [text]) == [theirs.encode(text)]
 
 
 def test_spaces_before_a_line_break_are_kept():

@@ -12,15 +12,15 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayError
 from headway.files import read_bytes, read_json, write_file
+from headway.interop.added_tokens import with_added_tokens
 from headway.interop.hf_config import HFConfig
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
-    NAMES_FILES,
     VOCABULARY_FILE,
     byte_level,
-    read_json_object,
     special_token_id,
 )
+from headway.interop.named_tokens import NAMES_FILES, read_json_object
 from headway.text import (
     EncoderTokenizer,
     MissingEncoderTokenizer,
@@ -31,7 +31,6 @@ from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
 SENTENCEPIECE_FILE = "spiece.model"
-ADDED_FILE = "added_tokens.json"
 DEFAULTS = {
     "pad_token": ("[PAD]", "<pad>"),
     "cls_token": ("[CLS]", "<s>"),
@@ -61,6 +60,7 @@ def read_encoder_tokenizer(folder: str | Path, model_type: str | None = None) ->
     else:
         missing = DataError("there is no tokenizer", str(folder), _what_to_do(folder))
         return MissingEncoderTokenizer(missing)
+    engine = with_added_tokens(engine, folder)
     vocabulary = engine.get_vocab()
     ids = [_special_id(folder, vocabulary, name, defaults) for name, defaults in DEFAULTS.items()]
     return EncoderTokenizer(engine, _framing(engine, ids, folder, model_type))
@@ -105,7 +105,6 @@ def _word_settings(folder: Path) -> dict[str, bool]:
 def _wordpiece(folder: Path) -> tokenizers.Tokenizer:
     """Read WordPiece from a vocabulary with one token per line. Wu et al. 2016; BERT's released
     code."""
-    _refuse_added(folder)
     path = folder / WORDS_FILE
     try:
         text = read_bytes(path, FILE_LIMIT).decode()
@@ -126,7 +125,6 @@ def _wordpiece(folder: Path) -> tokenizers.Tokenizer:
 
 def _byte_pairs(folder: Path) -> tokenizers.Tokenizer:
     """Read RoBERTa's byte-level BPE, with its special tokens by their names."""
-    _refuse_added(folder)
     engine = byte_level(folder, "RoBERTa", ("RobertaTokenizer", "RobertaTokenizerFast", "roberta"))
     vocabulary = engine.get_vocab()
     start_id, end_id, mask_id = (
@@ -142,16 +140,6 @@ def _byte_pairs(folder: Path) -> tokenizers.Tokenizer:
     name = str(engine.id_to_token(mask_id))
     engine.add_special_tokens([tokenizers.AddedToken(name, special=True, lstrip=True)])
     return engine
-
-
-def _refuse_added(folder: Path) -> None:
-    if (folder / ADDED_FILE).exists():
-        raise DataError(
-            f"{ADDED_FILE} adds tokens to those of the other files, which is not supported",
-            str(folder),
-            f"create {FILE}, which contains all tokens, with "
-            "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
-        )
 
 
 def _special_id(

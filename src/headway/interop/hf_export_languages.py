@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.files import write_file
-from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
+from headway.interop.added_tokens import declared_in_config
+from headway.interop.language_model_tokenizers import VOCABULARY_FILE
+from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_languages import code_of
 from headway.interop.translator_tokenizers import FAIRSEQ_MODEL
 from headway.text import LanguageTokens, PretrainedSentenceTokenizer, TokenizerPair
@@ -38,6 +40,7 @@ def write_multilingual(pair: TokenizerPair, languages: LanguageTokens, folder: P
     else:
         write_file(folder / FAIRSEQ_MODEL, source.sentencepiece)
         values["additional_special_tokens"] = tokens
+        values |= declared_in_config(source)
         if values["tokenizer_class"] == "M2M100Tokenizer":
             ids = {token: index for index, token in enumerate(source.tokens[: names[0]])}
             write_file(folder / VOCABULARY_FILE, json.dumps(ids, ensure_ascii=False).encode())

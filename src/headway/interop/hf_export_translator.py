@@ -15,10 +15,12 @@ from tokenizers import processors
 from headway.errors import HeadwayError, UsageError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
+from headway.interop.added_tokens import declared_in_config
 from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
 from headway.interop.hf_export_languages import write_multilingual
 from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, write
-from headway.interop.language_model_tokenizers import NAMES_FILES, VOCABULARY_FILE
+from headway.interop.language_model_tokenizers import VOCABULARY_FILE
+from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_tokenizers import (
     SOURCE_MODEL,
     T5_MODEL,
@@ -165,6 +167,9 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
         assert isinstance(target, PretrainedSentenceTokenizer)
         if tokenizer.joint:
             write_file(folder / T5_MODEL, source.sentencepiece)
+            if source.added:
+                values = {"tokenizer_class": "T5Tokenizer", **declared_in_config(source)}
+                _write_json(folder / NAMES_FILES[0], values)
             return
         for file, side in ((SOURCE_MODEL, source), (TARGET_MODEL, target)):
             write_file(folder / file, side.sentencepiece or b"")
@@ -176,6 +181,7 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
             "eos_token": source.tokens[source.eos],
             "unk_token": UNKNOWN,
             "model_max_length": max_length,
+            **declared_in_config(source),
         }
         _write_json(folder / NAMES_FILES[0], tokenizer_config)
         return

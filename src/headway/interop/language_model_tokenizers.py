@@ -6,18 +6,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayWarning
 from headway.files import read_bytes, read_json
+from headway.interop.added_tokens import with_added_tokens
+from headway.interop.named_tokens import NAMES_FILES, named_values, read_json_object, text_of
 from headway.text import MissingTokenizer, PretrainedTokenizer
-from headway.text.hf_tokenizer import FILE, FILE_LIMIT
+from headway.text.hf_tokenizer import FILE, FILE_LIMIT, LARGEST_ID
 
 VOCABULARY_FILE, MERGES_FILE = "vocab.json", "merges.txt"
-NAMES_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 IDS_FILES = ("generation_config.json", "config.json")
 END = "<|endoftext|>"
 
@@ -26,15 +26,17 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
     """Read the tokenizer of a language model from `tokenizer.json`, or from GPT-2's `vocab.json`
     and `merges.txt`. If there are neither, the result is an `MissingTokenizer`.
 
-    The tokens that begin and end a text (bos, eos) are named in tokenizer_config.json or
-    special_tokens_map.json, or have their ids in generation_config.json or config.json; if only one
-    of them is specified, the other is the same. An id that the tokenizer does not have is ignored,
-    with a HeadwayWarning. Raises DataError for a file that is damaged or too large.
+    The tokens that other files add to it have their ids (`with_added_tokens`). The tokens that
+    begin and end a text (bos, eos) are named in tokenizer_config.json or special_tokens_map.json,
+    or have their ids in generation_config.json or config.json; if only one of them is specified,
+    the other is the same. An id that the tokenizer does not have is ignored, with a HeadwayWarning.
+    Raises DataError for a file that is damaged or too large.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
         content = read_json(folder / FILE, FILE_LIMIT)
         engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
+        engine = with_added_tokens(engine, folder)
         return PretrainedTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
@@ -45,6 +47,7 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
 def _two_files(folder: Path) -> PretrainedTokenizer:
     """Read GPT-2's two files, with the bos token that its settings may add before a text."""
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
+    engine = with_added_tokens(engine, folder)
     vocabulary = engine.get_vocab()
     bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
     if read_json_object(folder / NAMES_FILES[0]).get("add_bos_token") is True:
@@ -91,8 +94,10 @@ def vocabulary_of(path: Path) -> dict[str, int]:
     if not isinstance(vocabulary, dict) or not vocabulary:
         raise DataError("must be a JSON object of tokens and their ids", str(path))
     ids = list(vocabulary.values())
-    if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
-        raise DataError(f"the ids must be 0 to {len(ids) - 1}, each once", str(path))
+    wrong = [i for i in ids if type(i) is not int or not 0 <= i <= LARGEST_ID]
+    if wrong or len(set(ids)) < len(ids):
+        found = f"found {wrong[0]!r:.80}" if wrong else "one is there twice"
+        raise DataError(f"the ids must be from 0 to {LARGEST_ID:,}, each once; {found}", str(path))
     absent = [letter for letter in pre_tokenizers.ByteLevel.alphabet() if letter not in vocabulary]
     if absent:
         why = f"{len(absent)} of the 256 bytes have no token: not GPT-2's byte-level BPE"
@@ -121,16 +126,6 @@ def merges_of(path: Path) -> list[tuple[str, str]]:
     return merges
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object; return an empty one if there is no file."""
-    if not path.exists():
-        return {}
-    values = read_json(path)
-    if not isinstance(values, dict):
-        raise DataError("must be a JSON object (names and values)", str(path))
-    return values
-
-
 def _ends(
     folder: Path, vocabulary: Mapping[str, int], default: int | None = None
 ) -> tuple[int, int]:
@@ -149,16 +144,14 @@ def _ends(
 
 def special_token_id(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
     """Return the id of the special token of this name (`eos_token`); None if no file names it."""
-    for file in NAMES_FILES:
-        value = read_json_object(folder / file).get(name)
-        token = value.get("content") if isinstance(value, dict) else value
-        if value is None:
-            continue
-        if not isinstance(token, str) or token not in vocabulary:
-            why = f"{name}={str(value)[:80]}: must be a token of the tokenizer"
-            raise DataError(why, str(folder / file))
-        return vocabulary[token]
-    return None
+    value, path = named_values(folder).get(name, (None, folder))
+    if value is None:
+        return None
+    text = text_of(value)
+    if not isinstance(text, str) or text not in vocabulary:
+        why = f"{name}={str(value)[:80]}: must be a token of the tokenizer"
+        raise DataError(why, str(path))
+    return vocabulary[text]
 
 
 def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:

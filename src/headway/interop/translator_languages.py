@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import DataError
-from headway.interop.language_model_tokenizers import IDS_FILES, NAMES_FILES, read_json_object
+from headway.interop.language_model_tokenizers import IDS_FILES
+from headway.interop.named_tokens import NAMES_FILES, read_json_object
 from headway.text import LanguageTokens
 
 MODEL_TYPES = ("mbart", "m2m_100")

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tokenizers
+
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
+from headway.interop.added_tokens import with_added_tokens, with_declared_names
 from headway.interop.hf_config import HFConfig
-from headway.interop.language_model_tokenizers import (
-    IDS_FILES,
-    VOCABULARY_FILE,
-    read_json_object,
-)
+from headway.interop.language_model_tokenizers import IDS_FILES, VOCABULARY_FILE
+from headway.interop.named_tokens import CONFIG_FILE, read_json_object
 from headway.interop.translator_languages import (
     MODEL_TYPES,
     FolderLanguages,
@@ -22,7 +22,7 @@ from headway.interop.translator_languages import (
     read_languages,
 )
 from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer, Roles, TokenizerPair
-from headway.text.hf_tokenizer import FILE, FILE_LIMIT
+from headway.text.hf_tokenizer import FILE, FILE_LIMIT, LARGEST_ID
 from headway.text.sentencepiece import parse_sentencepiece
 
 SOURCE_MODEL, TARGET_MODEL = "source.spm", "target.spm"
@@ -31,7 +31,8 @@ FAIRSEQ_MODEL = "sentencepiece.bpe.model"
 FAIRSEQ_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 """Tokens with the ids 0 to 3 of a vocabulary of fairseq."""
 SENTINELS = 100
-"""Number of tokens <extra_id_99> ... <extra_id_0> that follow those of T5's SentencePiece model."""
+"""Number of tokens <extra_id_99> ... <extra_id_0> that follow those of T5's SentencePiece model, if
+no file has another one."""
 UNKNOWN = "<unk>"
 
 
@@ -64,7 +65,7 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
 def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     """Read tokenizer.json, whose template shows the tokens before every text."""
     content = read_json(folder / FILE, FILE_LIMIT)
-    engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
+    engine = with_added_tokens(PretrainedTokenizer.engine_of(content, str(folder / FILE)), folder)
     whole, inner = (engine.encode("a", add_special_tokens=added).ids for added in (True, False))
     start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(inner) :])
@@ -85,8 +86,7 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
         )
     source, target = (
         PretrainedSentenceTokenizer(
-            PretrainedTokenizer.engine_of(content, str(folder / FILE)),
-            _roles(folder, vocabulary, before),
+            tokenizers.Tokenizer.from_str(engine.to_str()), _roles(folder, vocabulary, before)
         )
         for before in (prefix, () if forced is None else (forced,))
     )
@@ -118,6 +118,7 @@ def _of_fairseq(folder: Path, vocabulary: int) -> TokenizerPair:
     tokens = [name for name in language_names(folder, is_m2m100) if name not in names]
     specials = {name: index for index, name in enumerate([*names, *tokens])}
     names = [*specials, *([] if is_m2m100 else ["<mask>"])]
+    names, added = with_declared_names(names, folder, vocabulary)
     if len(names) > vocabulary:
         raise DataError(
             f"the tokenizer has {len(names):,} tokens, but the vocabulary size of the model is "
@@ -134,19 +135,29 @@ def _of_fairseq(folder: Path, vocabulary: int) -> TokenizerPair:
         names,
         str(path),
         languages.tokens,
+        added=added,
     )
     return _multilingual(tokenizer, languages)
 
 
 def _two_models(folder: Path, vocabulary: int) -> TokenizerPair:
     """Read MarianMT's SentencePiece models, whose pieces have their ids in vocab.json."""
-    names = _names(folder / VOCABULARY_FILE)
-    unknown = names.index(UNKNOWN) if UNKNOWN in names else None
-    roles = _roles(folder, vocabulary, (), unknown)
+    names, added = with_declared_names(_names(folder / VOCABULARY_FILE), folder, vocabulary)
+    if UNKNOWN not in names:
+        raise DataError(
+            f"there is no token {UNKNOWN} for unknown characters",
+            str(folder / VOCABULARY_FILE),
+            "download the file again",
+        )
+    roles = _roles(folder, vocabulary, (), names.index(UNKNOWN))
     return TokenizerPair(
         *(
             PretrainedSentenceTokenizer.of_sentencepiece(
-                read_bytes(folder / file, FILE_LIMIT), roles, names, str(folder / file)
+                read_bytes(folder / file, FILE_LIMIT),
+                roles,
+                names,
+                str(folder / file),
+                added=added,
             )
             for file in (SOURCE_MODEL, TARGET_MODEL)
         )
@@ -158,9 +169,17 @@ def _of_t5(folder: Path, vocabulary: int) -> TokenizerPair:
     path = folder / T5_MODEL
     content = read_bytes(path, FILE_LIMIT)
     parsed = parse_sentencepiece(content, str(path))
-    names = [*parsed.pieces, *(f"<extra_id_{i}>" for i in reversed(range(SENTINELS)))]
+    tokenizer_config = read_json_object(folder / CONFIG_FILE)
+    sentinels = tokenizer_config.get("extra_ids", SENTINELS)
+    if type(sentinels) is not int or not 0 <= sentinels <= vocabulary:
+        where = HFConfig(tokenizer_config, str(folder / CONFIG_FILE))
+        raise where.refusal("extra_ids", sentinels, f"a whole number from 0 to {vocabulary}")
+    names = [*parsed.pieces, *(f"<extra_id_{i}>" for i in reversed(range(sentinels)))]
+    names, added = with_declared_names(names, folder, vocabulary)
     roles = _roles(folder, vocabulary, (), parsed.unknown)
-    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(content, roles, names, str(path))
+    tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(
+        content, roles, names, str(path), added=added
+    )
     return TokenizerPair(tokenizer, tokenizer)
 
 
@@ -168,11 +187,10 @@ def _names(path: Path) -> list[str]:
     """Read a vocabulary: the token of each id."""
     vocabulary = read_json(path, FILE_LIMIT)
     ids: list[Any] = list(vocabulary.values()) if isinstance(vocabulary, dict) else [None]
-    if any(type(i) is not int for i in ids) or sorted(ids) != list(range(len(ids))):
-        raise DataError(
-            f"expected an object of tokens and the ids 0 to {len(ids) - 1}, each once", str(path)
-        )
-    return sorted(vocabulary, key=vocabulary.__getitem__)
+    if any(type(i) is not int or not 0 <= i <= LARGEST_ID for i in ids) or len({*ids}) < len(ids):
+        raise DataError("expected an object of tokens and their ids, each once", str(path))
+    tokens = {number: token for token, number in vocabulary.items()}
+    return [tokens.get(i, f"<unused {i}>") for i in range(max(tokens, default=-1) + 1)]
 
 
 def _roles(

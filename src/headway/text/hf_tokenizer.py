@@ -205,14 +205,13 @@ class WrittenSpecialTokens:
         added = [token for token in content["added_tokens"] if token["special"]]
         secret = secrets.token_hex(16)
         names = [f"\ue000{secret}{number}\ue001" for number in range(len(added))]
-        first = 1 + max(engine.get_vocab().values(), default=-1)
         self._names = {token["content"]: name for name, token in zip(names, added, strict=True)}
-        vocabulary = content["model"].get("vocab")
-        if isinstance(vocabulary, dict):  # ids may have gaps, which the engine would fill
-            vocabulary |= {name: first + number for number, name in enumerate(names)}
-        else:  # a Unigram model finds the special tokens of its vocabulary in any text
-            for piece in vocabulary:
+        if content["model"]["type"] == "Unigram":  # which finds its pieces in any text
+            pieces = {piece for piece, _ in content["model"]["vocab"]} & self._names.keys()
+            for piece in content["model"]["vocab"]:
                 piece[0] = self._names.get(piece[0], piece[0])
+            rest = [token for token in content["added_tokens"] if token["content"] not in pieces]
+            content["added_tokens"] = rest
         self._engine = tokenizers.Tokenizer.from_str(json.dumps(content))
         self._engine.encode_special_tokens = True
         self._engine.add_tokens(
@@ -227,10 +226,7 @@ class WrittenSpecialTokens:
                 for name, token in zip(names, added, strict=True)
             ]
         )
-        self._ids = {
-            self._engine.token_to_id(name): token["id"]
-            for name, token in zip(names, added, strict=True)
-        }
+        self._ids = {name: token["id"] for name, token in zip(names, added, strict=True)}
         self._whole_words = {token["content"] for token in added if token["single_word"]}
         longest_first = sorted(self._names, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
@@ -241,8 +237,10 @@ class WrittenSpecialTokens:
         for start, end in [*plain, (len(text), len(text))]:
             parts += [self._named(text, last, start), text[start:end]]
             last = end
-        (encoding,) = self._engine.encode_batch_fast(["".join(parts)], add_special_tokens=False)
-        return [self._ids.get(i, i) for i in encoding.ids]
+        (encoding,) = self._engine.encode_batch(["".join(parts)], add_special_tokens=False)
+        # by name: the engine numbers new tokens itself, and a vocabulary may have these ids
+        found = zip(encoding.tokens, encoding.ids, strict=True)
+        return [self._ids.get(token.strip(), i) for token, i in found]
 
     def _named(self, text: str, start: int, end: int) -> str:
         """Return text[start:end] with the names of its special tokens."""

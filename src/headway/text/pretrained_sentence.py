@@ -26,6 +26,8 @@ FORMAT = "headway sentences 1"
 _TARGET_CODE = re.compile(r">>([A-Za-z0-9_@.-]+)<<")
 """A token for the target language in the vocabulary of a multilingual MarianMT."""
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
+ADDED_FLAGS = ("content", "lstrip", "rstrip", "single_word", "normalized", "special")
+"""Attributes of an added token."""
 _UNKNOWN = " \u2047 "  # as SentencePiece decodes an unknown character
 
 
@@ -34,9 +36,10 @@ class PretrainedSentenceTokenizer:
 
     names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
     splits texts into pieces whose ids in the model are other ones; None if the engine's ids are the
-    model's. languages: the tokens of the languages of a multilingual model; None for others.
-    language: the language of the texts, one of these; None if none is chosen. Text that looks like
-    a special token is never encoded as that token, except a code of the target language
+    model's. added: tokens that the files add to those of the SentencePiece model; no text contains
+    the special ones. languages: the tokens of the languages of a multilingual model; None for
+    others. language: the language of the texts, one of these; None if none is chosen. Text that
+    looks like a special token is never encoded as that token, except a code of the target language
     (">>fra<< a cat") at its beginning.
     """
 
@@ -48,7 +51,10 @@ class PretrainedSentenceTokenizer:
         sentencepiece: bytes | None = None,
         languages: LanguageTokens | None = None,
         language: str | None = None,
+        added: Sequence[tokenizers.AddedToken] = (),
     ) -> None:
+        self.added = tuple(added)
+        engine.add_tokens([token for token in added if not token.special])
         engine.encode_special_tokens = True
         self.languages, self.language = languages, language
         self._engine, self.roles, self.sentencepiece = engine, roles, sentencepiece
@@ -64,9 +70,10 @@ class PretrainedSentenceTokenizer:
         for number in numbers:
             if not 0 <= number < self.size:
                 raise DataError(f"special token {number} is not an id from 0 to {self.size - 1}")
-        added = engine.get_added_tokens_decoder()
         if self._names is None:
-            numbers |= {index for index, token in added.items() if token.special}
+            known_tokens = engine.get_added_tokens_decoder()
+            numbers |= {index for index, token in known_tokens.items() if token.special}
+        numbers |= {self._ids[token.content] for token in added if token.special}
         self.language_tags = {
             code[1]: index for name, index in self._ids.items() if (code := _code(name))
         }
@@ -74,6 +81,9 @@ class PretrainedSentenceTokenizer:
         self.sentinels = sentinels_of(self._ids)
         self.special_ids = {self._tokens[i]: i for i in sorted(numbers) if i < self.size}
         self._specials = frozenset(self.special_ids.values())
+        self._plain_ids = {
+            name: index for name, index in self._ids.items() if index not in self._specials
+        }
 
     @cached_property
     def fingerprint(self) -> str:
@@ -109,6 +119,7 @@ class PretrainedSentenceTokenizer:
         where: str,
         languages: LanguageTokens | None = None,
         language: str | None = None,
+        added: Sequence[tokenizers.AddedToken] = (),
     ) -> PretrainedSentenceTokenizer:
         """Make a tokenizer from the contents of a SentencePiece model, which `where` names.
 
@@ -116,7 +127,7 @@ class PretrainedSentenceTokenizer:
         """
         parsed = engine_json(parse_sentencepiece(content, where))
         engine = PretrainedTokenizer.engine_of(parsed, where)
-        return cls(engine, roles, names, content, languages, language)
+        return cls(engine, roles, names, content, languages, language, added)
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -144,7 +155,9 @@ class PretrainedSentenceTokenizer:
         if self._names is None:
             return [*self.prefix, *tags, *encoding.ids, *self.roles.suffix]
         unknown = self.roles.unknown
-        ids = [self._ids.get(token, unknown) for token in encoding.tokens]
+        # the token of an unknown character is its text, which the other side's model may have; that
+        # of an added token may have spaces around it
+        ids = [self._plain_ids.get(token.strip(" "), unknown) for token in encoding.tokens]
         known = [i for i in ids if i is not None]
         return [*self.prefix, *tags, *known, *self.roles.suffix]
 
@@ -230,7 +243,11 @@ class PretrainedSentenceTokenizer:
         """Return what the engine is made from again."""
         if self.sentencepiece is None:
             return {"tokenizer": self.engine_json}
-        return {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
+        stored: dict[str, Any] = {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
+        if self.added:
+            flags = [{name: getattr(token, name) for name in ADDED_FLAGS} for token in self.added]
+            stored["added"] = flags
+        return stored
 
     def _stored_languages(self) -> dict[str, Any]:
         if self.languages is None:
@@ -263,15 +280,27 @@ class PretrainedSentenceTokenizer:
         try:
             if names is not None:
                 packed = str(content.get("sentencepiece", "")).encode()
+                added = _added_of(content.get("added", []))
                 return cls.of_sentencepiece(
-                    base64.b64decode(packed), roles, names, str(path), languages, language
+                    base64.b64decode(packed), roles, names, str(path), languages, language, added
                 )
             engine = PretrainedTokenizer.engine_of(content.get("tokenizer"), str(path))
             return cls(engine, roles, languages=languages, language=language)
         except ValueError as error:
-            raise DataError(f"sentencepiece is not base64: {error}", str(path)) from error
+            why = f"the SentencePiece model or its added tokens are damaged: {error}"
+            raise DataError(why, str(path)) from error
         except DataError as error:
             raise DataError(error.what, str(path), error.hint) from error
+
+
+def _added_of(content: Any) -> list[tokenizers.AddedToken]:
+    """Read the added tokens of a file. Raises ValueError if they are not valid."""
+    items: list[Any] = content if isinstance(content, list) else [None]
+    for item in items:
+        valid = isinstance(item, dict) and list(item) == list(ADDED_FLAGS)
+        if not valid or not isinstance(item["content"], str):
+            raise ValueError("the added tokens are damaged")
+    return [tokenizers.AddedToken(**item) for item in items]
 
 
 def is_format(content: Any) -> bool:

@@ -11,7 +11,6 @@ integer has seven bits in each byte, the low ones first; all bytes but its last 
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 import struct
@@ -19,7 +18,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tokenizers import models
+
 from headway.errors import DataError
+from headway.text.sentencepiece_characters import alternatives, character_steps, replacement
 
 FILE_LIMIT = 64 * 2**20
 LONGEST_PIECE = 4096
@@ -101,70 +103,127 @@ def engine_json(model: SentencePieceModel) -> dict[str, Any]:
         f"\0{index}" if kind in (CONTROL, UNUSED, UNKNOWN) else piece
         for index, (piece, kind) in enumerate(zip(model.pieces, model.types, strict=True))
     ]
-    steps: list[dict[str, Any]] = []
-    if model.charsmap:
-        compiled = base64.b64encode(model.charsmap).decode()
-        steps.append({"type": "Precompiled", "precompiled_charsmap": compiled})
+    steps = character_steps(model.charsmap, _user_defined(model))
     if model.joins_spaces:
-        steps.append(_replacement({"Regex": r"\A +| +\z"}, ""))
-        steps.append(_replacement({"Regex": " {2,}"}, " "))
-    steps.append(_replacement({"String": " "}, SPACE))
+        steps.append(replacement({"Regex": r"\A +"}, ""))
+        steps.append(replacement({"Regex": " {2,}"}, " "))
+    steps.append(replacement({"String": " "}, SPACE))
     if model.leading_space:
         steps.append({"type": "Prepend", "prepend": SPACE})
+    if model.joins_spaces:
+        steps.append(replacement({"Regex": rf"{SPACE}+\z"}, ""))
+    is_unigram = model.kind == UNIGRAM
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [],
         "normalizer": {"type": "Sequence", "normalizers": steps},
-        "pre_tokenizer": _atoms(model),
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": _splits(model)},
         "post_processor": None,
         "decoder": None,
-        "model": _unigram(model, names) if model.kind == UNIGRAM else _byte_pairs(model, names),
+        "model": _unigram(model, names) if is_unigram else _byte_pairs(model, names),
     }
 
 
-def _replacement(pattern: dict[str, str], content: str) -> dict[str, Any]:
-    return {"type": "Replace", "pattern": pattern, "content": content}
+def _user_defined(model: SentencePieceModel) -> list[str]:
+    """Return the user-defined pieces, the longest first."""
+    pairs = zip(model.pieces, model.types, strict=True)
+    defined = [piece for piece, kind in pairs if kind == USER_DEFINED]
+    return sorted(defined, key=len, reverse=True)
+
+
+def _splits(model: SentencePieceModel) -> list[dict[str, Any]]:
+    """Return the pre-tokenizers.
+
+    Each user-defined piece of a BPE model becomes one token: it is split off before any characters
+    are merged, and is not merged with others. Where several match, the longest is taken. A text
+    that looks like the token of a byte is split, so that it is not that token.
+    """
+    splits = []
+    defined = _user_defined(model)
+    if model.kind == BPE and defined:
+        splits.append(_split(alternatives(defined), "Isolated"))
+    if model.byte_fallback and (model.kind == UNIGRAM or defined):
+        splits.append(_split(_byte_cut(model), "MergedWithPrevious"))
+    return splits
+
+
+def _byte_cut(model: SentencePieceModel) -> str:
+    """Return a pattern for the part of "<0x41>" after which it is cut, where no piece would be cut,
+    too, if there is such a part."""
+    digit = "[0-9A-F]"
+    characters = ["<", "0", "x", digit, digit, ">"]
+    pairs = zip(model.pieces, model.types, strict=True)
+    pieces = [piece for piece, kind in pairs if kind in (NORMAL, USER_DEFINED)]
+    cuts = range(1, len(characters))
+    whole = [
+        at
+        for at in cuts
+        if not any(re.search("".join(characters[at - 1 : at + 1]), piece) for piece in pieces)
+    ]
+    at = [*whole, *cuts][0]
+    return f"{''.join(characters[:at])}(?={''.join(characters[at:])})"
+
+
+def _split(pattern: str, behavior: str) -> dict[str, Any]:
+    pattern_of = {"Regex": pattern}
+    return {"type": "Split", "pattern": pattern_of, "behavior": behavior, "invert": False}
 
 
 def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
+    """Return the model of a Unigram model.
+
+    The score for unknown characters depends on the lowest one of the normal pieces, so pieces of
+    other types do not have a lower one.
+    """
+    pairs = zip(model.scores, model.types, strict=True)
+    highest = max((score for score, kind in pairs if kind == NORMAL), default=0.0)
+    vocabulary = [
+        [name, _score(piece, score, kind, highest)]
+        for name, piece, score, kind in zip(
+            names, model.pieces, model.scores, model.types, strict=True
+        )
+    ]
     return {
         "type": "Unigram",
         "unk_id": model.unknown,
-        "vocab": [[name, score] for name, score in zip(names, model.scores, strict=True)],
+        "vocab": vocabulary,
         "byte_fallback": model.byte_fallback,
     }
 
 
-def _atoms(model: SentencePieceModel) -> dict[str, Any] | None:
-    """Return a pre-tokenizer for the user-defined pieces of a BPE model; None if it has none.
+def _score(piece: str, score: float, kind: int, highest: float) -> float:
+    """Return the score of a piece; that of a user-defined one grows with its length in bytes.
 
-    Each of them becomes one token: it is split off before any characters are merged, and is not
-    merged with others. Where several match, the longest is taken.
+    highest: the highest score of the normal pieces.
     """
-    pairs = zip(model.pieces, model.types, strict=True)
-    defined = [piece for piece, kind in pairs if kind == USER_DEFINED]
-    if model.kind != BPE or not defined:
-        return None
-    pattern = "|".join(map(re.escape, sorted(defined, key=len, reverse=True)))
-    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    if kind == USER_DEFINED:
+        return 0.1 * (len(piece.encode()) - 1)
+    return score if kind == NORMAL else highest
 
 
 def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
     """A piece is the merge of every two pieces that it consists of, at the rank of its score."""
     normal = {
-        piece: score
-        for piece, score, kind in zip(model.pieces, model.scores, model.types, strict=True)
+        piece: (-score, index)
+        for index, (piece, score, kind) in enumerate(
+            zip(model.pieces, model.scores, model.types, strict=True)
+        )
         if kind == NORMAL
     }
     merges = sorted(
-        (-score, normal_index, at)
-        for normal_index, (piece, score) in enumerate(normal.items())
+        (*normal[piece], at)
+        for piece in normal
         for at in range(1, len(piece))
         if piece[:at] in normal and piece[at:] in normal
     )
-    ordered = list(normal)
+    pairs = [(model.pieces[i][:at], model.pieces[i][at:]) for _, i, at in merges]
+    has_atoms = USER_DEFINED in model.types
+    if has_atoms:
+        names = _without_unreachable(names, pairs, list(normal.values()))
+        known = set(names)
+        pairs = [pair for pair in pairs if known.issuperset({*pair, "".join(pair)})]
     return {
         "type": "BPE",
         "dropout": None,
@@ -173,10 +232,23 @@ def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
         "end_of_word_suffix": None,
         "fuse_unk": True,
         "byte_fallback": model.byte_fallback,
-        "ignore_merges": USER_DEFINED in model.types,  # what `_atoms` separates is a whole token
+        "ignore_merges": has_atoms,  # what `_splits` separates is a whole token
         "vocab": {name: index for index, name in enumerate(names)},
-        "merges": [[ordered[i][:at], ordered[i][at:]] for _, i, at in merges],
+        "merges": [list(pair) for pair in pairs],
     }
+
+
+def _without_unreachable(
+    names: list[str], pairs: list[tuple[str, str]], normal: list[tuple[float, int]]
+) -> list[str]:
+    """Return the names with other ones for the normal pieces that no order of merges makes.
+
+    `ignore_merges` would find them in a text that consists of one.
+    """
+    vocabulary = {name: index for index, name in enumerate(names)}
+    model = models.BPE(vocab=vocabulary, merges=pairs)
+    unreachable = {index for _, index in normal if len(model.tokenize(names[index])) != 1}
+    return [f"\0{i}" if i in unreachable else name for i, name in enumerate(names)]
 
 
 def _piece(content: bytes, index: int, where: str) -> tuple[str, float, int]:
