@@ -17,12 +17,13 @@ from headway.files import read_bytes
 from headway.settings import MOST, Most
 
 if TYPE_CHECKING:
+    from headway.bundle import Bundle
+    from headway.serving.engine import EngineSettings
     from headway.serving.model_server import ServerSettings
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 KEY_BYTES, SHORTEST_KEY = 4096, 16
 SLOTS = Most(1024, "more outputs at once are slower than one after the other")
-SLOTS_OF_CPU, SLOTS_OF_GPU = 16, 256
 SECONDS = Most(86_400, "a day")
 MEGABYTES = Most(2**20, "a terabyte")
 
@@ -41,7 +42,7 @@ class LimitFlags:
         _from(
             *(1, SLOTS),
             "Maximum number of outputs of a model that are decoded together. If unset, 16 on a "
-            "CPU, and 256 on a GPU, which decodes many nearly as fast as one.",
+            "CPU, and up to 256 in the memory of a GPU, which decodes many nearly as fast as one.",
         ),
     ] = None
     queue: Annotated[
@@ -115,6 +116,7 @@ def serve(
         engine = replace(settings.engine, threads=_threads(machine.threads))
         settings = replace(settings, engine=engine)
     bundles = {name: loader.load(run) for name, run in zip(names, runs, strict=True)}
+    settings = replace(settings, engine=_with_room(limits, settings.engine, list(bundles.values())))
 
     def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
@@ -163,11 +165,8 @@ def _settings(
             f"the server needs the package extra 'serve': {error}",
             hint="pip install 'headway[serve]'",
         ) from None
-    slots = limits.slots or (SLOTS_OF_CPU if loader.device == "cpu" else SLOTS_OF_GPU)
     engine = EngineSettings(
-        slots,
-        limits.queue or 4 * slots,
-        limits.prefix_cache * 2**20,
+        prefix_bytes=limits.prefix_cache * 2**20,
         precision=loader.precision,
         exact=limits.exact,
     )
@@ -179,6 +178,16 @@ def _settings(
         grace=float(limits.grace),
         engine=engine,
     )
+
+
+def _with_room(
+    limits: LimitFlags, engine: EngineSettings, bundles: Sequence[Bundle]
+) -> EngineSettings:
+    """Return the settings with the number of slots, and of waiting requests."""
+    from headway.serving.engine import default_slots
+
+    slots = limits.slots or min(default_slots(bundle, len(bundles)) for bundle in bundles)
+    return replace(engine, slots=slots, queue=limits.queue or 4 * slots)
 
 
 def _names(runs: Sequence[str], given: Sequence[str] | None) -> list[str]:
