@@ -27,12 +27,12 @@ def default_slots(bundle: Bundle, models: int = 1) -> int:
     return slots_in(bundle, int(PART * free / models))
 
 
-def slots_in(bundle: TextGenerating, memory: int) -> int:
-    """Return the number of outputs of full length that fit into this number of bytes, from 16 to
-    256."""
+def slots_in(bundle: Bundle, memory: int) -> int:
+    """Return the number of outputs of full length of a language model that fit into this number of
+    bytes, from 16 to 256."""
     model: Any = bundle.model
     with torch.inference_mode():
         state = model.start(torch.zeros(1, 1, dtype=torch.long, device=bundle.device))
-    of_token = sum(x.nbytes for cache in state.caches for x in cache.tokens(0, 0, 1))
-    length = model.max_length or bundle.config.max_length
+    of_token: int = sum(x.nbytes for cache in state.caches for x in cache.tokens(0, 0, 1))
+    length: int = model.max_length or model.config.max_length
     return max(FEWEST, min(MOST, memory // max(1, of_token * length)))
