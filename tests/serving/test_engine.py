@@ -1,9 +1,7 @@
 """Exactness of the engine under random arrivals: every output is that of the Python API."""
 
-import random
 import threading
 import time
-from copy import deepcopy
 
 import pytest
 
@@ -19,50 +17,22 @@ from headway.serving.engine import (
     EngineSettings,
     Expired,
     Failed,
-    Finished,
-    Generation,
-    Grown,
     Measurements,
     Metrics,
     Refused,
-    continuous,
 )
-from headway.transforms import replay_steps
 from headway.transforms.fast import prepare_for_inference
-from tests.fixtures.emulated_graph import EmulatedGraph
+from tests.fixtures.engine_jobs import (
+    WORDS,
+    Box,
+    check_mixed,
+    engine_of,
+    generation,
+    run_mixed,
+)
 from tests.fixtures.model_server import language_model
 
 EXACT = {"model_dim": 64, "num_heads": 2, "ffn_dim": 128}
-WORDS = ["the", "fox", "eats", "lemon", "and", "dog", "bread"]
-
-
-class Box:
-    """Collects the events of one job."""
-
-    def __init__(self):
-        self.events, self.done = [], threading.Event()
-
-    def __call__(self, event):
-        self.events.append(event)
-        if isinstance(event, Finished | Failed):
-            self.done.set()
-
-    @property
-    def last(self):
-        assert self.done.wait(60)
-        return self.events[-1]
-
-    @property
-    def result(self):
-        if isinstance(self.last, Failed):
-            raise self.last.error
-        return self.last.result
-
-
-def engine_of(bundle, **settings):
-    engine = Engine(bundle, EngineSettings(**settings), Measurements(Metrics(), "m"))
-    engine.start()
-    return engine
 
 
 @pytest.fixture(scope="module")
@@ -78,76 +48,6 @@ def engine(bundle):
     assert engine.error is None
 
 
-def generation(box, prompt, config, seconds=60.0, **fields):
-    return Generation(
-        report=box,
-        deadline=time.monotonic() + seconds,
-        cost=len(prompt) + config.max_tokens,
-        prompt=prompt,
-        config=config,
-        **fields,
-    )
-
-
-def random_config(draw, penalised=True):
-    """Settings as requests have them: greedy, sampled, several outputs, stops, penalties."""
-    return GenerationConfig(
-        max_tokens=draw.randint(1, 24),
-        temperature=draw.choice([0.0, 0.0, 0.7, 1.0]),
-        samples=draw.choice([1, 1, 2, 3]),
-        seed=draw.randint(0, 1000),
-        top_k=draw.choice([None, 5, 40]),
-        top_p=draw.choice([None, 0.8]),
-        stop=draw.choice([(), ("e",), (" fox", "the")]),
-        repetition_penalty=draw.choice([1.0, 1.3]) if penalised else 1.0,
-        frequency_penalty=draw.choice([0.0, 0.5]) if penalised else 0.0,
-        alternatives=draw.choice([0, 2]),
-    )
-
-
-def random_prompt(draw, tokenizer, shared):
-    text = " ".join(draw.choices(WORDS, k=draw.choice([1, 3, 20, 90])))
-    return tokenizer.begin(draw.choice(["", shared]) + text)
-
-
-def run_mixed(bundle, engine, count, seed=0, penalised=True):
-    """Submit `count` random requests at random times, a fifth of which are cancelled; return the
-    others with what they got."""
-    draw = random.Random(seed)
-    shared = " ".join(draw.choices(WORDS, k=70)) + " "
-    submitted = []
-    for _ in range(count):
-        config = random_config(draw, penalised)
-        prompt = random_prompt(draw, bundle.tokenizer, shared)[:300]
-        box = Box()
-        job = generation(box, prompt, config, shown=draw.random() < 0.5)
-        engine.submit(job)
-        submitted.append((job, box))
-        if draw.random() < 0.2:
-            threading.Timer(draw.random() * 0.05, setattr, (job, "cancelled", True)).start()
-        elif draw.random() < 0.5:
-            time.sleep(draw.random() * 0.01)
-    return [(job, box) for job, box in submitted if isinstance(box.last, Finished)]
-
-
-def check_mixed(bundle, answered):
-    for job, box in answered:
-        ((expected),) = generate_from_tokens(
-            bundle.model, bundle.tokenizer, [job.prompt], job.config
-        )
-        got = box.result
-        assert [o.tokens for o in got] == [o.tokens for o in expected], job.config
-        assert [(o.text, o.reason) for o in got] == [(o.text, o.reason) for o in expected]
-        for ours, theirs in zip(got, expected, strict=True):
-            assert ours.log_probabilities == pytest.approx(theirs.log_probabilities, abs=1e-4)
-        if job.shown:
-            for index, output in enumerate(expected):
-                own = [e for e in box.events if isinstance(e, Grown) and e.index == index]
-                assert "".join(e.text for e in own) == output.text
-                assert tuple(t for e in own for t in e.tokens) == output.tokens
-                assert own[-1].reason == output.reason
-
-
 @pytest.mark.parametrize("fast", [False, True], ids=["plain", "fast"])
 def test_outputs_at_random_arrivals_are_those_of_the_python_api(fast):
     bundle = language_model(positions="rotary" if fast else "learned")
@@ -159,29 +59,6 @@ def test_outputs_at_random_arrivals_are_those_of_the_python_api(fast):
     assert len(answered) >= 40
     check_mixed(bundle, answered)
     assert not engine.busy and engine.error is None
-
-
-@pytest.mark.parametrize("replays", [False, True], ids=["steps", "replays"])
-def test_steps_that_begin_before_the_last_tokens_are_read_change_no_output(monkeypatch, replays):
-    """As on a GPU, where the CPU reads the tokens of a step while the next one is computed."""
-    bundle, begun = language_model(num_layers=1), []
-    served = deepcopy(bundle)
-    if replays:
-        replay_steps(served.model, recorder=EmulatedGraph, smallest=64)
-    monkeypatch.setattr(continuous, "RUNS_AHEAD", ("cpu",))
-    begin = continuous.ContinuousBatch._begin
-
-    def counted(self, tokens, unread=0):
-        begun.append(unread)
-        return begin(self, tokens, unread)
-
-    monkeypatch.setattr(continuous.ContinuousBatch, "_begin", counted)
-    engine = engine_of(served, slots=5, queue=2000)
-    answered = run_mixed(bundle, engine, 20 if replays else 60, seed=2, penalised=False)
-    engine.stop()
-    check_mixed(bundle, answered)
-    assert sum(begun) > 20 and not engine.busy and engine.error is None
-    assert engine._batch._state is None and engine._batch._begun is None
 
 
 @pytest.mark.slow

@@ -18,6 +18,8 @@ from headway.settings import MOST, Most
 from headway.tasks.model_names import model_names
 
 if TYPE_CHECKING:
+    from headway.bundle import Bundle
+    from headway.serving.engine import EngineSettings
     from headway.serving.model_server import ServerSettings
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
@@ -37,12 +39,21 @@ class LimitFlags:
     """How much the server does at once, and for how long."""
 
     slots: Annotated[
-        int, _from(1, SLOTS, "Maximum number of outputs of a model that are decoded together.")
-    ] = 16
+        int | None,
+        _from(
+            *(1, SLOTS),
+            "Maximum number of outputs of a model that are decoded together. If unset, 16 on a "
+            "CPU, and up to 256 in the memory of a GPU, which decodes many nearly as fast as one.",
+        ),
+    ] = None
     queue: Annotated[
-        int,
-        _from(1, MOST, "Maximum number of waiting requests of a model; further ones get 429."),
-    ] = 64
+        int | None,
+        _from(
+            *(1, MOST),
+            "Maximum number of waiting requests of a model; further ones get 429. If unset, four "
+            "times the number of slots.",
+        ),
+    ] = None
     seconds: Annotated[int, _from(1, SECONDS, "Seconds after which a request fails.")] = 300
     grace: Annotated[
         int, _from(0, SECONDS, "Seconds to finish what was begun, after the first signal.")
@@ -106,6 +117,7 @@ def serve(
     if loader.device == "cpu":
         settings = _with_threads(settings, loader.threads)
     bundles = dict(zip(names, map(loader.load, runs), strict=True))
+    settings = replace(settings, engine=_with_room(limits, settings.engine, list(bundles.values())))
 
     def ready(address: str, _: object) -> None:
         for name, bundle in bundles.items():
@@ -151,9 +163,7 @@ def _settings(
             hint="pip install 'headway[serve]'",
         ) from None
     engine = EngineSettings(
-        limits.slots,
-        limits.queue,
-        limits.prefix_cache * 2**20,
+        prefix_bytes=limits.prefix_cache * 2**20,
         precision=loader.precision,
         exact=limits.exact,
     )
@@ -177,6 +187,16 @@ def _reachable(
 
     checked = tuple(checked_origin(origin) for origin in origins)
     return replace(settings, hosts=tuple(hosts), origins=checked)
+
+
+def _with_room(
+    limits: LimitFlags, engine: EngineSettings, bundles: Sequence[Bundle]
+) -> EngineSettings:
+    """Return the settings with the number of slots, and of waiting requests."""
+    from headway.serving.engine import default_slots
+
+    slots = limits.slots or min(default_slots(bundle, len(bundles)) for bundle in bundles)
+    return replace(engine, slots=slots, queue=limits.queue or 4 * slots)
 
 
 def _key(path: Path | None, host: str) -> str | None:

@@ -31,7 +31,7 @@ M = TypeVar("M", bound=nn.Module)
 
 SMALLEST = 2 * ALIGNED
 """Capacity of the smallest graphs, in tokens of a sequence; others have a power of two times it."""
-MOST_GRAPHS = 8
+MOST_GRAPHS = 24
 MOST_TOKENS = 2**16
 """Room of all graphs of a model together, as their keys and values stay in memory. States that are
 larger are bound by reading them, not by launching kernels."""

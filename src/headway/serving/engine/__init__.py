@@ -18,6 +18,7 @@ from headway.serving.engine.jobs import (
     PromptScores,
 )
 from headway.serving.engine.measurements import Measurements, Metrics
+from headway.serving.engine.slots import default_slots
 from headway.serving.engine.waiting import Refused
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "Metrics",
     "PromptScores",
     "Refused",
+    "default_slots",
 ]

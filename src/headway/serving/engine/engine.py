@@ -25,13 +25,16 @@ from headway.serving.engine.continuous import ContinuousBatch, Stream
 from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
 from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
-from headway.serving.engine.prompts import PromptReader, news
+from headway.serving.engine.prompts import PromptReader, news, read_together
 from headway.serving.engine.searches import Search, SharedSteps, spread
 from headway.serving.engine.waiting import Refused, Waiting
 from headway.shapes import Tensor
 from headway.transforms.batch_invariant import make_batch_invariant
 
 STUCK = 2.0  # seconds without a heartbeat, with work to do
+PROMPTS_AT_ONCE = {"cuda": 64}
+"""Maximum number of short prompts that are read together on a device, where it takes about as long
+as to read one. On a CPU it would keep other outputs waiting."""
 LONG_IDLE = 10  # turns without work, each of half a second, until freed memory is given back
 
 
@@ -64,7 +67,10 @@ class Engine:
         if settings.exact and generates:
             make_batch_invariant(bundle.model)
         self._batch = ContinuousBatch(bundle.model, exact=settings.exact and generates)
-        self._reader: PromptReader | None = None
+        self._reading: list[PromptReader] = []
+        device = next(bundle.model.parameters()).device.type
+        together = generates and not settings.exact
+        self._prompts_at_once = PROMPTS_AT_ONCE.get(device, 1) if together else 1
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
@@ -90,8 +96,8 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether there is work to do."""
-        at_work = self._reader is not None or bool(self._batch.streams) or bool(self._searches)
-        return at_work or len(self.waiting) > 0
+        at_work = self._reading or self._batch.streams or self._searches
+        return bool(at_work) or len(self.waiting) > 0
 
     @property
     def healthy(self) -> bool:
@@ -141,9 +147,9 @@ class Engine:
     def _forget_ended(self) -> None:
         for job in self.waiting.remove_ended():
             self._end(job)
-        if self._reader is not None and self._reader.job.ended is not None:
-            self._end(self._reader.job)
-            self._reader = None
+        for reader in [reader for reader in self._reading if reader.job.ended is not None]:
+            self._end(reader.job)
+            self._reading.remove(reader)
         ended = {stream.source.job for stream in self._batch.streams if stream.source.job.ended}
         for job in ended:
             self._drop(job)
@@ -162,39 +168,57 @@ class Engine:
             self.measured.finished(id(stream), "dropped")
 
     def _read_prompts(self) -> None:
-        """Read at most one block's number of tokens of the next prompts; their outputs join."""
-        budget = BLOCK
-        while budget > 0:
-            if self._reader is None and not self._open_next():
+        """Read the next prompts: short ones together, or one block of a long one. Their outputs
+        join the batch.
+
+        On a CPU that is at most one block's number of tokens, for which the other outputs wait.
+        """
+        rest = self._prompts_at_once * BLOCK
+        while rest > 0:
+            if not self._reading and not self._open_next():
                 return
-            reader = self._reader
-            if reader is None:
-                continue  # its prompt was invalid, or had no output to generate
-            if not reader.done:
-                budget -= reader.read_block()
-            if reader.done:
-                self._reader = None
-                self._admit(reader)
+            while self._may_join(rest) and self._open_next():
+                pass
+            short = [reader for reader in self._reading if reader.is_short]
+            if len(short) > 1:
+                rest -= len(short) * BLOCK
+                self._admit(*read_together(short))
+                self._reading = self._reading[len(short) :]
+            elif self._reading:
+                reader = self._reading[0]
+                if not reader.done:
+                    rest -= reader.read_block() * self._prompts_at_once
+                if reader.done:
+                    self._admit(reader.finish(), reader.state)
+                    self._reading = self._reading[1:]
+
+    def _may_join(self, rest: int) -> bool:
+        """Whether the next prompt may be read with those that are being read. rest: the number of
+        tokens that may still be read in this turn."""
+        has_room = (len(self._reading) + 1) * BLOCK <= rest
+        return has_room and all(reader.is_short for reader in self._reading)
 
     def _open_next(self) -> bool:
         """Begin with the next generation; return whether there was one."""
-        job = self.waiting.next_generation(self.settings.slots - len(self._batch.streams))
+        opened = sum(len(reader.outputs) for reader in self._reading)
+        job = self.waiting.next_generation(self.settings.slots - len(self._batch.streams) - opened)
         if job is None:
             return False
         assert isinstance(self.bundle, TextGenerating)
         try:
             model: Any = self.bundle.model
-            self._reader = PromptReader(model, self.bundle.tokenizer, job, self._prefixes)
+            reader = PromptReader(model, self.bundle.tokenizer, job, self._prefixes)
         except HeadwayError as error:
             job.report(Failed(error))
         else:
-            self.measured.prompt(len(job.prompt), self._reader.cached)
+            self._reading.append(reader)
+            self.measured.prompt(len(job.prompt), reader.cached)
         return True
 
-    def _admit(self, reader: PromptReader) -> None:
-        streams = reader.finish()
-        self._batch.admit(streams, reader.state)
-        for stream in [stream for stream in streams if not stream.live]:  # nothing to generate
+    def _admit(self, streams: Sequence[Stream], state: Any) -> None:
+        """Add streams to the batch; those without a token to generate leave at once."""
+        self._batch.admit(streams, state)
+        for stream in [stream for stream in streams if not stream.live]:
             self._leave(stream)
 
     def _decode(self) -> None:
@@ -298,6 +322,5 @@ class Engine:
     def _unfinished(self) -> list[Job]:
         jobs: list[Job] = [job for search in self._searches for job in search.jobs]
         jobs += [stream.source.job for stream in self._batch.streams]
-        if self._reader is not None:
-            jobs.append(self._reader.job)
+        jobs += [reader.job for reader in self._reading]
         return [*dict.fromkeys(jobs), *self.waiting.take_all()]

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from headway.data.batches import padded
 from headway.decoding import MinLength, open_outputs, sampling_of
 from headway.models import GPT
 from headway.serving.engine.continuous import Stream
@@ -52,6 +53,12 @@ class PromptReader:
         return next(self.model.parameters()).device
 
     @property
+    def is_short(self) -> bool:
+        """Whether nothing was read yet and the prompt has no whole block, so that it can be read
+        together with others."""
+        return self._read == 0 and 1 < len(self.job.prompt) <= BLOCK and self.job.scored is None
+
+    @property
     def done(self) -> bool:
         """Whether only the last token of the prompt is left."""
         return self._read >= len(self.job.prompt) - 1
@@ -80,10 +87,14 @@ class PromptReader:
         """Return the streams that continue the prompt, whose rows are those of `state`."""
         if self.job.caches:
             self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
-        streams = [Stream(self, n, output, self.sampling) for n, output in enumerate(self.outputs)]
-        if len(streams) > 1:
-            self.state = self.state.reorder([0] * len(streams))
-        return streams
+        if len(self.outputs) > 1:
+            self.state = self.state.reorder([0] * len(self.outputs))
+        return self.streams
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams that continue the prompt, before their first step."""
+        return [Stream(self, n, output, self.sampling) for n, output in enumerate(self.outputs)]
 
     @property
     def result(self) -> Finished:
@@ -93,6 +104,18 @@ class PromptReader:
             tuple(value for value, _ in self._scores), tuple(best for _, best in self._scores)
         )
         return Finished(continuations, scores, self.cached)
+
+
+def read_together(readers: Sequence[PromptReader]) -> tuple[list[Stream], Any]:
+    """Read short prompts as one batch; return the streams that continue them, and their state."""
+    model, prompts = readers[0].model, [reader.job.prompt[:-1] for reader in readers]
+    tokens, _ = padded(prompts, 0)
+    state = model.start(upload(tokens, next(model.parameters()).device))
+    state = state.rewind([len(prompt) for prompt in prompts])
+    rows = [row for row, reader in enumerate(readers) for _ in reader.outputs]
+    if len(rows) > len(readers):
+        state = state.reorder(rows)
+    return [stream for reader in readers for stream in reader.streams], state
 
 
 def news(stream: Stream) -> Grown | None:

@@ -237,11 +237,11 @@ def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event]
     merged: list[tuple[int, Event] | None] = []
     place: dict[tuple[int, int], int] = {}  # job and output -> index of its event in `merged`
     for item in items:
-        if item is None or not isinstance(item[1], Grown):
+        later = None if item is None else item[1]
+        if item is None or not isinstance(later, Grown):
             merged.append(item)
             continue
-        number, later = item
-        output = number, later.index
+        number, output = item[0], (item[0], later.index)
         if output in place:
             earlier: Any = merged[place[output]]
             merged[place[output]] = number, earlier[1].followed_by(later)
