@@ -148,7 +148,7 @@ def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, 
         recorded = {key: before[key] for key in decided if before.get(key) is not None}
         config = override(config, recorded, str(folder / "run.yaml"))
     machine = prepare_machine(config.machine, rows=TRAINING_ROWS)
-    measured = {"machine.dtype": machine.dtype}
+    measured: dict[str, Any] = {"machine.dtype": machine.dtype}
     if machine.device == "cpu":
         measured |= {"machine.threads": machine.threads}
     return override(config, measured, "this machine"), machine
