@@ -84,6 +84,11 @@ def test_help_imports_no_torch(program):
     assert not heavy & imported_by(program)
 
 
+def test_lists_and_versions_import_no_torch():
+    commands = (["--version"], ["exercise", "list"], ["exercise", "list", "--json"])
+    assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*commands))
+
+
 def test_importing_headway_imports_one_module_of_it():
     assert {m for m in imported_by("import headway") if m.startswith("headway")} == {"headway"}
 
@@ -132,7 +137,6 @@ def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
         ["config", "show", "gpt-tiny"],
         ["doctor"],
         ["lecture"],
-        ["exercise", "list"],
         ["plan", "tiny"],
         ["report", str(run)],
         ["generate", model, "the fox", "--max-tokens", "3"],

@@ -14,6 +14,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headway import __version__
 from headway.errors import UsageError
 from headway.settings import THREADS, setting
 from headway.threads import settle_threads
@@ -326,17 +327,24 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
 
 
-def describe() -> dict[str, Any]:
-    """Versions, devices and memory, for `headway doctor` and `headway --version`."""
-    import torch
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package without importing it; None if there is none."""
+    if util.find_spec(package) is None:
+        return None
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a source tree that is only on the search path
+        return "unknown"
 
-    def version(name: str) -> str | None:
-        return metadata.version(name) if util.find_spec(name) else None
+
+def describe() -> dict[str, Any]:
+    """Versions, devices and memory, for `headway doctor`."""
+    import torch
 
     capability = torch.backends.cpu.get_cpu_capability()
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "headway": metadata.version("headway"),
+        "headway": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
@@ -349,7 +357,7 @@ def describe() -> dict[str, Any]:
         "device": f"{select_device()} (--device auto)",
         "free_disk_bytes": shutil.disk_usage(Path.cwd()).free,
         "packages": {
-            name: version(name)
+            name: version_of(name)
             for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
         },
     }

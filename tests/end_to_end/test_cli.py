@@ -5,10 +5,21 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from tests.fixtures.command_line import headway, headway_process, rows, train_words, write_corpus
+from headway import __version__
+from tests.fixtures.command_line import (
+    ROOT,
+    headway,
+    headway_process,
+    rows,
+    train_words,
+    write_corpus,
+)
 
 ABSENT = "mps" if sys.platform == "linux" else "cuda"
 
@@ -133,6 +144,18 @@ def test_runs_config_and_doctor(working_folder):
     machine = json.loads(headway("doctor", "--json", cwd=working_folder).stdout)
     assert machine["torch"] and machine["cpus"] >= 1
     assert "torch" in headway("--version", cwd=working_folder).stdout
+
+
+def test_a_source_tree_that_is_not_installed_has_versions(tmp_path, monkeypatch):
+    def not_installed(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", not_installed)
+    shown = json.loads(headway("doctor", "--json", cwd=tmp_path).stdout)
+    assert shown["headway"] == __version__ and shown["packages"]["numpy"] == "unknown"
+    assert headway("--version", cwd=tmp_path).stdout.startswith(f"headway {__version__} · torch ")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == __version__
 
 
 def test_a_finished_run_has_nothing_to_do_when_its_command_is_repeated(working_folder):

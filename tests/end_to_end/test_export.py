@@ -20,7 +20,7 @@ def exported(tmp_path, monkeypatch, capsys):
     def run(model, *words):
         bundle = object.__new__(TextBundle)  # skips the check of the vocabulary size
         bundle.model, bundle.tokenizer = model, Bytes()
-        monkeypatch.setattr(opening, "load", lambda folder: bundle)
+        monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "r").mkdir(exist_ok=True)
         with pytest.raises(SystemExit) as leaving:

@@ -7,8 +7,8 @@ import types
 import pytest
 import torch
 
-from headway.exercises import EXERCISES, climb, rung_names
-from headway.exercises.ladder import likely_mistake, same
+from headway.exercises import CATALOGUE, EXERCISES
+from headway.exercises.ladder import climb, likely_mistake, rung_names, same
 from headway.exercises.tiny_translator import make_model, train
 from headway.models.kernels_and_positions import KERNELS
 from tests.exercises.planted import PLANTED
@@ -51,6 +51,13 @@ def test_the_start_is_the_solution_with_a_hole(name):
     assert f"headway exercise check {name}" in start
     assert max(map(len, start.split("\n"))) <= 120
     assert EXERCISES[name].body.strip() not in start
+
+
+def test_the_catalogue_says_which_exercises_train():
+    assert {name: entry.trains for name, entry in CATALOGUE.items()} == {
+        name: exercise.plug is not None for name, exercise in EXERCISES.items()
+    }
+    assert all(EXERCISES[name].name == name for name in CATALOGUE)
 
 
 def test_every_exercise_has_at_least_four_planted_mistakes():

@@ -190,7 +190,7 @@ def test_the_command_exports_the_labels_of_the_bundle(tmp_path, monkeypatch, cap
     (tmp_path / "r").mkdir()
     tags, tokenizer = ("O", "B-city", "I-city"), trained()
     bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
-    monkeypatch.setattr(opening, "load", lambda folder: bundle)
+    monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
     with pytest.raises(SystemExit) as exit_info:
         main(["export", "r", "--to", "hf", "--output", str(tmp_path / "hf")])
     assert exit_info.value.code == 0

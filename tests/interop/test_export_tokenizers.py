@@ -87,7 +87,7 @@ def test_an_exported_file_with_other_ids_is_detected(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", [byte_pair, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
     bundle = TextBundle(random_gpt(WIDE), kind(tmp_path))
-    monkeypatch.setattr(opening, "load", lambda folder: bundle)
+    monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
     with pytest.raises(SystemExit) as exit_info:

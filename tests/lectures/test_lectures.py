@@ -76,6 +76,14 @@ def test_a_claim_keeps_the_contract(name, plots, tmp_path):
 
 
 @pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_reports_its_progress(name):
+    fractions = []
+    MEASURES[name](**QUICK[name], report=fractions.append)
+    assert len(fractions) >= 4 and fractions == sorted(fractions)
+    assert fractions[0] > 0 and fractions[-1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_writes_its_plot(name, tmp_path):
     pytest.importorskip("headway.inspection.plots")
     CLAIMS[name].plot(quick(name), tmp_path / "x.svg")
@@ -204,7 +212,7 @@ def command(monkeypatch, tmp_path, plots):
     returns (code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
     for name, claim in CLAIMS.items():
-        monkeypatch.setattr(claim, "measure", lambda name=name: quick(name))
+        monkeypatch.setattr(claim, "measure", lambda report, name=name: quick(name))
 
     def run(capfd, *words):
         with pytest.raises(SystemExit) as leaving:

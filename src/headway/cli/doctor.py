@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from platform import python_version
+
 from headway.cli.console import data, data_json
 
 
@@ -60,9 +62,8 @@ def _small_numbers() -> dict[str, str]:
 
 
 def version() -> str:
-    """The line of `headway --version`."""
-    from headway.machine import describe
+    """The line of `headway --version`, which imports no torch."""
+    from headway import __version__
+    from headway.machine import version_of
 
-    properties = describe()
-    device = ", ".join(properties["cuda"]["devices"]) or f"cpu ({properties['cpus']} cores)"
-    return f"headway {properties['headway']} · torch {properties['torch']} · {device}"
+    return f"headway {__version__} · torch {version_of('torch')} · Python {python_version()}"

@@ -32,21 +32,17 @@ def list_exercises(*, json: bool = False) -> None:
     json
         Print one JSON object per exercise.
     """
-    from headway.exercises import EXERCISES
+    from headway.exercises import CATALOGUE
 
-    width = max(map(len, EXERCISES))
-    for name, exercise in EXERCISES.items():
+    width = max(map(len, CATALOGUE))
+    for name, entry in CATALOGUE.items():
         if json:
-            data_json(
-                {
-                    **{"name": name, "title": exercise.title, "section": exercise.tour},
-                    "trains": exercise.plug is not None,
-                }
-            )
+            row = {"name": name, "title": entry.title, "section": entry.tour}
+            data_json({**row, "trains": entry.trains})
         else:
-            data(f"{name:<{width}}  {exercise.title}")
+            data(f"{name:<{width}}  {entry.title}")
     if not json:
-        first = next(iter(EXERCISES))
+        first = next(iter(CATALOGUE))
         talk.print(f"begin     {program()} exercise start {first}", markup=False)
 
 
@@ -278,8 +274,8 @@ def _hints(record: Path) -> dict[str, int]:
 
 def _check(exercise: Exercise, path: Path) -> dict[str, Any]:
     """Check a file in a process of its own; return the result as JSON values."""
-    from headway.exercises import rung_names
     from headway.exercises.child import CHECK_LIMIT, run_child
+    from headway.exercises.ladder import rung_names
 
     events: list[dict[str, Any]] = []
     ending = run_child(exercise.name, path, train=False, limit=CHECK_LIMIT, listen=events.append)

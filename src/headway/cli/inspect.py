@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +20,7 @@ from headway.cli.flags import (
     number,
 )
 from headway.cli.inputs import check_no_file
+from headway.cli.progress import progress
 from headway.errors import UsageError, index_from_one
 from headway.files import check_new_file
 
@@ -159,16 +160,18 @@ def _document(
 
     page, shown = flags
     analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
-    frames = [
-        watch(
-            *(bundle, text_or_image),
-            **options,
-            vectors=page.vectors,
-            analyses=analyses,
-            label=run,
-        )
-        for run, bundle in zip(runs, bundles, strict=True)
-    ]
+    with progress("inspecting") as report:
+        frames = [
+            watch(
+                *(bundle, text_or_image),
+                **options,
+                vectors=page.vectors,
+                analyses=analyses,
+                label=run,
+                report=_part(report, number, len(runs)),
+            )
+            for number, (run, bundle) in enumerate(zip(runs, bundles, strict=True))
+        ]
     for bundle, frame in zip(bundles, frames, strict=True):
         if page.importance and not frame.importance:
             raise UsageError(
@@ -194,6 +197,11 @@ def _document(
             raise
         return replace(document, notes=[f"No walk: {error.what}."])
     return replace(document, walk=steps)
+
+
+def _part(report: Callable[[float], None], number: int, count: int) -> Callable[[float], None]:
+    """Return the listener to the progress of one of `count` equal parts, counted from 0."""
+    return lambda fraction: report((number + fraction) / count)
 
 
 def _write(html: Path, document: Document, page: PageFlags) -> None:

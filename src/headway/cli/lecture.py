@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import OUTPUT
+from headway.cli.progress import progress
 from headway.errors import UsageError, did_you_mean
 from headway.files import make_folder
 
@@ -39,6 +39,8 @@ def lecture(
     threads
         Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the fastest one.
     """
+    import torch
+
     from headway.lectures import CLAIMS
     from headway.machine import MachineConfig, prepare
     from headway.settings import COMMAND_LINE, override
@@ -54,12 +56,12 @@ def lecture(
     path = _output_path(name, output, overwrite)
     machine = prepare(override(MachineConfig(device="cpu"), {"threads": threads}, COMMAND_LINE))
     claim, started = CLAIMS[name], time.monotonic()
-    with talk.status(f"measuring {name}"):
-        result = claim.measure()
+    with progress(f"measuring {name}") as report_fraction:
+        result = claim.measure(report=report_fraction)
     report = {
         **{"name": name, "title": claim.TITLE, "claim": claim.CLAIM, "verdict": result.verdict},
         **{"seconds": round(time.monotonic() - started, 1), "threads": machine.threads},
-        **{"torch": metadata.version("torch"), "result": result.as_dict()},
+        **{"torch": torch.__version__, "result": result.as_dict()},
     }
     _write(path, report, result.markdown())
     claim.plot(result, path.with_suffix(".svg"))

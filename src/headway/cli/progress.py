@@ -1,11 +1,13 @@
-"""The progress of training on standard error: a bar on a terminal, lines in a pipe."""
+"""Progress on standard error, of training and of other work: a bar on a terminal, else lines."""
 
 from __future__ import annotations
 
 import statistics
+import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.markup import escape
@@ -15,6 +17,54 @@ from headway.cli.console import talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
 
 LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
+FIRST_SECONDS = 2.0  # time after which work other than training shows its progress
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[float], None]]:
+    """Show the progress of work that takes longer than two seconds.
+
+    The block gets a function, which it calls with the fraction that is done, from 0 to 1. On a
+    terminal a bar shows it, else a line every ten seconds, both with the remaining time.
+    """
+    begun, done, ended = time.monotonic(), 0.0, threading.Event()
+
+    def note(fraction: float) -> None:
+        nonlocal done
+        done = fraction
+
+    def print_lines() -> None:
+        pause = FIRST_SECONDS
+        while not ended.wait(pause):
+            talk.print(_line(title, done, time.monotonic() - begun), markup=False)
+            pause = LINE_SECONDS
+
+    if talk.is_terminal:
+        bar = Progress(BarColumn(), TextColumn("{task.description}"), console=talk, transient=True)
+        task = bar.add_task(title, total=1.0)
+
+        def show(fraction: float) -> None:
+            line = _line(title, fraction, time.monotonic() - begun)
+            bar.update(task, completed=fraction, description=escape(line))
+
+        with bar:
+            yield show
+        return
+    thread = threading.Thread(target=print_lines, daemon=True)
+    thread.start()
+    try:
+        yield note
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _line(title: str, fraction: float, seconds: float) -> str:
+    """Return a line with what is done, and the remaining time once a part is done."""
+    if not fraction:
+        return f"{title}: {seconds:.0f} s"
+    remaining = seconds * (1 - fraction) / fraction
+    return f"{title}: {fraction:.0%}, ETA {_clock(remaining)}"
 
 
 class Screen:

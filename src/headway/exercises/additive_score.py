@@ -56,8 +56,6 @@ WORDS = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
 
 EXERCISE = Exercise(
     name="additive-score",
-    title="The additive score",
-    section="attention.md#other-scores",
     equation="scores[t, s] = v^T tanh(W1 k_s + W2 q_t)      (Bahdanau et al. 2015)",
     shapes=(
         "q: B T Kq, k: B S Kk\nw1: Kk A    multiplies keys: k @ w1\n"

@@ -60,8 +60,6 @@ FIRST = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
 
 EXERCISE = Exercise(
     name="attention-rollout",
-    title="Attention rollout",
-    section="seeing.md#from-weights-to-causes",
     equation="""
 R_l = A_l R_(l-1),  R_0 = I,  A_l = 0.5 (mean over the heads of layer l) + 0.5 I
 I stands for the residual connection. R_L[t, s] estimates how much of input token s is at position

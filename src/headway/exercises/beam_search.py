@@ -84,8 +84,6 @@ LONG = TableModel(
 
 EXERCISE = Exercise(
     name="beam-search",
-    title="Beam search",
-    section="systems.md#transformer-encoder-decoder",
     equation="""
 Live prefixes: at first <s> with score 0. Each step: extend every live prefix by every token,
 score = sum of the log-probabilities; keep the `width` best of all extensions. Those that end with

@@ -88,8 +88,6 @@ def _words(text: str) -> list[str]:
 
 EXERCISE = Exercise(
     name="bleu",
-    title="Corpus BLEU",
-    section="systems.md#transformer-encoder-decoder",
     equation="""
 BLEU = 100 BP (p1 p2 p3 p4)^(1/4)
 p_n: correct n-grams / n-grams of the outputs, both summed over all sentences. An n-gram of an

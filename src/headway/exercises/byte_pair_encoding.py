@@ -71,8 +71,6 @@ def _random(seed: int) -> tuple[dict[str, int], int]:
 
 EXERCISE = Exercise(
     name="byte-pair-encoding",
-    title="Byte pair encoding",
-    section="blocks.md#embeddings-of-words-and-of-anything",
     equation="""
 Each word is a list of tokens, at first its letters. Repeat: count the pairs of neighbouring tokens
 of each word, weighted by the count of the word; join the most frequent pair everywhere.

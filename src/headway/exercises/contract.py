@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from headway.exercises.catalogue import CATALOGUE
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Function = Callable[..., Any]
 """The function of an exercise: the learner's, the reference, or a mistaken variant."""
@@ -64,16 +67,13 @@ class Plug:
 class Exercise:
     """An exercise: one function that a learner writes.
 
-    name: name of the exercise and of its file. section: page and heading of the tour, below
-    docs/tour. signature: the `def` line. body: the body of the solution. reference: the function of
-    Headway. cases: calls with names, the worked example first. random: arguments by seed, for
-    comparisons with the reference. gradients: whether gradients are compared too. mistakes: known
-    wrong variants.
+    name: name of the exercise in the catalogue, and of its file. signature: the `def` line. body:
+    the body of the solution. reference: the function of Headway. cases: calls with names, the
+    worked example first. random: arguments by seed, for comparisons with the reference. gradients:
+    whether gradients are compared too. mistakes: known wrong variants.
     """
 
     name: str
-    title: str
-    section: str
     equation: str
     shapes: str
     signature: str
@@ -93,9 +93,14 @@ class Exercise:
         return self.signature.removeprefix("def ").split("(")[0]
 
     @property
+    def title(self) -> str:
+        """The title in the catalogue."""
+        return CATALOGUE[self.name].title
+
+    @property
     def tour(self) -> str:
         """The page and the heading of the tour that explain the function."""
-        return f"docs/tour/{self.section}"
+        return CATALOGUE[self.name].tour
 
     @property
     def start(self) -> str:

@@ -52,8 +52,6 @@ def _random(seed: int) -> tuple[Tensor, Tensor, float, float]:
 
 EXERCISE = Exercise(
     name="dino-centring",
-    title="DINO's centring",
-    section="systems.md#vision-transformer-and-dino",
     equation="""
 P = softmax((t - centre) / temperature)          the teacher's probabilities
 new centre = m centre + (1 - m) mean of t over the batch

@@ -58,8 +58,6 @@ WORKED = TableModel(
 
 EXERCISE = Exercise(
     name="greedy-search",
-    title="Greedy search",
-    section="systems.md#transformer-encoder-decoder",
     equation="""
 y_t = argmax over v of log P(v | <s> y_1 ... y_(t-1))
 until y_t = </s>, or until there are max_length tokens.""",

@@ -111,8 +111,6 @@ ONE = torch.ones(1, 1, 1, 1)
 
 EXERCISE = Exercise(
     name="kv-cache",
-    title="The key/value cache",
-    section="attention.md#masks-no-looking-ahead",
     equation="""
 keys = [cached keys, k],  values = [cached values, v]
 context = softmax(q keys^T / sqrt(K)) values

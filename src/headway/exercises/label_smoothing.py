@@ -63,8 +63,6 @@ def _loss(learner: Function) -> Function:
 
 EXERCISE = Exercise(
     name="label-smoothing",
-    title="Label smoothing",
-    section="blocks.md#output",
     equation="""
 loss = mean over n of  -(1 - e) log p[n, y_n]  -  e/V sum over v of log p[n, v]
 with p = softmax(logits): the true token has probability 1 - e + e/V, all others e/V.""",

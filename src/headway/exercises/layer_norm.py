@@ -68,8 +68,6 @@ def _random(seed: int) -> tuple[Any, ...]:
 
 EXERCISE = Exercise(
     name="layer-norm",
-    title="Layer norm",
-    section="blocks.md#layer-norm",
     equation="""
 y = gain * (x - mean(x)) / sqrt(var(x) + eps) + shift
 Mean and variance are those of the D features of one position; var divides by D.""",

@@ -46,8 +46,6 @@ X = torch.tensor([[[1.0, 2.0]]])
 
 EXERCISE = Exercise(
     name="lora",
-    title="LoRA",
-    section="systems.md#bert-and-its-family",
     equation="""
 y = x W^T + bias + (alpha / r) x A^T B^T
 W is frozen during fine-tuning; only A and B, of rank r, are trained.      (Hu et al. 2021)""",

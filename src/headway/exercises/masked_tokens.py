@@ -58,8 +58,6 @@ def _random(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
 
 EXERCISE = Exercise(
     name="masked-tokens",
-    title="Masked-token corruption",
-    section="systems.md#bert-and-its-family",
     equation="""
 Of the chosen tokens, those with chance < 0.8 become [MASK], those with 0.8 <= chance < 0.9 become
 another token, the rest stay. All chosen tokens are predicted, the unchanged ones too.

@@ -121,8 +121,6 @@ EXAMPLE = torch.tensor([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
 
 EXERCISE = Exercise(
     name="multi-head",
-    title="Multi-head attention",
-    section="attention.md#several-heads",
     equation="""
 result = concat(head_1 ... head_H), head_h = kernel(q_h, k_h, v_h)
 where q_h is columns h K ... (h + 1) K of q, and the same for k and v.

@@ -45,8 +45,6 @@ FOUR = torch.tensor([[[0.0, 1, 4, 5], [2.0, 3, 6, 7], [8.0, 9, 12, 13], [10.0, 1
 
 EXERCISE = Exercise(
     name="patch-embedding",
-    title="Patch embedding",
-    section="blocks.md#embeddings-of-words-and-of-anything",
     equation="""
 token_p = W patch_p + b
 An image is cut into squares of size x size pixels, row by row. The numbers of a patch are ordered

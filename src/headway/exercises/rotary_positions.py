@@ -80,8 +80,6 @@ UNIT = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]])
 
 EXERCISE = Exercise(
     name="rotary-positions",
-    title="Rotary positions",
-    section="blocks.md#positions",
     equation="""
 Pair i of a vector at position t is rotated by the angle t / 10000^(2i/K), i = 0 ... K/2 - 1.
 Pair i is features i and i + K/2:

@@ -80,8 +80,6 @@ WORDS: Any = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])
 
 EXERCISE = Exercise(
     name="scaled-dot-product",
-    title="Scaled dot-product attention",
-    section="attention.md#the-attention-layer",
     equation="""
 context = softmax(Q K^T / sqrt(K)) V
 where the softmax of a query is over the keys that it may attend to.""",

@@ -75,8 +75,6 @@ def _random(seed: int) -> tuple[int, int]:
 
 EXERCISE = Exercise(
     name="sinusoidal-positions",
-    title="Sinusoidal positions",
-    section="blocks.md#positions",
     equation="""
 PE[t, 2i]     = sin(t / 10000^(2i/D))
 PE[t, 2i + 1] = cos(t / 10000^(2i/D))      for i = 0 ... D/2 - 1 and positions t = 0, 1, ...""",

@@ -65,8 +65,6 @@ def _nan(s: Tensor, a: Tensor) -> Tensor:
 
 EXERCISE = Exercise(
     name="softmax-and-masks",
-    title="Softmax and masks",
-    section="attention.md#masks-no-looking-ahead",
     equation="""
 weights[t, s] = exp(scores[t, s]) / sum over the allowed s' of exp(scores[t, s'])
 for the keys s that query t may attend to, and 0 for the others.

@@ -65,8 +65,6 @@ def _random(seed: int) -> tuple[Sequences, int, int, int]:
 
 EXERCISE = Exercise(
     name="teacher-forcing",
-    title="Teacher forcing",
-    section="systems.md#transformer-encoder-decoder",
     equation="""
 The decoder reads <s> y1 ... yn and predicts y1 ... yn </s>: at each position the next token,
 after the true tokens before it. Short sequences are padded at the right.""",

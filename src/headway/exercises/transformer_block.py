@@ -107,8 +107,6 @@ def _random(seed: int) -> tuple[Any, ...]:
 
 EXERCISE = Exercise(
     name="transformer-block",
-    title="The Transformer block",
-    section="blocks.md#encoder-and-decoder",
     equation="""
 y = x + attention(norm1(x))
 result = y + feedforward(norm2(y))          (an encoder block with pre-norm)""",

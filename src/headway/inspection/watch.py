@@ -27,6 +27,7 @@ from headway.inspection.gradient_x_input import gradient_x_input
 from headway.inspection.head_patterns import head_pattern_scores
 from headway.inspection.logit_lens import logit_lens, unembedding_of
 from headway.inspection.top_predictions import most_probable_predictions
+from headway.inspection.work import Report, Work, unreported
 from headway.models.contracts import parameter_count
 from headway.shapes import Tensor
 
@@ -34,6 +35,7 @@ ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam")
 SLOW = ("importance",)  # one more forward pass per head
 METRIC = "log-probability of the answer"
 MAX_ATTRIBUTED_POSITIONS = 32  # positions whose predictions are attributed
+_GRADIENT = 3  # forward passes in the time of one pass with its gradient
 
 
 def watch(
@@ -50,6 +52,7 @@ def watch(
     top: int = 10,
     label: str = "",
     max_tokens: int | None = None,
+    report: Report = unreported,
 ) -> Frame:
     """Return the attention maps, predictions and analyses of one input.
 
@@ -59,7 +62,7 @@ def watch(
     model allows it; "importance", not in the default, needs one more forward pass per head. top:
     the number of predictions per position. label: name of the frame; if empty, the kind of the
     model. max_tokens: maximum number of tokens of the input and of the output; if unset, there is
-    none.
+    none. report: called with the fraction that is done, after the output is generated.
 
     The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
     analysis or layer, for too many tokens, and for a model without attention.
@@ -81,7 +84,13 @@ def watch(
     probe = bundle.probe(input, second, target=output, language=language, written=written)
     _check_tokens(probe, max_tokens)
     frame = inspect_probe(
-        probe, layers=layers, vectors=vectors, analyses=analyses, top=top, label=label
+        probe,
+        layers=layers,
+        vectors=vectors,
+        analyses=analyses,
+        top=top,
+        label=label,
+        report=report,
     )
     return frame if tree is None else replace(frame, beam=tree)
 
@@ -104,10 +113,13 @@ def inspect_probe(
     analyses: Collection[str] = ANALYSES,
     top: int = 10,
     label: str = "",
+    report: Report = unreported,
 ) -> Frame:
     """Return what `watch` returns, for an input that was probed before."""
+    work = Work(_forward_passes(probe, analyses), report)
     captured = _captured(probe, layers, vectors or "value-weighted" in analyses)
     maps = _maps(probe, captured)
+    work.done()
     predictions = most_probable_predictions(probe.readout, captured.output, top)
     lens = None
     if "lens" in analyses and predictions and unembedding_of(probe) is not None:
@@ -115,7 +127,7 @@ def inspect_probe(
     important = "importance" in analyses and probe.readout is not None
     return Frame(
         metric=METRIC if important else "",
-        importance=importance_of(probe, captured.output) if important else {},
+        importance=importance_of(probe, captured.output, work) if important else {},
         label=label or probe.kind,
         model=model_properties(probe),
         sides={name: _side(probe, name) for name in probe.reading.tokens},
@@ -124,10 +136,20 @@ def inspect_probe(
         predictions=predictions,
         predictions_side=probe.readout.side if probe.readout is not None else "",
         lens=lens,
-        attributions=attributions_of(probe, captured.output)
+        attributions=attributions_of(probe, captured.output, work)
         if "gradient x input" in analyses
         else (),
     )
+
+
+def _forward_passes(probe: Probe, analyses: Collection[str]) -> int:
+    """Return the number of forward passes that take most of the time of these analyses."""
+    passes = 1
+    if probe.readout is not None and "gradient x input" in analyses:
+        passes += _GRADIENT * min(len(probe.readout.positions), MAX_ATTRIBUTED_POSITIONS)
+    if probe.readout is not None and "importance" in analyses:
+        passes += sum(map(sum, heads_of(probe.reading.model).values()))
+    return passes
 
 
 def model_properties(probe: Probe) -> dict[str, int | str]:
@@ -263,7 +285,7 @@ def _side(probe: Probe, name: str) -> Side:
     )
 
 
-def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
+def attributions_of(probe: Probe, output: Tensor, work: Work) -> list[Attribution]:
     """Return gradient x input for the logit of the most probable prediction at each position, for
     at most the last 32 positions. output: the output of the forward pass."""
     readout = probe.readout
@@ -285,6 +307,7 @@ def attributions_of(probe: Probe, output: Tensor) -> list[Attribution]:
             )
             for side, values in scores.items()
         ]
+        work.done(_GRADIENT)
     return attributions
 
 
@@ -294,7 +317,7 @@ def _one_of(readout: Readout, row: int, column: int) -> Callable[[Tensor], Tenso
 
 
 @torch.no_grad()
-def importance_of(probe: Probe, output: Tensor) -> dict[str, list[list[float]]]:
+def importance_of(probe: Probe, output: Tensor, work: Work) -> dict[str, list[list[float]]]:
     """Return the importance of each head (`head_importance`) for the mean log-probability of the
     most probable predictions, or for the number that a regression model predicts. output: the
     output of the forward pass."""
@@ -305,6 +328,7 @@ def importance_of(probe: Probe, output: Tensor) -> dict[str, list[list[float]]]:
 
     def metric() -> float:
         rows = readout.logits(reading.run()).float()
+        work.done()
         return float((rows if rows.shape[1] == 1 else rows.log_softmax(-1)).gather(1, best).mean())
 
     return head_importance(reading.model, metric)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headway.inspection.work import Report, unreported
+
 
 @runtime_checkable
 class Result(Protocol):
@@ -30,14 +32,15 @@ class Result(Protocol):
 class Claim(Protocol):
     """A claim of the lectures as an experiment; each is a module.
 
-    `measure` needs no argument: its defaults are the settings of the published numbers.
+    `measure` needs no argument: its defaults are the settings of the published numbers. It reports
+    its progress.
     `plot` draws the result of `measure` to an SVG file.
     """
 
     TITLE: str
     CLAIM: str
 
-    def measure(self) -> Result: ...
+    def measure(self, *, report: Report = unreported) -> Result: ...
 
     def plot(self, result: Any, path: Path) -> None: ...
 

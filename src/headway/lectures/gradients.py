@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from headway.attention import Mask
+from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
 from headway.models import Translator, TranslatorConfig
 from headway.shapes import Bool, Float, Int, Tensor
@@ -103,7 +104,11 @@ class GradientsResult:
 
 
 def measure(
-    *, lengths: Sequence[int] = (5, 10, 20, 40, 80, 160), sentences: int = 8, seeds: int = 5
+    *,
+    lengths: Sequence[int] = (5, 10, 20, 40, 80, 160),
+    sentences: int = 8,
+    seeds: int = 5,
+    report: Report = unreported,
 ) -> GradientsResult:
     """Measure freshly initialised models of each kind on random sentences of each length.
 
@@ -116,6 +121,7 @@ def measure(
     if sentences < 1 or seeds < 1:
         raise ValueError(f"{sentences=}, {seeds=}: must be at least 1")
     lengths = sorted(lengths)
+    work = Work(len(MODELS) * seeds * sum(lengths), report)
     rows = []
     for name, changes in MODELS.items():
         norms_at: dict[int, list[tuple[float, float]]] = {length: [] for length in lengths}
@@ -127,6 +133,7 @@ def measure(
                     words = torch.randint(VOCABULARY, (2, sentences, length))
                     norms = first_to_last(model, words[0], words[1])
                     norms_at[length] += [(float(row[0]), float(row[-1])) for row in norms]
+                    work.done(length)
         for length in lengths:
             gradient = statistics.median(first for first, _ in norms_at[length])
             relative_to_last = statistics.median(first / last for first, last in norms_at[length])

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from headway.attention import Kernel, Mask, ScaledDot
+from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
 from headway.shapes import Float, Tensor
 from headway.transforms.fast import FusedDot
@@ -110,6 +111,7 @@ def measure(
     head_dim: int = 32,
     rounds: int = 7,
     kernels: Sequence[Kernel] | None = None,
+    report: Report = unreported,
 ) -> GrowingKeysResult:
     """Measure loop and mask alternately, so that other load on the machine affects both.
 
@@ -118,8 +120,11 @@ def measure(
     kernels = (ScaledDot(), FusedDot()) if kernels is None else kernels
     if not lengths or not kernels or rounds < 1:
         raise ValueError(f"{lengths=}, {kernels=}, {rounds=}: must not be empty or 0")
+    # the loop makes `length` calls with up to `length` keys, in every round and both dtypes
+    squares = sum(length**2 for length in lengths)
+    work = Work(len(kernels) * (len(TOLERANCE) + rounds) * squares, report)
     rows = [
-        _row(kernel, length, heads, head_dim, rounds)
+        _row(kernel, length, heads, head_dim, rounds, work)
         for kernel in kernels
         for length in sorted(lengths)
     ]
@@ -167,17 +172,19 @@ def growing_keys(
 
 
 @torch.no_grad()
-def _row(kernel: Kernel, length: int, heads: int, head_dim: int, rounds: int) -> Row:
+def _row(kernel: Kernel, length: int, heads: int, head_dim: int, rounds: int, work: Work) -> Row:
     difference = {}
     for dtype in TOLERANCE:
         q, k, v = _inputs(length, heads, head_dim, dtype)
         gap = growing_keys(kernel, q, k, v) - kernel(q, k, v, Mask(causal=True))
         difference[dtype] = float(gap.abs().max())
+        work.done(length**2)
     q, k, v = _inputs(length, heads, head_dim, torch.float32)
     loop, mask = [], []
     for _ in range(rounds):
         loop.append(_seconds(lambda: growing_keys(kernel, q, k, v)))
         mask.append(_seconds(lambda: kernel(q, k, v, Mask(causal=True))))
+        work.done(length**2)
     return Row(
         kernel=type(kernel).__name__,
         length=length,

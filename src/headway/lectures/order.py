@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
 from headway.models import Translator, TranslatorConfig
 
@@ -85,6 +86,7 @@ def measure(
     sentences: int = 16,
     length: int = 12,
     seeds: int = 3,
+    report: Report = unreported,
 ) -> OrderResult:
     """Measure freshly initialised encoders on random sentences and their permutations.
 
@@ -92,11 +94,18 @@ def measure(
     """
     if not layers or length < 2:
         raise ValueError(f"{layers=}, {length=}: must not be empty, and at least 2")
+    work = Work(len(get_args(Scheme)) * sum(layers) * seeds, report)
+
+    def difference(scheme: Scheme, depth: int, seed: int) -> float:
+        value = _difference(scheme, depth, sentences, length, seed)
+        work.done(depth)
+        return value
+
     rows = [
         Row(
             positions=scheme,
             layers=depth,
-            difference=max(_difference(scheme, depth, sentences, length, s) for s in range(seeds)),
+            difference=max(difference(scheme, depth, seed) for seed in range(seeds)),
         )
         for scheme in get_args(Scheme)
         for depth in sorted(layers)

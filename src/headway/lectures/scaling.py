@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from headway.attention import Dot, Kernel, Mask, ScaledDot
+from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
 from headway.shapes import Float, Tensor
 
@@ -117,6 +118,7 @@ def measure(
     queries: int = 1024,
     seeds: int = 5,
     scaled: Kernel | None = None,
+    report: Report = unreported,
 ) -> ScalingResult:
     """Measure random queries and keys of unit variance, as a freshly initialised layer has them.
 
@@ -127,12 +129,14 @@ def measure(
         raise ValueError(f"{widths=}: must be at least two, since the claim is about growing d")
     if queries % _SHARING:
         raise ValueError(f"{queries=}: must be a multiple of {_SHARING}")
+    work = Work(2 * sum(widths), report)
     rows = []
     for width in sorted(widths):
         for name, kernel in ((UNSCALED, Dot()), (SCALED, scaled or ScaledDot())):
             measured = [_measure(kernel, *x) for x in _inputs(width, keys, queries, seeds)]
             joined = [torch.cat(parts) for parts in zip(*measured, strict=True)]
             rows.append(_row(width, name, joined))
+            work.done(width)
     return ScalingResult(rows=tuple(rows), keys=keys, queries=queries, seeds=seeds)
 
 
