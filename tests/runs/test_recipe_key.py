@@ -83,3 +83,18 @@ def test_a_run_file_that_is_no_mapping_is_refused_with_its_path(tmp_path, conten
     with pytest.raises(DataError) as caught:
         saved(tmp_path)
     assert caught.value.where.startswith(str(tmp_path / "run.yaml"))
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt", "gpt-tiny", "gpt-shakespeare", "translate", "text-to-text"]
+)
+def test_a_named_size_is_whole_whatever_the_recipe_has(name):
+    """gpt2-small kept the grouped queries, the norms and the positions of the recipe."""
+    kind = type(recipe(name).model)
+    for size, shape in kind.sizes.items():
+        model = recipe(name, ("test", {"model.size": size})).model
+        other = recipe(name, ("test", {"model.size": size}), ("test", {"model.dropout": 0.0})).model
+        assert {key: getattr(model, key) for key in shape} == shape
+        expected = kind(**{**shape, "dropout": 0.0})
+        for key in ("num_layers", "num_kv_heads", "norm_kind", "activation", "positions"):
+            assert getattr(other, key, None) == getattr(expected, key, None), (size, key)

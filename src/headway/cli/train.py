@@ -254,6 +254,38 @@ def _resumed(
     return settings, folder, history
 
 
+def _bought(settings: AnyRunConfig, tried: AnyRunConfig, trial: Path) -> list[str]:
+    """Say what the time limit is enough for, and with which smaller model.
+
+    tried: the configuration of the dry run in the folder `trial`, whose data are ready.
+    """
+    from headway.machine import prepare
+    from headway.runs.pace import fitted_to_time, suggested_size
+    from headway.settings import override
+    from headway.tasks.sections import parse_time
+
+    machine = prepare(tried.machine)
+    measured = {"machine.dtype": machine.dtype, "machine.threads": machine.threads}
+    config = override(settings, measured, "this machine")
+    task, seconds = task_of_config(config), parse_time(settings.training.time)
+
+    def job(config: AnyRunConfig) -> Any:
+        return task.prepare(config, trial, machine, lambda event: None)
+
+    fitted, pace = fitted_to_time(config, seconds, machine, job)
+    if pace is None:
+        return []
+    lines = [pace.describe(settings.training.time)]
+    if pace.updates < min(config.training.updates, fitted.config.training.steps):
+        suggested = suggested_size(fitted.config, seconds, machine, job)
+        if suggested is not None:
+            size, other = suggested
+            lines.append(
+                f"--model {size}: about {other.updates:,} updates, {other.epochs:.2g} epochs"
+            )
+    return lines
+
+
 def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
     """Run a few steps in a temporary folder, and report time and memory.
 
@@ -270,12 +302,16 @@ def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
         if outcome.stop == "interrupted":
             raise SystemExit(130)
         steps = saved(trial).training.steps or outcome.step
+        bought = _bought(settings, saved(trial), trial) if settings.training.time else []
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     seconds = outcome.seconds / outcome.step * steps
     if json:
-        data_json({"steps": steps, "seconds": seconds, "memory_bytes": memory})
+        report = {"steps": steps, "seconds": seconds, "memory_bytes": memory}
+        data_json({**report, "time": bought} if bought else report)
         return
     talk.print(
         f"dry run   about {time_span(seconds)} for {steps:,} steps, without evaluations; "
         f"{gigabytes(memory)} GB of memory. Nothing was saved."
     )
+    for line in bought:
+        talk.print(f"          {line}", markup=False)

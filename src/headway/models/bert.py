@@ -127,7 +127,7 @@ class BertConfig:
 
     family: ClassVar[str] = "bert"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
-        "tiny": {},
+        "tiny": _bert(4, 128, 4),
         "mini": _bert(4, 256, 4, vocabulary=30_522),
         "small": _bert(4, 512, 8, vocabulary=30_522),
         "base": _bert(12, 768, 12, vocabulary=30_522),

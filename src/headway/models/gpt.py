@@ -58,9 +58,22 @@ NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": 
 
 
 def _gpt(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Value]:
-    """Return a size of GPT-1 to GPT-3, whose feed-forward layers are four times as wide."""
+    """Return a size of GPT-1 to GPT-3, whose feed-forward layers are four times as wide.
+
+    The blocks are part of a size: a recipe may have others.
+    """
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    return {**shape, **changes}
+    return {
+        **shape,
+        "num_kv_heads": None,
+        "norm_kind": "layer",
+        "norm_eps": 1e-5,
+        "qk_norm": False,
+        "activation": "gelu-tanh",
+        "bias": True,
+        "positions": "learned",
+        **changes,
+    }
 
 
 _GPT2: dict[str, Value] = {"vocabulary": 50_257, "max_length": 1024}
@@ -141,7 +154,7 @@ class GPTConfig:
 
     family: ClassVar[str] = "gpt"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
-        "tiny": {},
+        "tiny": _gpt(2, 64, 4),
         "char": _gpt(4, 128, 4, max_length=64),
         "mini": _gpt(6, 384, 6),
         "gpt1": _gpt(*(12, 768, 12), vocabulary=40_478, max_length=512, norm="post", dropout=0.1),

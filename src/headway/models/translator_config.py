@@ -106,8 +106,20 @@ class TranslatorConfig:
 
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
-        "tiny": {},
-        "small": {"model_dim": 256, "num_heads": 4, "ffn_dim": 1024},
+        "tiny": {
+            "model_dim": 128,
+            "num_heads": 4,
+            "ffn_dim": 256,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+        },
+        "small": {
+            "model_dim": 256,
+            "num_heads": 4,
+            "ffn_dim": 1024,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+        },
         "base": {
             "model_dim": 512,
             "num_heads": 8,

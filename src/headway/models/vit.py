@@ -118,7 +118,7 @@ class ViTConfig:
     family: ClassVar[str] = "vit"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
         "mini": {"model_dim": 64, "num_heads": 4, "ffn_dim": 128, "num_layers": 4},
-        "tiny": {},
+        "tiny": {"model_dim": 128, "num_heads": 4, "ffn_dim": 512, "num_layers": 6},
         "ti": _vit(12, 192, 3),
         "s": _vit(12, 384, 6),
         "b": _vit(12, 768, 12),

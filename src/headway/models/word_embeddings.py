@@ -47,7 +47,7 @@ class WordsConfig:
     family: ClassVar[str] = "words"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
         "tiny": {"dim": 2},
-        "small": {},
+        "small": {"dim": 100},
         "base": {"dim": 300},
     }
 

@@ -13,12 +13,13 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 import torch
 
 from headway.machine import Machine
-from headway.runs.recipes import AnyRunConfig
-from headway.settings import override
+from headway.runs.recipes import AnyRunConfig, with_settings
+from headway.settings import flat, override
 from headway.tasks.job import Job
 from headway.tasks.sections import batch_setting
 from headway.training import (
@@ -34,6 +35,9 @@ from headway.transforms import fast, float8
 
 HALVINGS = 2
 """Maximum number of times that the batch size is halved."""
+
+SIZES = 4
+"""Maximum number of sizes of a model that are measured for a suggestion."""
 
 WORTHWHILE = 1.4
 """Half the batch must allow this many times the updates: a step of a small batch on a busy machine
@@ -101,6 +105,38 @@ def fitted_to_time(
             break
         job, pace = smaller, smaller_pace
     return job, pace
+
+
+def suggested_size(
+    config: AnyRunConfig,
+    seconds: float,
+    machine: Machine,
+    prepare: Callable[[AnyRunConfig], Job],
+) -> tuple[str, Pace] | None:
+    """Return the largest named size of the model that a time limit is enough for, and its pace.
+
+    It is smaller than that of the configuration. None if there is none.
+    """
+    sizes = type(config.model).sizes
+    work = {
+        name: work_of(with_settings(config, ("the size", {"model.size": name})).model)
+        for name in sizes
+    }
+    smaller = [name for name in sizes if work[name] < work_of(config.model)]
+    for name in sorted(smaller, key=work.__getitem__, reverse=True)[:SIZES]:
+        sized = with_settings(config, ("the size", {"model.size": name}))
+        pace = measured(prepare(sized), machine, seconds)
+        if pace.updates >= sized.training.updates:
+            return name, pace
+    return None
+
+
+def work_of(model: Any) -> int:
+    """Return a number that grows with the operations of a model: the sum of width^2 layers."""
+    fields = flat(model)
+    widths = [value for key, value in fields.items() if key.endswith("model_dim")]
+    layers = [value for key, value in fields.items() if key.endswith("layers")]
+    return int(max(widths, default=0)) ** 2 * int(sum(layers))
 
 
 def measured(job: Job, machine: Machine, seconds: float) -> Pace:
