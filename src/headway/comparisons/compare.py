@@ -90,7 +90,12 @@ def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyR
     """
     configs = {}
     for variant, seed, name in plan.runs():
-        layers = [("the plan", plan.common), *common, (f"variant {variant.name}", variant.changes)]
+        layers = [
+            ("the comparison", {"training.updates": 0}),  # a time limit changes no variant's batch
+            ("the plan", plan.common),
+            *common,
+            (f"variant {variant.name}", variant.changes),
+        ]
         config = recipe(plan.recipe, *layers, ("seeds", {"training.seed": seed}))
         task_of_config(config).check(config)
         configs[name] = config
