@@ -149,3 +149,10 @@ def test_methods_that_replay_graphs_are_restored():
     with watched(model, lambda: None):
         assert model.step is not replayed
     assert model.step is replayed and "forward" not in vars(model)
+
+
+def test_a_method_that_was_replaced_meanwhile_stays():
+    model = bundles.gpt().model
+    with watched(model, lambda: None):
+        model.step = other = model.start
+    assert model.step is other and "forward" not in vars(model)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,12 +74,15 @@ class Engine:
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
+        self._watch = ExitStack()
         self._last_beat = time.monotonic()
         self._idle_turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
+        """Watch the model from now on, and start the thread."""
+        self._watch.enter_context(watched(self.bundle.model, self._beat))
         self._thread.start()
 
     def submit(self, job: Job) -> None:
@@ -121,7 +124,7 @@ class Engine:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
         try:
-            with watched(self.bundle.model, self._beat):
+            with self._watch:
                 while not self._stopping:
                     self._turn()
         except BaseException as error:
