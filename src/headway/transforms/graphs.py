@@ -9,6 +9,7 @@ when it grows or is reordered. A graph whose state is gone serves the next searc
 from __future__ import annotations
 
 import threading
+import warnings
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -17,12 +18,12 @@ from torch import nn
 
 from headway.attention import KeyValueCache
 from headway.blocks import Decoder, DecoderOnly, DecoderState
-from headway.errors import UsageError
+from headway.errors import HeadwayWarning, UsageError, is_out_of_memory
 from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
-from headway.transforms.recorder import CudaRecorder, Recorder, recorded_or_refused
+from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of
 from headway.transforms.static_memory import Sources, sources_of
 from headway.transforms.step_graph import Shape, State, StepGraph
 from headway.transforms.tracing import tracing
@@ -50,7 +51,9 @@ def replay_steps(
 
     Decode states that are started afterwards use them, on a CUDA device, without gradients, and
     while no hook is registered; on other devices nothing changes. The first steps record graphs,
-    as do longer texts and larger batches later on. Parameters may change their values but not their
+    as do longer texts and larger batches later on. If a step cannot be recorded, as one that reads
+    a number from the device, a HeadwayWarning names the reason, and the model decodes without
+    graphs. Parameters may change their values but not their
     memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
     the smallest graph. UsageError if the decoder is no Transformer.
     """
@@ -76,6 +79,7 @@ class ReplayedSteps:
         self.graphs: list[StepGraph] = []  # the one that was used last is the last
         self._built_of: list[tuple[int, int]] = []
         self._hooks: list[Any] = []
+        self._is_refused = False  # whether the step of this model cannot be recorded
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayedSteps:
@@ -115,14 +119,15 @@ class ReplayedSteps:
     def _graph_of(self, state: State) -> StepGraph | None:
         """Return the graph that the state owns, which is another one if it has grown.
 
-        None if a hook is registered, which no graph would call, or if there is no room.
+        None if a hook is registered, which no graph would call, if the step of the model cannot be
+        recorded, or if there is no room.
         """
         own = next((graph for graph in self.graphs if graph.belongs_to(state)), None)
         autocast = autocast_dtype(self.recorder.device_type)
         graph = own if own is not None and own.fits(state, autocast) else None
         if graph is None:
             self._look_at_model()
-        if any(self._hooks):
+        if self._is_refused or any(self._hooks):
             return None
         if graph is None:
             shape = self._shape_for(state, autocast)
@@ -145,7 +150,7 @@ class ReplayedSteps:
         built_of += [(id(tensor), tensor.data_ptr()) for tensor in tensors]
         if built_of != self._built_of:
             self.graphs.clear()
-            self._built_of = built_of
+            self._built_of, self._is_refused = built_of, False
             self._hooks = [m._forward_hooks for m in modules]
             self._hooks += [m._forward_pre_hooks for m in modules]
 
@@ -163,7 +168,8 @@ class ReplayedSteps:
         return next(free, None)
 
     def _recorded(self, shape: Shape, state: State, own: StepGraph | None) -> StepGraph | None:
-        """Return a new graph, for which free ones are dropped if need be; None if there is no room.
+        """Return a new graph, for which free ones are dropped if need be; None if there is no room,
+        or after a warning if the step cannot be recorded.
 
         own: the graph that the state leaves. It may be dropped, too: the state keeps its tensors.
         """
@@ -174,9 +180,21 @@ class ReplayedSteps:
         if not self._has_room(shape):
             return None
         device = next(self.model.parameters()).device
-        hint = "load it with fast=False (--fast no), which decodes without CUDA graphs"
-        with recorded_or_refused("step", hint):
+        try:
             return StepGraph(self._plain_step, state, shape, self.recorder(device))
+        except Exception as error:
+            if is_out_of_memory(refusal_of(error)):
+                raise
+            reason = first_line(refusal_of(error))
+        self._is_refused = True
+        self.graphs.clear()
+        warnings.warn(
+            "a step of this model cannot be recorded as a CUDA graph, so that it decodes without "
+            f"graphs, which is slower: {reason}",
+            HeadwayWarning,
+            stacklevel=2,
+        )
+        return None
 
     def _has_room(self, shape: Shape) -> bool:
         used = sum(graph.shape.tokens for graph in self.graphs)

@@ -64,9 +64,14 @@ class CudaRecorder(Recorder):
                     function()
             current.wait_stream(stream)
             pool = self.beside._graph.pool() if isinstance(self.beside, CudaRecorder) else None
-            # other threads may use the device meanwhile
-            with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
-                return function()
+            try:
+                # other threads may use the device meanwhile
+                with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
+                    return function()
+            finally:
+                # torch stays on the stream of a recording that fails: later operations would not
+                # await those before it
+                torch.cuda.set_stream(current)
 
     def replay(self) -> None:
         self._graph.replay()
@@ -80,10 +85,26 @@ def recorded_or_refused(step: str, hint: str) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        reason = str(error).split("\n")[0]
         raise UsageError(
-            f"the {step} of this model could not be recorded as a CUDA graph: {reason}", hint=hint
+            f"the {step} of this model could not be recorded as a CUDA graph: "
+            f"{first_line(refusal_of(error))}",
+            hint=hint,
         ) from error
+
+
+def refusal_of(error: BaseException) -> BaseException:
+    """Return the exception that ended a recording: the end of the recording raises another one."""
+    first, earlier = error, error.__context__
+    while earlier is not None:
+        if isinstance(earlier, RuntimeError):
+            first = earlier
+        earlier = earlier.__context__
+    return first
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an exception, or its class if it has none."""
+    return str(error).split("\n")[0] or type(error).__name__
 
 
 def forget_last_step() -> None:

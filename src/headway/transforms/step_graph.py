@@ -108,8 +108,10 @@ class StepGraph:
             if isinstance(like, DecoderState) and sources is not None:
                 self._memory = StaticMemory(like.memory, sources)
                 self._state = DecoderState(static, self._memory.memory)
-            self._logits = recorder.record(lambda: self._run(step, self._state))
-            forget_last_step()  # whose mask and positions are in the memory of the graph
+            try:
+                self._logits = recorder.record(lambda: self._run(step, self._state))
+            finally:
+                forget_last_step()  # whose mask and positions are in the memory of the graph
 
     def _run(self, step: Step, state: State) -> Float[Tensor, "R 1 V"]:
         forget_last_step()  # or what it computed would be recorded as constants
