@@ -30,6 +30,26 @@ def test_a_step_that_awaits_the_device_is_taken_without_graphs_after_one_warning
     assert len(warned) == 1 and models[1].step.graphs == []
 
 
+def test_a_graph_for_which_memory_does_not_suffice_is_replaced_by_ordinary_steps():
+    class Small(EmulatedGraph):
+        def record(self, function):
+            if len(function()) > 2:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+            return super().record(function)
+
+    models = twins(LONG)
+    replay_steps(models[1], recorder=Small, smallest=8)
+    pair = Pair(models, random_tokens(2, 3))
+    pair.steps(2)
+    before = EmulatedGraph.replays
+    pair.reorder([0, 1, 1, 0])
+    with pytest.warns(HeadwayWarning, match="no memory for a CUDA graph of 4 .* of 8 tok.*2 GiB"):
+        pair.steps(8)
+    assert EmulatedGraph.replays == before
+    Pair(models, random_tokens(2, 3)).steps(2)
+    assert EmulatedGraph.replays == before + 2
+
+
 def test_a_model_whose_step_is_mended_is_recorded_again():
     models = [awaiting(model) for model in twins(LONG)]
     pair = Pair(models, random_tokens(2, 3))

@@ -153,7 +153,8 @@ def test_graphs_are_bounded_and_states_beyond_take_ordinary_steps(monkeypatch):
             pair.steps(1, number)
         assert len(models[1].step.graphs) == 2
     assert sum(pair.states[1].caches[0].stores[0].shape[2] > 16 for pair in pairs) == 0
-    monkeypatch.setattr(graphs, "MOST_TOKENS", 15)  # none of 16 tokens
+    monkeypatch.setattr(EmulatedGraph, "free", 0)
+    monkeypatch.setattr(graphs, "PART", 0.4)  # none of the size of both together
     for pair in pairs:
         pair.steps(6)
 

@@ -8,6 +8,7 @@ when it grows or is reordered. A graph whose state is gone serves the next searc
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from copy import deepcopy
@@ -33,14 +34,19 @@ M = TypeVar("M", bound=nn.Module)
 SMALLEST = 2 * ALIGNED
 """Capacity of the smallest graphs, in tokens of a sequence; others have a power of two times it."""
 MOST_GRAPHS = 24
-MOST_TOKENS = 2**16
-"""Room of all graphs of a model together, as their keys and values stay in memory. States that are
-larger are bound by reading them, not by launching kernels."""
+PART = 0.5
+"""Part of the memory that is free, or that graphs of the model have, for the keys and values of all
+graphs of a model. While a batch grows, they are in memory up to two and a half times."""
 
 
 def can_replay(model: nn.Module) -> bool:
     """Whether the model has a Transformer decoder, whose steps `replay_steps` records."""
     return isinstance(getattr(model, "decoder", None), (Decoder, DecoderOnly))
+
+
+def capacity_for(tokens: int, smallest: int = SMALLEST) -> int:
+    """Return the capacity of graphs, in tokens of a sequence, that have room for this number."""
+    return _doubled(smallest, tokens)
 
 
 def replay_steps(
@@ -80,6 +86,7 @@ class ReplayedSteps:
         self._built_of: list[tuple[int, int]] = []
         self._hooks: list[Any] = []
         self._is_refused = False  # whether the step of this model cannot be recorded
+        self._most_bytes = math.inf  # of all graphs, since memory did not suffice for more
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayedSteps:
@@ -150,17 +157,18 @@ class ReplayedSteps:
         built_of += [(id(tensor), tensor.data_ptr()) for tensor in tensors]
         if built_of != self._built_of:
             self.graphs.clear()
-            self._built_of, self._is_refused = built_of, False
+            self._built_of = built_of
+            self._is_refused, self._most_bytes = False, math.inf
             self._hooks = [m._forward_hooks for m in modules]
             self._hooks += [m._forward_pre_hooks for m in modules]
 
     def _shape_for(self, state: State, autocast: torch.dtype | None) -> Shape:
         """Return the shape of a graph with room for one more token of each sequence."""
-        capacity = _doubled(self.smallest, max(state.lengths) + 1)
+        capacity = capacity_for(max(state.lengths) + 1, self.smallest)
         if not isinstance(state, DecoderState):
             return Shape(_doubled(1, len(state.lengths)), capacity, autocast)
         sentences, share, length = sources_of(state.memory)
-        sources = Sources(_doubled(1, sentences), share, _doubled(self.smallest, length))
+        sources = Sources(_doubled(1, sentences), share, capacity_for(length, self.smallest))
         return Shape(sources.sentences * share, capacity, autocast, sources)
 
     def _free_graph(self, shape: Shape) -> StepGraph | None:
@@ -173,32 +181,43 @@ class ReplayedSteps:
 
         own: the graph that the state leaves. It may be dropped, too: the state keeps its tensors.
         """
-        spare = [graph for graph in self.graphs if graph.is_free]
-        spare += [] if own is None else [own]
-        while spare and not self._has_room(shape):
-            self.graphs.remove(spare.pop(0))
-        if not self._has_room(shape):
-            return None
         device = next(self.model.parameters()).device
+        num_bytes = shape.num_bytes(state)
+        if not self._make_room(num_bytes, own, device):
+            return None
         try:
             return StepGraph(self._plain_step, state, shape, self.recorder(device))
         except Exception as error:
-            if is_out_of_memory(refusal_of(error)):
-                raise
+            no_memory = is_out_of_memory(refusal_of(error))
             reason = first_line(refusal_of(error))
-        self._is_refused = True
-        self.graphs.clear()
-        warnings.warn(
-            "a step of this model cannot be recorded as a CUDA graph, so that it decodes without "
-            f"graphs, which is slower: {reason}",
-            HeadwayWarning,
-            stacklevel=2,
-        )
+        if no_memory:
+            self._most_bytes = (self._used_bytes + num_bytes) / 2
+            what = f"there is no memory for a CUDA graph of {shape.rows} sequences of "
+            what += f"{shape.capacity} tokens, so that these decode"
+        else:
+            self._is_refused = True
+            self.graphs.clear()
+            what = "a step of this model cannot be recorded as a CUDA graph, so that it decodes"
+        message = f"{what} without graphs, which is slower: {reason}"
+        warnings.warn(message, HeadwayWarning, stacklevel=2)
         return None
 
-    def _has_room(self, shape: Shape) -> bool:
-        used = sum(graph.shape.tokens for graph in self.graphs)
-        return len(self.graphs) < MOST_GRAPHS and used + shape.tokens <= MOST_TOKENS
+    def _make_room(self, num_bytes: int, own: StepGraph | None, device: torch.device) -> bool:
+        """Drop graphs until there is room for another one of this size; return whether there is."""
+        free = self.recorder.free_bytes(device)
+        most = min(PART * (free + self._used_bytes), self._most_bytes)
+        spare = [] if num_bytes > most else [graph for graph in self.graphs if graph.is_free]
+        spare += [] if own is None else [own]
+        while spare and not self._has_room(num_bytes, most):
+            self.graphs.remove(spare.pop(0))
+        return self._has_room(num_bytes, most)
+
+    def _has_room(self, num_bytes: int, most: float) -> bool:
+        return len(self.graphs) < MOST_GRAPHS and self._used_bytes + num_bytes <= most
+
+    @property
+    def _used_bytes(self) -> int:
+        return sum(graph.num_bytes for graph in self.graphs)
 
 
 def _most_tokens(model: Any) -> int | None:

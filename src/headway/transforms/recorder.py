@@ -36,6 +36,11 @@ class Recorder(abc.ABC):
     def __init__(self, device: torch.device, beside: Recorder | None = None) -> None:
         self.device, self.beside = device, beside
 
+    @staticmethod
+    @abc.abstractmethod
+    def free_bytes(device: torch.device) -> int:
+        """Return the number of bytes of the device that this process can still allocate."""
+
     @abc.abstractmethod
     def record(self, function: Callable[[], R]) -> R:
         """Call the function, and return its result, whose tensors `replay` overwrites."""
@@ -53,6 +58,12 @@ class CudaRecorder(Recorder):
     def __init__(self, device: torch.device, beside: Recorder | None = None) -> None:
         super().__init__(device, beside)
         self._graph = torch.cuda.CUDAGraph()
+
+    @staticmethod
+    def free_bytes(device: torch.device) -> int:
+        free, _ = torch.cuda.mem_get_info(device)
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return free + unused  # torch keeps what was freed
 
     def record(self, function: Callable[[], R]) -> R:
         with torch.cuda.device(self.device):
