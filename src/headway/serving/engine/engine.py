@@ -192,7 +192,7 @@ class Engine:
                 if not reader.done:
                     rest -= reader.read_block() * self._prompts_at_once
                 if reader.done:
-                    self._admit(reader.finish(), reader.state)
+                    self._admit(*reader.finish())
                     self._reading = self._reading[1:]
 
     def _may_join(self, rest: int) -> bool:

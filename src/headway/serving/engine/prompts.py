@@ -83,13 +83,18 @@ class PromptReader:
         for value, (tokens, values) in zip(own, tops, strict=True):
             self._scores.append((value, tuple(zip(tokens, values, strict=True))))
 
-    def finish(self) -> list[Stream]:
-        """Return the streams that continue the prompt, whose rows are those of `state`."""
+    def finish(self) -> tuple[list[Stream], Any]:
+        """Return the streams that continue the prompt, and their state with a row for each.
+
+        The reader, to which the streams refer, does not keep the state: its keys and values would
+        be in memory until the last of them ends, besides those in the batch.
+        """
         if self.job.caches:
             self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
+        state, self.state = self.state, None
         if len(self.outputs) > 1:
-            self.state = self.state.reorder([0] * len(self.outputs))
-        return self.streams
+            state = state.reorder([0] * len(self.outputs))
+        return self.streams, state
 
     @property
     def streams(self) -> list[Stream]:
@@ -112,6 +117,8 @@ def read_together(readers: Sequence[PromptReader]) -> tuple[list[Stream], Any]:
     tokens, _ = padded(prompts, 0)
     state = model.start(upload(tokens, next(model.parameters()).device))
     state = state.rewind([len(prompt) for prompt in prompts])
+    for reader in readers:
+        reader.state = None  # an empty one
     rows = [row for row, reader in enumerate(readers) for _ in reader.outputs]
     if len(rows) > len(readers):
         state = state.reorder(rows)
