@@ -2,6 +2,7 @@
 
 import random
 from copy import deepcopy
+from functools import partial
 
 import pytest
 
@@ -123,3 +124,37 @@ def test_the_keys_and_values_of_a_prompt_are_freed_once_they_are_in_the_batch(mo
 def vectors_of(cache):
     """Return the tensors of a cache that hold keys and values."""
     return [x for x in tensors(list(vars(cache).values())) if x.ndim == 4]
+
+
+@pytest.mark.parametrize("prefix_bytes", [0, 2**28])
+def test_a_long_prompt_is_read_in_larger_blocks_with_a_step_of_the_others_after_each(
+    monkeypatch, prefix_bytes
+):
+    bundle, calls = language_model(num_layers=1), []
+    monkeypatch.setattr(engine_module, "PROMPTS_AT_ONCE", {"cpu": 4})
+    monkeypatch.setattr(engine_module, "TOKENS_AT_ONCE", {"cpu": 128})
+    settings = EngineSettings(slots=8, prefix_bytes=prefix_bytes)
+    engine = Engine(bundle, settings, Measurements(Metrics(), "m"))
+    for name in ("extend", "step"):
+        monkeypatch.setattr(
+            bundle.model, name, partial(counted, calls, getattr(bundle.model, name))
+        )
+    config, answered = GenerationConfig(max_tokens=30), []
+    long = [3 + number % 250 for number in range(301)]
+    for prompt, scored in [(long[:10], None), (long, None), (long[:150], 0)]:
+        box = Box()
+        answered.append((generation(box, prompt, config, scored=scored), box))
+        engine.submit(answered[-1][0])
+        engine._turn()
+    while engine._reading or len(engine.waiting):
+        engine._turn()
+    assert calls == [9, 1, 128, 1, 128, 1, 44, 1, 64, 1, 64, 1, 21, 1]
+    while engine.busy:
+        engine._turn()
+    check_mixed(bundle, answered)
+
+
+def counted(calls, method, tokens, state):
+    """Call a method of a model; append the number of tokens of each sequence to `calls`."""
+    calls.append(tokens.shape[1])
+    return method(tokens, state)

@@ -35,6 +35,9 @@ STUCK = 2.0  # seconds without a heartbeat, with work to do
 PROMPTS_AT_ONCE = {"cuda": 64}
 """Maximum number of short prompts that are read together on a device, where it takes about as long
 as to read one. On a CPU it would keep other outputs waiting."""
+TOKENS_AT_ONCE = {"cuda": 1024}
+"""Number of tokens of a long prompt that are read at once on a device, which 64 of them would leave
+mostly idle. Other outputs wait for this number of tokens at most."""
 LONG_IDLE = 10  # turns without work, each of half a second, until freed memory is given back
 
 
@@ -71,6 +74,7 @@ class Engine:
         device = next(bundle.model.parameters()).device.type
         together = generates and not settings.exact
         self._prompts_at_once = PROMPTS_AT_ONCE.get(device, 1) if together else 1
+        self._tokens_at_once = TOKENS_AT_ONCE.get(device, BLOCK) if together else BLOCK
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
@@ -174,7 +178,8 @@ class Engine:
         """Read the next prompts: short ones together, or one block of a long one. Their outputs
         join the batch.
 
-        On a CPU that is at most one block's number of tokens, for which the other outputs wait.
+        The other outputs wait for it: on a CPU for at most 64 tokens, on a GPU for one long block,
+        or for some short prompts and one long block.
         """
         rest = self._prompts_at_once * BLOCK
         while rest > 0:
@@ -190,7 +195,8 @@ class Engine:
             elif self._reading:
                 reader = self._reading[0]
                 if not reader.done:
-                    rest -= reader.read_block() * self._prompts_at_once
+                    count = reader.read_block()
+                    rest -= count if self._prompts_at_once == 1 else rest
                 if reader.done:
                     self._admit(*reader.finish())
                     self._reading = self._reading[1:]
@@ -210,7 +216,8 @@ class Engine:
         assert isinstance(self.bundle, TextGenerating)
         try:
             model: Any = self.bundle.model
-            reader = PromptReader(model, self.bundle.tokenizer, job, self._prefixes)
+            tokenizer, at_once = self.bundle.tokenizer, self._tokens_at_once
+            reader = PromptReader(model, tokenizer, job, self._prefixes, at_once)
         except HeadwayError as error:
             job.report(Failed(error))
         else:

@@ -1,4 +1,4 @@
-"""Prompts are read in blocks of 64 tokens, between the steps of the outputs that are decoded."""
+"""Prompts are read block by block, between the steps of the outputs that are decoded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ NO_TOKEN = -1
 class PromptReader:
     """Reads the prompt of one generation, block by block, into a decode state of one sequence.
 
-    All blocks but the last have 64 tokens, whatever else is decoded, so that the state does not
-    depend on other requests. Raises UsageError for a prompt that is too long for the model.
+    at_once: number of tokens that are read at once, a multiple of 64. With 64, all blocks but the
+    last are those of the prefix cache, so that the state has the same bits with and without it.
+    Prompts that are scored are read by 64, as their logits need memory. Raises UsageError for a
+    prompt that is too long for the model.
     """
 
     def __init__(
-        self, model: GPT, tokenizer: TextTokenizer, job: Generation, cache: PrefixCache
+        self,
+        model: GPT,
+        tokenizer: TextTokenizer,
+        job: Generation,
+        cache: PrefixCache,
+        at_once: int = BLOCK,
     ) -> None:
         self.model, self.job, self._cache = model, job, cache
+        self._at_once = at_once if job.scored is None else BLOCK
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
         shortest = [MinLength(job.config.min_tokens, token) for token in sorted(job.stop_tokens)]
@@ -65,7 +73,7 @@ class PromptReader:
 
     def read_block(self) -> int:
         """Read the next block; return its number of tokens."""
-        stop = min(len(self.job.prompt) - 1, (self._read // BLOCK + 1) * BLOCK)
+        stop = min(len(self.job.prompt) - 1, self._read + self._at_once)
         tokens = upload(torch.tensor([self.job.prompt[self._read : stop]]), self._device)
         if self.job.scored is None:
             self.model.extend(tokens, self.state)
