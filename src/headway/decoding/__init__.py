@@ -17,13 +17,15 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
-from headway.decoding.input_search import Candidate, Observer
+from headway.decoding.input_search import Candidate, Observer, end_of
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
 from headway.decoding.rule import PartialOutput, Rule, apply_rules, ruled_logits
 from headway.decoding.rules import (
     Bias,
     Forbidden,
+    ForbiddenFirst,
+    ForcedEnd,
     FrequencyPenalty,
     MinLength,
     MinP,
@@ -48,7 +50,7 @@ from headway.decoding.sampling import (
     sample,
     sample_steps,
 )
-from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
+from headway.decoding.search import EarlyStopping, Hypothesis, Limits, check_search, length_penalty
 from headway.decoding.sharing import Step, sharing, step_of
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import TextStreamer
@@ -58,8 +60,11 @@ __all__ = [
     "Candidate",
     "Continuation",
     "Draft",
+    "EarlyStopping",
     "Ensemble",
     "Forbidden",
+    "ForbiddenFirst",
+    "ForcedEnd",
     "FrequencyPenalty",
     "GenerationConfig",
     "Hypothesis",
@@ -92,6 +97,7 @@ __all__ = [
     "beam_search",
     "check_search",
     "choose",
+    "end_of",
     "expected_utilities",
     "generate",
     "generate_from_tokens",

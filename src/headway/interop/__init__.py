@@ -13,6 +13,14 @@ from headway.interop.ctranslate2 import (
     export_translator,
 )
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
+from headway.interop.folder_settings import (
+    NO_SETTINGS,
+    FolderSettings,
+    read_chat_template,
+    read_folder_settings,
+    read_saved_settings,
+)
+from headway.interop.generation_config import GenerationDefaults, Kind
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
 from headway.interop.hf_export_images import export_images
@@ -26,8 +34,12 @@ from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
     "FAMILIES",
+    "NO_SETTINGS",
     "Exported",
     "ExportedCTranslate2",
+    "FolderSettings",
+    "GenerationDefaults",
+    "Kind",
     "Model",
     "SentenceFolder",
     "build",
@@ -40,12 +52,15 @@ __all__ = [
     "fitting",
     "read",
     "read_captioner_images",
+    "read_chat_template",
     "read_encoder_tokenizer",
+    "read_folder_settings",
     "read_image_reader",
     "read_labels",
     "read_llama2c",
     "read_llama2c_tokenizer",
     "read_llama2c_tokens",
+    "read_saved_settings",
     "read_sentence_folder",
     "read_tokenizer",
     "read_translator_tokenizers",

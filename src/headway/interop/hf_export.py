@@ -15,7 +15,14 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import write_file
 from headway.folders import new_folder
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
-from headway.interop.hf_folders import TextModel, build, read, write
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.hf_folders import (
+    TextModel,
+    build,
+    read,
+    write,
+    write_generation_config,
+)
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
@@ -58,6 +65,7 @@ def export(
     family: str | None = None,
     labels: Sequence[str] | None = None,
     sentences: SentenceFolder | None = None,
+    settings: FolderSettings = NO_SETTINGS,
 ) -> Exported:
     """Write a folder for transformers, with the tokenizer; on any error no folder is left.
 
@@ -65,7 +73,8 @@ def export(
     random ids to 1e-4, and the tokenizer must give the same ids for texts with unusual characters.
     family: a key of `FAMILIES`; if None, the first that can represent the model. labels: names of
     the classes or tags. sentences: pooling and length for sentence-transformers (its `encoder` is
-    not used). Raises HeadwayError if the verification fails, UsageError for a model or tokenizer
+    not used). settings: those of the pretrained folder that the model is from. Raises HeadwayError
+    if the verification fails, UsageError for a model or tokenizer
     that cannot be represented and for a folder that exists.
     """
     folder, model = Path(folder), float32_copy(model)
@@ -77,7 +86,10 @@ def export(
             hint="export the model with the tokenizer that it was trained with",
         )
     with new_folder(folder) as temporary:
-        written = write(model, temporary, family, _special_ids(tokenizer), labels)
+        written = write(model, temporary, family, special_ids(tokenizer), labels)
+        if isinstance(model, GPT):
+            assert not isinstance(tokenizer, EncoderTokenizer)
+            write_generation_config(special_ids(tokenizer), tokenizer.ends, settings, temporary)
         difference = _difference(model, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
@@ -104,7 +116,8 @@ def _shape(model: TextModel) -> GPTConfig | BertConfig:
     return config if isinstance(config, GPTConfig | BertConfig) else config.bert
 
 
-def _special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
+def special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
+    """Return the ids of the special tokens by the names in config.json."""
     if not isinstance(tokenizer, EncoderTokenizer):
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
     special = tokenizer.special_tokens
@@ -244,7 +257,7 @@ def check_tokenizer(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
     Raises HeadwayError for a text with other ids.
     """
     engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-    exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos)
+    exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos, tokenizer.ends)
     texts = _texts(tokenizer)
     for text in texts:
         _check_same(text, tokenizer.encode(text), exported.encode(text), where)

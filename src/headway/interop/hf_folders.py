@@ -27,6 +27,8 @@ from headway.interop import (
     t5,
     vit,
 )
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.weight_names import (
     Architecture,
@@ -195,10 +197,25 @@ def write(
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
     write_tensors(folder / WEIGHTS_FILE, full)
     if chosen.generates:
-        generation = {**ids, "transformers_version": CHECKED_AGAINST}
-        _write_json(folder / "generation_config.json", generation)
+        write_generation_config(ids, (), NO_SETTINGS, folder)
     _write_json(folder / CONFIG_FILE, values)  # last: it makes the folder a model
     return architecture.names[0]
+
+
+def write_generation_config(
+    ids: Mapping[str, int], ends: Sequence[int], settings: FolderSettings, folder: Path
+) -> None:
+    """Write generation_config.json, and the chat template if there is one.
+
+    ids: of special tokens, as in `write`. ends: all tokens that end an output, if there are
+    several. settings: those of the pretrained folder that the model is from.
+    """
+    values = {} if settings.generation is None else dict(settings.generation.values)
+    values |= {**ids, "transformers_version": CHECKED_AGAINST}
+    if len(ends) > 1:
+        values["eos_token_id"] = list(ends)
+    _write_json(folder / GENERATION_FILE, values)
+    settings.write_template(folder)
 
 
 def _to_hf_config(

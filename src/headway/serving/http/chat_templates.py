@@ -17,41 +17,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError
-from headway.files import read_bytes, read_json
+from headway.interop import read_chat_template
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
 SECONDS = 2.0
-LARGEST_TEMPLATE, LONGEST_PROMPT = 2**17, 2**20
-FILES = ("chat_template.jinja", "tokenizer_config.json")
+LONGEST_PROMPT = 2**20
 _MARK = re.compile("\ue000(\\d+)\ue001")
 
 
 def read_template(folder: Path) -> str | None:
-    """Return the chat template in a model folder; None if there is none.
+    """Return the chat template of a model folder, or of the model of a run; None if there is none.
 
-    It is in chat_template.jinja, or in tokenizer_config.json. Raises DataError if it is damaged.
+    Raises DataError if it is damaged.
     """
-    for place in (folder, folder / "model"):
-        path = place / FILES[0]
-        if path.is_file():
-            return read_bytes(path, LARGEST_TEMPLATE).decode("utf-8", errors="replace")
-        path = place / FILES[1]
-        if path.is_file():
-            content = read_json(path)
-            template = content.get("chat_template") if isinstance(content, dict) else None
-            if isinstance(template, list):  # several by name
-                named = {t.get("name"): t.get("template") for t in template if isinstance(t, dict)}
-                template = named.get("default")
-            if template is None:
-                return None
-            if not isinstance(template, str) or len(template) > LARGEST_TEMPLATE:
-                raise DataError("chat_template must be a text of at most 128 KiB", str(path))
-            return template
-    return None
+    template = read_chat_template(folder)
+    return read_chat_template(folder / "model") if template is None else template
 
 
 class Templates:

@@ -12,7 +12,6 @@ import msgspec
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.serving.http.replies import ApiError
-from headway.settings import override
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
@@ -100,13 +99,16 @@ def check_unsupported(fields: GenerationFields, known: Mapping[str, Any]) -> Non
 
 
 def generation_config(
-    fields: GenerationFields, max_tokens: int, alternatives: int
+    bundle: TextGenerating, fields: GenerationFields, max_tokens: int, alternatives: int
 ) -> GenerationConfig:
-    """Return the settings of generation. Raises ApiError 400 for values that exclude each other."""
+    """Return the settings of generation: those of the request, completed by the model's defaults.
+
+    Raises ApiError 400 for values that exclude each other.
+    """
     changes = {
         "max_tokens": max_tokens,
         "min_tokens": fields.min_tokens,
-        "temperature": 1.0 if fields.temperature is None else fields.temperature,
+        "temperature": fields.temperature,
         "top_k": fields.top_k if (fields.top_k or 0) > 0 else None,
         "top_p": fields.top_p or None,
         "min_p": fields.min_p,
@@ -115,7 +117,7 @@ def generation_config(
         "presence_penalty": fields.presence_penalty,
         "samples": fields.n,
         "seed": (time.time_ns() if fields.seed is None else fields.seed) % 2**62,
-        "stop": fields.stops,
+        "stop": fields.stops or None,
         "beam": fields.beam,
         "length_penalty": fields.length_penalty,
         "early_stopping": fields.early_stopping,
@@ -123,7 +125,7 @@ def generation_config(
     }
     given = {name: value for name, value in changes.items() if value is not None}
     try:
-        return override(GenerationConfig(), given, "the request")
+        return bundle.with_defaults(given, "the request", GenerationConfig(temperature=1.0))
     except UsageError as error:
         name = re.match(r"\w*", error.what)
         raise ApiError(400, error.what, param=name and name.group()) from error

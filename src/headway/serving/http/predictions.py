@@ -28,7 +28,7 @@ from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
 from headway.settings import override
-from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
+from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions, default_options
 
 MOST_INPUTS = 256
 SUFFIXES = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
@@ -110,7 +110,7 @@ async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
     task = served.verbs[verb]
-    options = options_of(task, asked.parameters or {})
+    options = options_of(task, served.bundle, asked.parameters or {})
     is_list = isinstance(asked.inputs, list)
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
@@ -174,16 +174,16 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, parameters: Mapping[str, Any]) -> Any:
-    """Return the options of a task. Raises ApiError 400 for one that it does not have, and for
-    names of files: a client may not read the files of the server."""
+def options_of(task: Any, bundle: Any, parameters: Mapping[str, Any]) -> Any:
+    """Return the options of a task, completed by those of the model. Raises ApiError 400 for one
+    that it does not have, and for names of files: a client may not read the files of the server."""
     names = task.option_names if isinstance(task, Pipeline) else {}
     given = {names.get(key, key): value for key, value in parameters.items() if value is not None}
     kinds = typing.get_type_hints(task.options)
     for name in given:
         if name in kinds and "Path" in str(kinds[name]):
             raise ApiError(400, f"{name} names a file, so it is not available here", param=name)
-    return override(task.options(), given, "parameters")
+    return override(default_options(task, bundle), given, "parameters")
 
 
 def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:

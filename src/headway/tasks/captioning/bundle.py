@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,12 +18,15 @@ from headway.bundle import (
     SearchTrace,
     StoredBundle,
     attention_of,
+    folder_rules,
+    folder_stopping,
     image_patches,
     next_token_readout,
 )
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
+    EarlyStopping,
     Forbidden,
     GenerationConfig,
     Hypothesis,
@@ -34,11 +37,13 @@ from headway.decoding import (
     Sampling,
     beam_search,
     check_search,
+    end_of,
     greedy_search,
     open_rows,
     sample_steps,
 )
 from headway.errors import DataError, UsageError
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Captioner
 from headway.settings import override
 from headway.shapes import Float, Tensor
@@ -71,11 +76,14 @@ class CaptionerBundle(StoredBundle):
     """A captioner with its reader: it generates sentences that describe images."""
 
     kind: ClassVar[str] = "captioner"
+    settings_kind: ClassVar[Kind | None] = "captioner"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
     reader_class = CaptionReader
     model: Captioner
 
-    def __init__(self, model: Captioner, reader: CaptionReader) -> None:
+    def __init__(
+        self, model: Captioner, reader: CaptionReader, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
         check_reader(reader.images, model.config.vit)
         if reader.size != model.config.gpt.vocabulary:
             raise DataError(
@@ -83,7 +91,7 @@ class CaptionerBundle(StoredBundle):
                 f"the model is {model.config.gpt.vocabulary:,}",
                 hint="use the tokenizer with which the model was trained",
             )
-        super().__init__(model, reader)
+        super().__init__(model, reader, settings)
         self.reader = reader
 
     @property
@@ -102,13 +110,14 @@ class CaptionerBundle(StoredBundle):
         images: Sequence[AnyImage],
         *,
         language: str | None = None,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[str]:
         """Generate the best caption of every image, in order.
 
-        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy.
+        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy. If unset,
+        beam, length_penalty and early_stopping are those of `default_options`.
         """
         captions = self.search(
             images,
@@ -122,11 +131,15 @@ class CaptionerBundle(StoredBundle):
     def predict(
         self,
         inputs: Sequence[CaptionInput],
-        options: CaptionOptions = BEST,
+        options: CaptionOptions | None = None,
         *,
         first: int = 1,
     ) -> list[CaptionedFile]:
-        """Generate captions of image files, by `search` or by `sample`."""
+        """Generate captions of image files, by `search` or by `sample`.
+
+        options: if unset, `default_options`.
+        """
+        options = options or self.default_options
         for language in options.languages:
             self.reader.first(language)  # raises UsageError for an unknown language
         images = [item.image for item in inputs]
@@ -181,16 +194,21 @@ class CaptionerBundle(StoredBundle):
         images: Sequence[AnyImage],
         *,
         language: str | None = None,
-        beam: int = 4,
+        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[list[Caption]]:
         """Generate the `num_best` best captions of every image by beam search, best first.
 
         The captions of an image do not depend on the other images. length_penalty, early_stopping:
-        see `decoding.length_penalty` and `decoding.beam_search`.
+        see `decoding.length_penalty` and `decoding.beam_search`. What is unset is that of
+        `default_options`.
         """
+        usual = self.default_options
+        beam = usual.beam if beam is None else beam
+        length_penalty = usual.length_penalty if length_penalty is None else length_penalty
+        early_stopping = usual.early_stopping if early_stopping is None else early_stopping
         captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
             captions += self.search_tensors(
@@ -215,9 +233,11 @@ class CaptionerBundle(StoredBundle):
         beam, num_best, alpha = how
         check_search(beam, num_best, alpha)
         first = self.reader.first(language)
-        limits = Limits(
-            first, self.reader.tokenizer.eos, [self.longest] * len(images), self._rules()
-        )
+        limits = self._limits(first, len(images))
+        generation = self.settings.generation
+        stopping: EarlyStopping = early_stopping
+        if generation is not None:
+            stopping = folder_stopping(generation, early_stopping)
         inputs = (images.to(self.device),)
         if beam == 1:
             hypotheses = [[best] for best in greedy_search(self.model, inputs, limits, alpha)]
@@ -226,7 +246,7 @@ class CaptionerBundle(StoredBundle):
                 *(self.model, inputs, limits),
                 width=beam,
                 alpha=alpha,
-                early_stopping=early_stopping,
+                early_stopping=stopping,
                 num_best=num_best,
                 observe=observe,
             )
@@ -252,8 +272,7 @@ class CaptionerBundle(StoredBundle):
         for batch in batches_of(self.reader.images, images, self.device):
             rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(batch))]
             most = min(config.max_tokens, self.longest)
-            eos = self.reader.tokenizer.eos
-            sampling = Sampling(eos=eos, max_tokens=most, rules=rules)
+            sampling = Sampling(eos=self.reader.tokenizer.ends, max_tokens=most, rules=rules)
             seeds = [[config.seed + i for i in range(config.samples)] for _ in batch]
             rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
             state = self.model.start(batch).reorder([row.item for row in rows])
@@ -264,6 +283,38 @@ class CaptionerBundle(StoredBundle):
                 sampled[i : i + config.samples] for i in range(0, len(sampled), config.samples)
             ]
         return captions
+
+    @property
+    def default_options(self) -> CaptionOptions:
+        """The options where a user sets none: those of the pretrained folder, if there is one."""
+        generation = self.settings.generation
+        if generation is None or not generation.is_chosen:
+            return BEST
+        return replace(
+            BEST,
+            beam=generation.beams,
+            length_penalty=generation.length_penalty,
+            early_stopping=generation.early_stopping is True,
+        )
+
+    def _limits(self, first: int, count: int) -> Limits:
+        """Return the limits of a search for `count` captions. first: their first token."""
+        ends, generation = self.reader.tokenizer.ends, self.settings.generation
+        if generation is None:
+            return Limits(first, ends, [self.longest] * count, self._rules())
+        limit = self.model.max_length
+        longest = self.reader.longest if limit is None else min(self.reader.longest, limit)
+        lengths = [longest] * count
+        return Limits(
+            first,
+            ends,
+            lengths,
+            folder_rules(generation, ends, lengths, cut=True),
+            prompts=[[first]] * count,
+            cut=True,
+            normalisation="transformers",
+            renormalise=generation.renormalise,
+        )
 
     def _rules(self) -> list[Rule]:
         specials = self.reader.specials
@@ -365,6 +416,6 @@ class CaptionerBundle(StoredBundle):
             candidates=candidates,
             first=self.reader.first(language),
             best=best.tokens,
-            end=(self.reader.tokenizer.eos,) if best.finished else (),
+            end=end_of(best.tokens, candidates) if best.finished else (),
             names=self.reader.token_strings,
         )

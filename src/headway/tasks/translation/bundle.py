@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -20,9 +20,10 @@ from headway.bundle import (
     next_token_readout,
 )
 from headway.data.batches import collate_sources
-from headway.decoding import Candidate, Ensemble, Observer, check_search
+from headway.decoding import Candidate, Ensemble, Observer, check_search, end_of
 from headway.decoding.search import Normalisation
 from headway.errors import DataError, UsageError
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
 from headway.tasks.translation.options import FOUR_BEAMS, TranslateInput, TranslateOptions
 from headway.tasks.translation.predicting import Translated, predict
@@ -51,11 +52,14 @@ class TranslatorBundle(StoredBundle):
     """A translator with its tokenizers: translates plain sentences."""
 
     kind: ClassVar[str] = "translator"
+    settings_kind: ClassVar[Kind | None] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
     reader_class = TokenizerPair
     model: Translator
 
-    def __init__(self, model: Translator, tokenizer: TokenizerPair) -> None:
+    def __init__(
+        self, model: Translator, tokenizer: TokenizerPair, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
         config = model.config
         for side, size in (
             ("source", config.source_vocabulary),
@@ -68,7 +72,7 @@ class TranslatorBundle(StoredBundle):
                     f"size of the model is {size:,}",
                     hint="use the tokenizer with which the model was trained",
                 )
-        super().__init__(model, tokenizer)
+        super().__init__(model, tokenizer, settings)
         self.tokenizer = tokenizer
         self._others: tuple[Translator, ...] = ()  # further members of an ensemble
         self.target_languages = TargetLanguages(tuple(sorted(tokenizer.source.language_tags)))
@@ -103,7 +107,7 @@ class TranslatorBundle(StoredBundle):
             )
         elif language is not None:
             self.target_languages.check(language)
-        bundle = TranslatorBundle(self.model, tokenizer)
+        bundle = TranslatorBundle(self.model, tokenizer, self.settings)
         bundle._others = self._others
         if tokenizer.languages is None:
             bundle.target_languages = replace(self.target_languages, chosen=language)
@@ -121,7 +125,7 @@ class TranslatorBundle(StoredBundle):
                     hint="train both with one tokenizer: train the first, copy its tokenizer.json "
                     "into the new run folder, train the second there",
                 )
-        joint = TranslatorBundle(self.model, self.tokenizer)
+        joint = TranslatorBundle(self.model, self.tokenizer, self.settings)
         joint.target_languages = self.target_languages
         joint._others = tuple(other.model for other in others)
         return joint
@@ -129,7 +133,23 @@ class TranslatorBundle(StoredBundle):
     @property
     def _search(self) -> TranslationSearch:
         stepper = Ensemble([self.model, *self._others]) if self._others else self.model
-        return TranslationSearch(stepper, self.model, self.tokenizer)
+        return TranslationSearch(stepper, self.model, self.tokenizer, self.settings.generation)
+
+    @property
+    def default_options(self) -> TranslateOptions:
+        """The options where a user sets none: those of the pretrained folder, if there is one."""
+        generation = self.settings.generation
+        if generation is None:
+            return FOUR_BEAMS
+        ranked = replace(FOUR_BEAMS, normalisation="transformers")
+        if not generation.is_chosen:
+            return ranked
+        return replace(
+            ranked,
+            beam=generation.beams,
+            length_penalty=generation.length_penalty,
+            early_stopping=generation.early_stopping is True,
+        )
 
     @property
     def longest(self) -> int:
@@ -140,11 +160,12 @@ class TranslatorBundle(StoredBundle):
         self,
         texts: Sequence[str],
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[str]:
-        """Return the best translation of each text, in order. beam: the width; 1 is greedy."""
+        """Return the best translation of each text, in order. beam: the width; 1 is greedy. If
+        unset, they are those of `default_options`."""
         translations = self.search(
             texts, beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
         )
@@ -153,7 +174,7 @@ class TranslatorBundle(StoredBundle):
     def predict(
         self,
         inputs: Sequence[TranslateInput],
-        options: TranslateOptions = FOUR_BEAMS,
+        options: TranslateOptions | None = None,
         *,
         first: int = 1,
     ) -> list[Translated]:
@@ -162,20 +183,21 @@ class TranslatorBundle(StoredBundle):
         A text of more than `longest` tokens is split at the ends of its sentences, and the
         translations of its sentences are joined; it has one translation and no alignment.
 
-        first: the number of the first input. Raises UsageError for more translations than beams,
+        options: if unset, `default_options`. first: the number of the first input. Raises
+        UsageError for more translations than beams,
         and if an alignment is requested of a model without attention.
         """
-        return predict(self, inputs, options, first)
+        return predict(self, inputs, options or self.default_options, first)
 
     def search(
         self,
         texts: Sequence[str],
         *,
-        beam: int = 4,
+        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "gnmt",
-        early_stopping: bool = False,
+        length_penalty: float | None = None,
+        normalisation: Normalisation | None = None,
+        early_stopping: bool | None = None,
         coverage: float = 0.0,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
@@ -188,14 +210,22 @@ class TranslatorBundle(StoredBundle):
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        length_penalty, normalisation: see `decoding.length_penalty`. early_stopping: see
-        `decoding.beam_search`. coverage: weight of the penalty for source tokens without attention
-        (`decoding.coverage`). contain: for each text, the phrases that its translations must
-        contain; empty for no phrases. avoid: phrases that none may contain. first: the number of
-        the first text, in errors. progress: called with the number of texts translated so far.
-        observe: receives the candidates of every step of the search; only for a single text. Raises
-        UsageError for a text of more than `longest` tokens, and if no translation fits the phrases.
+        beam, length_penalty, normalisation, early_stopping: if unset, those of `default_options`;
+        see `decoding.length_penalty` and `decoding.beam_search`. coverage: weight of the penalty
+        for source tokens without attention (`decoding.coverage`). contain: for each text, the
+        phrases that its translations must contain; empty for no phrases. avoid: phrases that none
+        may contain. first: the number of the first text, in errors. progress: called with the
+        number of texts translated so far. observe: receives the candidates of every step of the
+        search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
+        and if no translation fits the phrases.
         """
+        chosen = self._searching(
+            beam=beam,
+            length_penalty=length_penalty,
+            normalisation=normalisation,
+            early_stopping=early_stopping,
+        )
+        beam, length_penalty = chosen.beam, chosen.length_penalty
         check_search(beam, num_best, length_penalty)
         if coverage and beam == 1:
             raise UsageError(
@@ -210,27 +240,32 @@ class TranslatorBundle(StoredBundle):
             beam=beam,
             num_best=num_best,
             alpha=length_penalty,
-            normalisation=normalisation,
-            early_stopping=early_stopping,
+            normalisation=chosen.normalisation,
+            early_stopping=chosen.early_stopping,
             coverage=coverage,
             phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
         ids = self._encoded(texts, first)
 
-        def decode(chosen: list[int]) -> list[list[Translation]]:
-            rows = [ids[i] for i in chosen]
-            return self._search.by_beam(rows, settings.of(chosen), observe)
+        def decode(indices: list[int]) -> list[list[Translation]]:
+            rows = [ids[i] for i in indices]
+            return self._search.by_beam(rows, settings.of(indices), observe)
 
         return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
+
+    def _searching(self, **chosen: Any) -> TranslateOptions:
+        """Return the default options with those that are not None."""
+        changes = {name: value for name, value in chosen.items() if value is not None}
+        return replace(self.default_options, **changes)
 
     def stream(
         self,
         text: str,
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
         coverage: float = 0.0,
     ) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.
@@ -239,16 +274,21 @@ class TranslatorBundle(StoredBundle):
         parts, joined, are the translation that `search` returns for the same settings. Raises
         UsageError for a text of more than `longest` tokens.
         """
-        check_search(beam, 1, length_penalty)
+        chosen = self._searching(
+            beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
+        )
+        check_search(chosen.beam, 1, chosen.length_penalty)
         (row,) = self._encoded([text], 1)
         if row:
-            yield from self._search.streamed(
-                row,
-                beam=beam,
-                alpha=length_penalty,
-                early_stopping=early_stopping,
+            settings = BeamSettings(
+                beam=chosen.beam,
+                num_best=1,
+                alpha=chosen.length_penalty,
+                normalisation=chosen.normalisation,
+                early_stopping=chosen.early_stopping,
                 coverage=coverage,
             )
+            yield from self._search.streamed(row, settings)
 
     def sample(
         self,
@@ -389,7 +429,7 @@ class TranslatorBundle(StoredBundle):
             candidates=candidates,
             first=target.bos,
             best=best.tokens,
-            end=(target.eos,) if best.finished else (),
+            end=end_of(best.tokens, candidates) if best.finished else (),
             names=target.token_strings,
         )
 

@@ -11,14 +11,18 @@ from headway.tasks.translation.bundle import TranslatorBundle
 
 
 def from_hugging_face(model: Translator, folder: Path, model_type: str) -> TranslatorBundle:
-    """Make a bundle of the model with the tokenizers of the folder."""
+    """Make a bundle of the model with the tokenizers and the settings of the folder."""
     vocabulary = model.config.target_vocabulary
-    return TranslatorBundle(model, interop.read_translator_tokenizers(folder, vocabulary))
+    settings = interop.read_folder_settings(folder, "translator")
+    tokenizers = interop.read_translator_tokenizers(folder, vocabulary)
+    return TranslatorBundle(model, tokenizers, settings)
 
 
 def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> Exported:
     """Write a Hugging Face folder with the translator and its tokenizers."""
-    return interop.export_translator_to_hf(bundle.model, bundle.tokenizer, folder, family)
+    return interop.export_translator_to_hf(
+        bundle.model, bundle.tokenizer, folder, family, bundle.settings
+    )
 
 
 def to_ctranslate2(bundle: TranslatorBundle, folder: Path, dtype: str) -> ExportedCTranslate2:

@@ -18,6 +18,7 @@ from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.data.span_corruption import SpanCorruption
 from headway.errors import UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
+from headway.interop import NO_SETTINGS
 from headway.machine import Machine, free_memory
 from headway.models import Translator, shapes_only
 from headway.settings import override
@@ -144,7 +145,8 @@ class TranslationJob:
         return None if pair is None else Example(pair.source, target=pair.target)
 
     def bundle(self, model: Any) -> TranslatorBundle:
-        return TranslatorBundle(model, self.prepared.tokenizers)
+        settings = NO_SETTINGS if self.start is None else self.start.settings
+        return TranslatorBundle(model, self.prepared.tokenizers, settings)
 
     def plan(self) -> dict[str, Any]:
         first = self.buckets.epoch(0)

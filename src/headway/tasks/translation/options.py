@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.decoding.search import Normalisation
+from headway.decoding.search import NORMALISATION_HELP, Normalisation
 from headway.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
 
 
@@ -43,11 +43,7 @@ class TranslateOptions:
         ge=0,
         le=PENALTY,
     )
-    normalisation: Normalisation = setting(
-        "gnmt",
-        "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
-        "length ** length_penalty.",
-    )
+    normalisation: Normalisation = setting("gnmt", NORMALISATION_HELP)
     early_stopping: bool = setting(
         False,
         "End a search when as many translations as beams are finished, and no unfinished one has a "
