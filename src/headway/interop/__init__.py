@@ -7,6 +7,7 @@
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
+from headway.interop.adapters import find_adapter
 from headway.interop.ctranslate2 import (
     ExportedCTranslate2,
     export_language_model,
@@ -49,6 +50,7 @@ __all__ = [
     "export_language_model",
     "export_translator",
     "export_translator_to_hf",
+    "find_adapter",
     "fitting",
     "read",
     "read_captioner_images",

@@ -27,6 +27,7 @@ from headway.interop import (
     t5,
     vit,
 )
+from headway.interop.adapters import find_adapter, merged
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
@@ -108,17 +109,25 @@ SPECIALS = ("bos_token_id", "eos_token_id", "pad_token_id")
 CHECKED_AGAINST = "5.23.0"  # the version of transformers that the tests compare with
 
 
-def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dict[str, Tensor]]:
+def read(
+    folder: str | Path, model_type: str | None = None, adapter: Path | None = None
+) -> tuple[Config, dict[str, Tensor]]:
     """Read the configuration and the parameters, by our names, in the dtype of the file.
 
     model_type: a key of `FAMILIES`, for folders whose config.json does not name it. Names may have
-    the prefix of a model with a head or not; the weights may be in one file or in shards. Raises
-    DataError for anything that is missing, unknown, of the wrong shape or not supported.
+    the prefix of a model with a head or not; the weights may be in one file or in shards. adapter:
+    the folder of an adapter that is merged into the weights; if unset, `folder` if it has one.
+    Raises DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
     folder, where = Path(folder), str(folder)
     hf_config = HFConfig.load(folder / CONFIG_FILE, model_type)
     family, architecture = _architecture_of(hf_config)
-    tensors = family.named(_tensors(folder), architecture.unused, where)
+    stored = _tensors(folder)
+    if adapter is None and (found := find_adapter(folder)) is not None:
+        adapter = found.folder
+    if adapter is not None:
+        stored = merged(stored, adapter, family.model_type)
+    tensors = family.named(stored, architecture.unused, where)
     try:
         config = architecture.config(hf_config, tensors.keys())
         check_limits(config, hf_config.where)

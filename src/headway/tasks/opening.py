@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.errors import DataError, UsageError, did_you_mean
+from headway.errors import DataError, HeadwayWarning, UsageError, did_you_mean
 from headway.files import read_json
 from headway.former_names import with_current_names
 from headway.models import shapes_only
@@ -90,6 +91,10 @@ def load(
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
     path = _path_of(folder)
+    adapter: Path | None = None
+    if path.is_dir() and (found := interop.find_adapter(path)) is not None:
+        path, adapter = found.base, found.folder
+        _check_adapter(path, adapter)
     if path.is_file():
         _check_family(family, "llama2.c", path)
         return _llama2c(path, device)
@@ -98,9 +103,14 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     values = read_json(path / CONFIG_FILE)
     if isinstance(values, dict) and values.get(FOREIGN) is not None:
         _check_family(family, str(values[FOREIGN]), path)
-        return _foreign(path, device, str(values[FOREIGN]))
+        return _foreign(path, device, str(values[FOREIGN]), adapter)
     if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
-        return _foreign(path, device, _named_type(family, path / CONFIG_FILE))
+        return _foreign(path, device, _named_type(family, path / CONFIG_FILE), adapter)
+    if adapter is not None:
+        raise DataError(
+            "an adapter of PEFT can only be merged into a model of Hugging Face's format",
+            str(adapter),
+        )
     metadata = read_config_file(path)
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
@@ -133,7 +143,7 @@ def _path_of(folder: str | Path) -> Path:
         path = path / "model"
     if not (path / CONFIG_FILE).is_file():
         path = interop.read_sentence_folder(path).encoder
-    if not (path / CONFIG_FILE).is_file():
+    if not (path / CONFIG_FILE).is_file() and interop.find_adapter(path) is None:
         missing = f"there is no {CONFIG_FILE}" if path.exists() else "there is no such folder"
         raise UsageError(
             f"{folder} holds no model: {missing}",
@@ -170,9 +180,20 @@ def _is_hugging_face(values: dict[str, Any]) -> bool:
     return not FOREIGN_KEYS.isdisjoint(values)
 
 
-def _foreign(path: Path, device: str, kind: str) -> Bundle:
-    """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`."""
-    model: Any = interop.build(*interop.read(path, kind))
+def _check_adapter(base: Path, adapter: Path) -> None:
+    """Warn if the folder of an adapter has another tokenizer or chat template than its base, which
+    are used."""
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        theirs, ours = (adapter / name, base / name)
+        if theirs.is_file() and not (ours.is_file() and ours.read_bytes() == theirs.read_bytes()):
+            text = f"{theirs} is ignored: {name} of the base model, {base}, is used"
+            warnings.warn(text, HeadwayWarning, stacklevel=2)
+
+
+def _foreign(path: Path, device: str, kind: str, adapter: Path | None = None) -> Bundle:
+    """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`. adapter:
+    the folder of an adapter that is merged into the model."""
+    model: Any = interop.build(*interop.read(path, kind, adapter))
     spec = spec_of(model.config.family)
     if spec is None or spec.foreign is None:
         raise DataError(
