@@ -30,12 +30,20 @@ from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, re
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
-from headway.interop.sentence_transformers import SentenceFolder, read_sentence_folder
+from headway.interop.sentence_transformers import (
+    AS_THEY_ARE,
+    EmbeddedTexts,
+    SentenceFolder,
+    read_embedded_texts,
+    read_sentence_folder,
+)
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
+    "AS_THEY_ARE",
     "FAMILIES",
     "NO_SETTINGS",
+    "EmbeddedTexts",
     "Exported",
     "ExportedCTranslate2",
     "FolderSettings",
@@ -55,6 +63,7 @@ __all__ = [
     "read",
     "read_captioner_images",
     "read_chat_template",
+    "read_embedded_texts",
     "read_encoder_tokenizer",
     "read_folder_settings",
     "read_image_reader",

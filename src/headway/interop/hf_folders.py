@@ -28,6 +28,7 @@ from headway.interop import (
     vit,
 )
 from headway.interop.adapters import find_adapter, merged
+from headway.interop.config_keys import IGNORED_KEYS
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
@@ -129,6 +130,7 @@ def read(
         stored = merged(stored, adapter, family.model_type)
     tensors = family.named(stored, architecture.unused, where)
     try:
+        tensors = {**architecture.absent(hf_config, tensors), **tensors}
         config = architecture.config(hf_config, tensors.keys())
         check_limits(config, hf_config.where)
     except DataError:
@@ -137,6 +139,7 @@ def read(
         raise DataError(error.what, hf_config.where, error.hint) from error
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
+    hf_config.check_all_read(IGNORED_KEYS)
     untie = "if the head has its own weights, set tie_word_embeddings to false in config.json"
     join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
     check_present(architecture.parts(config), tensors, where)
