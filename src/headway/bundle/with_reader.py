@@ -37,7 +37,7 @@ class _Files:
 
     @property
     def fingerprint(self) -> str:
-        return self.reader.fingerprint
+        return str(self.reader.fingerprint)
 
     def save(self, folder: Path) -> None:
         self.reader.save(folder)

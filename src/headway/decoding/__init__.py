@@ -18,16 +18,14 @@ from headway.decoding.generation import (
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
 from headway.decoding.input_search import Candidate, Observer, end_of
+from headway.decoding.length_rules import ForbiddenFirst, ForcedEnd, MinLength
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
 from headway.decoding.rule import PartialOutput, Rule, apply_rules, ruled_logits
 from headway.decoding.rules import (
     Bias,
     Forbidden,
-    ForbiddenFirst,
-    ForcedEnd,
     FrequencyPenalty,
-    MinLength,
     MinP,
     MostProbable,
     NoRepeat,

@@ -60,9 +60,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
-    Each step extends every live prefix by every token. Of the 2 W most probable continuations
-    (W more for each further token that ends an output), those that end (</s>) are finished, and the
-    first W others stay live. The search for an input
+    Each step extends every live prefix by every token. Of the 2 W most probable continuations (W
+    more for each further </s>), those that end are finished, and the first W others stay live. The
+    search for an input
     ends when no live prefix can enter its best `num_best`. This is exact: if W is as large as the
     number of prefixes, beam search is exhaustive search. Wu et al. 2016, section 7; for the score
     see `length_penalty`.
@@ -116,8 +116,7 @@ def stream_beam(
     can also win in the exact search, which goes on.
     """
     _check_widths(width, 1, 1)
-    (search,) = _searches(limits, 1)
-    shown = 0
+    (search,), shown = _searches(limits, 1), 0
     with covered(model, coverage) as penalty:
         beam = _Beam(
             width=width,
@@ -153,8 +152,8 @@ def _certain(
 
 
 def _searches(limits: Limits, groups: int) -> list[InputSearch]:
-    by_group = product(enumerate(limits.max_lengths), range(groups))
-    return [InputSearch(item, length, group) for (item, length), group in by_group]
+    pairs = product(enumerate(limits.max_lengths), range(groups))
+    return [InputSearch(item, length, group) for (item, length), group in pairs]
 
 
 @torch.inference_mode()
@@ -307,7 +306,7 @@ def _finish_and_keep(
     beam: _Beam,
 ) -> list[_LivePrefix]:
     """Finish the outputs that end, keep W other prefixes. first: the first row of the search."""
-    # the continuations of dropped prefixes are -inf; with phrases, one may be named twice
+    # dropped prefixes are -inf; with phrases, one may be named twice
     distinct = {
         (parent, token): total
         for total, parent, token in zip(*candidates, strict=True)
@@ -365,9 +364,8 @@ def _ends(search: InputSearch, best_live: float, length: int, limits: Limits, be
     if limits.as_transformers:
         is_bounded = beam.early_stopping == "never" and beam.alpha > 0
         penalty = limits.penalty(search.max_length if is_bounded else length, beam.alpha)
-        return search.ends_as_transformers(
-            best_live, beam.width, penalty, at_first=beam.early_stopping is True
-        )
+        at_first = beam.early_stopping is True
+        return search.ends_as_transformers(best_live, beam.width, penalty, at_first=at_first)
     longest = limits.penalty(search.max_length + 1, beam.alpha)
     if search.is_settled(best_live, beam.num_best, longest):
         return True

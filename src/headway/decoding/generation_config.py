@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.decoding.length_rules import ForbiddenFirst, MinLength
 from headway.decoding.rule import Rule
 from headway.decoding.rules import (
     Bias,
     Forbidden,
-    ForbiddenFirst,
     FrequencyPenalty,
-    MinLength,
     MinP,
     MostProbable,
     NoRepeat,

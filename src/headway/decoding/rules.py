@@ -16,7 +16,7 @@ from typing import ClassVar
 import torch
 
 from headway.decoding.largest import largest
-from headway.decoding.rule import PartialOutput, as_ends
+from headway.decoding.rule import PartialOutput
 from headway.shapes import Bool, Float, Int, Tensor
 from headway.transfers import upload
 
@@ -200,7 +200,7 @@ class NoRepeat:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        return _without(logits, [self._banned(writing.seen) for writing in written])
+        return without(logits, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, tokens: list[int]) -> set[int]:
         before = self.size - 1  # tokens of the n-gram before the next one
@@ -228,7 +228,7 @@ class Bias:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        _check_inside(self.values, logits)
+        check_inside(self.values, logits)
         bias = torch.zeros(logits.shape[-1], dtype=logits.dtype)
         bias[list(self.values)] = bias.new_tensor(list(self.values.values()))
         return logits + upload(bias, logits.device)
@@ -266,7 +266,7 @@ class Forbidden:
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         for word in self.words:
-            _check_inside(word, logits)
+            check_inside(word, logits)
         always = [word[0] for word in self.words if len(word) == 1]
         allowed = logits
         if always:
@@ -274,7 +274,7 @@ class Forbidden:
             allowed = logits.index_fill(1, at, -torch.inf)
         if len(always) == len(self.words):
             return allowed
-        return _without(allowed, [self._banned(writing.seen) for writing in written])
+        return without(allowed, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, tokens: list[int]) -> set[int]:
         return {
@@ -298,7 +298,7 @@ class Prefix:
         next_tokens: list[list[int]] = []
         for writing in written:
             prefix, position = self.tokens[writing.item], len(writing.tokens)
-            _check_inside(prefix, logits)
+            check_inside(prefix, logits)
             next_tokens.append(list(prefix[position : position + 1]))
         entries = _entries(next_tokens, logits)
         forced = logits.index_fill(0, entries[0], -torch.inf)
@@ -306,70 +306,13 @@ class Prefix:
         return forced
 
 
-@dataclass(frozen=True)
-class ForbiddenFirst:
-    """Forbids tokens at the beginning of an output. prefix: number of forced tokens before it."""
-
-    tokens: Sequence[int]
-    prefix: int = 0
-
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
-        _check_inside(self.tokens, logits)
-        banned = set(self.tokens)
-        return _without(
-            logits, [banned if len(w.tokens) == self.prefix else set() for w in written]
-        )
-
-
-@dataclass(frozen=True)
-class ForcedEnd:
-    """Forces an output of input i to end, at no cost, when it has `lengths[i]` tokens."""
-
-    lengths: Sequence[int]
-    eos: int | Sequence[int]
-
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
-        full = [n for n, w in enumerate(written) if len(w.tokens) == self.lengths[w.item]]
-        if not full:
-            return logits
-        rows = upload(torch.tensor(full), logits.device)
-        forced = logits.index_fill(0, rows, -torch.inf)
-        for end in as_ends(self.eos):
-            forced[rows, end] = 0.0
-        return forced
-
-
-@dataclass(frozen=True)
-class MinLength:
-    """Minimum length: forbids </s> until an output has `count` tokens.
-
-    eos: the token that ends an output, or several. with_prompt: whether the tokens of the prompt
-    are counted, too.
-    """
-
-    count: int
-    eos: int | Sequence[int]
-    with_prompt: bool = False
-
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
-        ends = set(as_ends(self.eos))
-        lengths = [len(w.seen) if self.with_prompt else len(w.tokens) for w in written]
-        short = [ends if length < self.count else set() for length in lengths]
-        return _without(logits, short)
-
-
 def _check(name: str, value: object, holds: bool, expected: str) -> None:
     if not holds:
         raise ValueError(f"{name}={value} must be {expected}")
 
 
-def _check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
+def check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
+    """Raise ValueError for a token that the logits do not have."""
     size = logits.shape[-1]
     for token in tokens:
         if not 0 <= token < size:
@@ -421,7 +364,7 @@ def _entries(
     return index[0], index[1]
 
 
-def _without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
+def without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
     """Return the logits with the banned tokens of each row at -inf."""
     allowed = logits.clone()
     allowed[_entries(banned, logits)] = -torch.inf

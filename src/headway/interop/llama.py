@@ -48,6 +48,9 @@ def parts(config: GPTConfig) -> Iterator[Part]:
 def shape(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `GPTConfig` for every architecture derived from Llama."""
     hf_config.must_be("hidden_act", "silu")
+    kinds = hf_config.values.get("layer_types", ["full_attention"])
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise hf_config.refusal("layer_types", kinds, "a list of full_attention for every layer")
     num_heads = hf_config.whole("num_attention_heads", 32)
     return {
         "vocabulary": hf_config.whole("vocab_size", 32_000),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headway.data.image_reader import ImageReader, Resampling
 from headway.errors import DataError
 from headway.files import write_file
-from headway.interop.hf_config import HFConfig
+from headway.interop.hf_config import HFConfig, Ignored
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
@@ -19,6 +20,28 @@ LARGEST = 1 << 14
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _HALF = ((0.5,) * 3, (0.5,) * 3)
 _RESIZE = 256 / 224  # shorter side after resizing / side of the centre crop, of DINO and DINOv2
+
+
+_KIND = Ignored("the kind of the processor follows from the other keys")
+_CALL = Ignored("it concerns how transformers calls the processor, not what that computes")
+_UNUSED = Ignored("it has an effect only if the step that it belongs to is used")
+IGNORED_KEYS: Mapping[str, Ignored] = {
+    **dict.fromkeys(("feature_extractor_type", "processor_class", "image_processor_type"), _KIND),
+    **dict.fromkeys(
+        (
+            *("return_tensors", "data_format", "input_data_format", "device"),
+            *("disable_grouping", "_valid_processor_keys", "transformers_version"),
+        ),
+        _CALL,
+    ),
+    **dict.fromkeys(("crop_size", "image_mean", "image_std", "rescale_factor"), _UNUSED),
+    "do_convert_rgb": Ignored("images have the channels of the model"),
+    "default_to_square": Ignored("size says whether the image becomes square"),
+    "do_pad": Ignored("Headway does not pad images", (False,), refused=True),
+    "pad_size": Ignored("it has an effect only with do_pad"),
+    "size_divisor": Ignored("Headway does not round sizes", (), refused=True),
+}
+"""Keys of preprocessor_config.json that Headway does not read."""
 
 
 def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> ImageReader:
@@ -41,6 +64,7 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     number = preprocessing.values.get("resample", 2)
     if type(number) is not int or number not in RESAMPLING:
         raise preprocessing.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
+    preprocessing.check_all_read(IGNORED_KEYS)
     try:
         return ImageReader(
             height=height,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from headway.bundle import TextGenerating
 from headway.decoding import GenerationConfig
 from headway.errors import UsageError
 from headway.serving.http.replies import ApiError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,28 +47,14 @@ from headway.models import Captioner
 from headway.settings import override
 from headway.shapes import Float, Tensor
 from headway.tasks.captioning.prediction import (
-    BEST,
+    Caption,
     CaptionedFile,
     CaptionInput,
     CaptionOptions,
     WrittenCaption,
+    folder_options,
 )
 from headway.tasks.captioning.reader import CaptionReader
-
-
-@dataclass(frozen=True)
-class Caption:
-    """A generated caption.
-
-    log_probability: in nats. score: the value by which captions are ranked. tokens: the ids.
-    finished: False if it was truncated at the maximum length.
-    """
-
-    text: str
-    score: float
-    log_probability: float
-    tokens: tuple[int, ...]
-    finished: bool
 
 
 class CaptionerBundle(StoredBundle):
@@ -287,15 +272,7 @@ class CaptionerBundle(StoredBundle):
     @property
     def default_options(self) -> CaptionOptions:
         """The options where a user sets none: those of the pretrained folder, if there is one."""
-        generation = self.settings.generation
-        if generation is None or not generation.is_chosen:
-            return BEST
-        return replace(
-            BEST,
-            beam=generation.beams,
-            length_penalty=generation.length_penalty,
-            early_stopping=generation.early_stopping is True,
-        )
+        return folder_options(self.settings.generation)
 
     def _limits(self, first: int, count: int) -> Limits:
         """Return the limits of a search for `count` captions. first: their first token."""

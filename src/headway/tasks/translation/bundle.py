@@ -20,32 +20,27 @@ from headway.bundle import (
     next_token_readout,
 )
 from headway.data.batches import collate_sources
-from headway.decoding import Candidate, Ensemble, Observer, check_search, end_of
+from headway.decoding import Candidate, Ensemble, Observer, end_of
 from headway.decoding.search import Normalisation
 from headway.errors import DataError, UsageError
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
-from headway.tasks.translation.options import FOUR_BEAMS, TranslateInput, TranslateOptions
+from headway.tasks.translation.options import TranslateInput, TranslateOptions, folder_options
 from headway.tasks.translation.predicting import Translated, predict
 from headway.tasks.translation.search import (
+    ROWS,
+    TOKENS,
     BeamSettings,
     Translation,
     TranslationSearch,
     encoded_phrases,
     groups_by_length,
     in_groups,
+    max_source_tokens,
+    settings_of,
 )
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
 from headway.text import TokenizerPair, positions_of_words
-
-ROWS = 64
-"""Maximum number of sentences that are decoded together."""
-
-TOKENS = 4096
-"""Maximum number of source tokens that are decoded together, and of one text.
-
-The time of a search is quadratic in the length.
-"""
 
 
 class TranslatorBundle(StoredBundle):
@@ -138,18 +133,7 @@ class TranslatorBundle(StoredBundle):
     @property
     def default_options(self) -> TranslateOptions:
         """The options where a user sets none: those of the pretrained folder, if there is one."""
-        generation = self.settings.generation
-        if generation is None:
-            return FOUR_BEAMS
-        ranked = replace(FOUR_BEAMS, normalisation="transformers")
-        if not generation.is_chosen:
-            return ranked
-        return replace(
-            ranked,
-            beam=generation.beams,
-            length_penalty=generation.length_penalty,
-            early_stopping=generation.early_stopping is True,
-        )
+        return folder_options(self.settings.generation)
 
     @property
     def longest(self) -> int:
@@ -219,30 +203,20 @@ class TranslatorBundle(StoredBundle):
         search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
         and if no translation fits the phrases.
         """
-        chosen = self._searching(
+        settings = self._settings(
             beam=beam,
             length_penalty=length_penalty,
             normalisation=normalisation,
             early_stopping=early_stopping,
+            nbest=num_best,
+            coverage=coverage,
         )
-        beam, length_penalty = chosen.beam, chosen.length_penalty
-        check_search(beam, num_best, length_penalty)
-        if coverage and beam == 1:
-            raise UsageError(
-                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
-                hint="set a beam width of at least 2, or no coverage penalty",
-            )
-        if observe is not None and (len(texts) != 1 or beam == 1):
+        if observe is not None and (len(texts) != 1 or settings.beam == 1):
             raise UsageError(
                 "observe needs a single text and a beam width above 1", hint="[text], beam=4"
             )
-        settings = BeamSettings(
-            beam=beam,
-            num_best=num_best,
-            alpha=length_penalty,
-            normalisation=chosen.normalisation,
-            early_stopping=chosen.early_stopping,
-            coverage=coverage,
+        settings = replace(
+            settings,
             phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
@@ -254,10 +228,10 @@ class TranslatorBundle(StoredBundle):
 
         return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
 
-    def _searching(self, **chosen: Any) -> TranslateOptions:
-        """Return the default options with those that are not None."""
+    def _settings(self, **chosen: Any) -> BeamSettings:
+        """Return the settings of a search. chosen: options; those that are None are the default."""
         changes = {name: value for name, value in chosen.items() if value is not None}
-        return replace(self.default_options, **changes)
+        return settings_of(replace(self.default_options, **changes))
 
     def stream(
         self,
@@ -274,20 +248,14 @@ class TranslatorBundle(StoredBundle):
         parts, joined, are the translation that `search` returns for the same settings. Raises
         UsageError for a text of more than `longest` tokens.
         """
-        chosen = self._searching(
-            beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
+        settings = self._settings(
+            beam=beam,
+            length_penalty=length_penalty,
+            early_stopping=early_stopping,
+            coverage=coverage,
         )
-        check_search(chosen.beam, 1, chosen.length_penalty)
         (row,) = self._encoded([text], 1)
         if row:
-            settings = BeamSettings(
-                beam=chosen.beam,
-                num_best=1,
-                alpha=chosen.length_penalty,
-                normalisation=chosen.normalisation,
-                early_stopping=chosen.early_stopping,
-                coverage=coverage,
-            )
             yield from self._search.streamed(row, settings)
 
     def sample(
@@ -432,9 +400,3 @@ class TranslatorBundle(StoredBundle):
             end=end_of(best.tokens, candidates) if best.finished else (),
             names=target.token_strings,
         )
-
-
-def max_source_tokens(model: Translator) -> int:
-    """Return the maximum number of tokens of a text that the model translates."""
-    limit = model.max_source
-    return TOKENS if limit is None else min(TOKENS, limit - 1)

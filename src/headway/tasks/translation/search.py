@@ -25,6 +25,7 @@ from headway.decoding import (
     Sampling,
     TextStreamer,
     beam_search,
+    check_search,
     expected_utilities,
     greedy_search,
     sample_steps,
@@ -35,7 +36,17 @@ from headway.errors import UsageError
 from headway.interop import GenerationDefaults
 from headway.models import Translator
 from headway.shapes import Tensor
+from headway.tasks.translation.options import TranslateOptions
 from headway.text import TokenizerPair
+
+ROWS = 64
+"""Maximum number of sentences that are decoded together."""
+
+TOKENS = 4096
+"""Maximum number of source tokens that are decoded together, and of one text.
+
+The time of a search is quadratic in the length.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,34 @@ class BeamSettings:
     phrases: Sequence[Sequence[Sequence[int]]] = ()
     avoided: Sequence[Sequence[int]] = ()
 
+    def __post_init__(self) -> None:
+        check_search(self.beam, self.num_best, self.alpha)
+        if self.coverage and self.beam == 1:
+            raise UsageError(
+                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
+                hint="set a beam width of at least 2, or no coverage penalty",
+            )
+
     def of(self, chosen: Sequence[int]) -> BeamSettings:
         """Return the settings for some of the inputs."""
         if not any(self.phrases):
             return replace(self, phrases=[])
         return replace(self, phrases=[self.phrases[i] for i in chosen])
+
+
+def settings_of(options: TranslateOptions) -> BeamSettings:
+    """Return the settings of a search without phrases.
+
+    Raises UsageError for options that exclude each other.
+    """
+    return BeamSettings(
+        beam=options.beam,
+        num_best=options.nbest,
+        alpha=options.length_penalty,
+        normalisation=options.normalisation,
+        early_stopping=options.early_stopping,
+        coverage=options.coverage,
+    )
 
 
 @dataclass(frozen=True)
@@ -262,3 +296,9 @@ def in_groups(
         done += len(chosen)
         progress(done)
     return results
+
+
+def max_source_tokens(model: Translator) -> int:
+    """Return the maximum number of tokens of a text that the model translates."""
+    limit = model.max_source
+    return TOKENS if limit is None else min(TOKENS, limit - 1)
