@@ -248,12 +248,8 @@ class TranslatorBundle(StoredBundle):
         parts, joined, are the translation that `search` returns for the same settings. Raises
         UsageError for a text of more than `longest` tokens.
         """
-        settings = self._settings(
-            beam=beam,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-            coverage=coverage,
-        )
+        chosen = {"length_penalty": length_penalty, "early_stopping": early_stopping}
+        settings = self._settings(beam=beam, coverage=coverage, **chosen)
         (row,) = self._encoded([text], 1)
         if row:
             yield from self._search.streamed(row, settings)

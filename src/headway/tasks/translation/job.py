@@ -25,7 +25,7 @@ from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
     SENTINELS,
@@ -37,6 +37,7 @@ from headway.tasks.translation.data import (
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
+from headway.tasks.translation.search import max_source_tokens
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.training import (
