@@ -34,8 +34,9 @@ class PromptReader:
         self.model, self.job, self._cache = model, job, cache
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
-        shortest = [MinLength(job.config.min_tokens, token) for token in sorted(job.stop_tokens)]
-        rules = (*job.rules, *(shortest if job.config.min_tokens else ()), *sampling.rules)
+        rules = (*job.rules, *sampling.rules)
+        if job.config.min_tokens and job.stop_tokens:
+            rules = (MinLength(job.config.min_tokens, sorted(job.stop_tokens)), *rules)
         eos = NO_TOKEN if job.ignores_eos else sampling.eos
         self.sampling = replace(sampling, rules=rules, eos=eos)
         for output in self.outputs:
