@@ -30,14 +30,31 @@ def _lost(reason: str, *neutral: object) -> Ignored:
     return Ignored(reason, neutral)
 
 
+OLD_ROLES = (
+    *("sep_token_id", "cls_token_id", "mask_token_id", "model_max_length"),
+    *("bos_token_ids", "eos_token_ids", "pad_token_ids"),
+)
+"""Keys of special tokens that only old folders have."""
+
 IGNORED_KEYS: Mapping[str, Ignored] = {
     **dict.fromkeys(KEYS, _DECODING),
-    **dict.fromkeys((*ROLES, "sep_token_id", "cls_token_id", "mask_token_id"), _TOKENS),
+    **dict.fromkeys((*ROLES, *OLD_ROLES), _TOKENS),
     **dict.fromkeys(
         ("transformers_version", "_name_or_path", "_commit_hash", "adapters", "finetuning_task"),
         _WRITER,
     ),
-    **dict.fromkeys(("language", "name", "model_name", "_num_labels", "tokenizer_class"), _WRITER),
+    **dict.fromkeys(
+        (
+            "language",
+            "name",
+            "model_name",
+            "_num_labels",
+            "tokenizer_class",
+            "unsloth_version",
+            "transformers.js_config",
+        ),
+        _WRITER,
+    ),
     **dict.fromkeys(("dtype", "torch_dtype", "model_type", "architectures"), _DERIVED),
     **dict.fromkeys(
         (
@@ -123,6 +140,7 @@ IGNORED_KEYS: Mapping[str, Ignored] = {
     "force_bos_token_to_be_generated": _lost("name the token as forced_bos_token_id", False),
     "sliding_window": Ignored("it has an effect only with use_sliding_window"),
     "use_sliding_window": _refused("Headway cannot read sliding windows here", False),
+    "layerscale": _refused("the family has a LayerScale in every block", True),
     "sinusoidal_pos_embds": Ignored("the file contains the table of positions"),
     "add_cross_attention": _refused("a model without a source has no cross-attention", False),
     "is_decoder": _refused("an encoder cannot be a decoder here", False),
