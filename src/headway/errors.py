@@ -52,7 +52,7 @@ class OutOfMemory(HeadwayError):
 
 
 class HeadwayWarning(UserWarning):
-    """A part of a file is ignored, and the rest of it is used."""
+    """Something is ignored or takes longer than it could, and the work continues."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.errors import HeadwayWarning
 from headway.transforms.recorder import CudaRecorder
+from tests.fixtures.graph_pairs import awaiting
 from tests.fixtures.recorded_trainings import CASES as RECORDED
 from tests.fixtures.recorded_trainings import trained as trained_model
 from tests.fixtures.searches import searches_of
@@ -55,6 +57,23 @@ def test_searches_by_cuda_graphs_find_what_they_find_without(name, kind):
         with torch.inference_mode():
             assert run(model) == run(ordinary), search
     assert model.step.graphs
+
+
+def test_a_step_that_awaits_the_gpu_is_taken_without_graphs_on_the_same_stream():
+    from headway.transforms import replay_steps
+
+    ordinary = MODELS["gpt modern"].build().cuda()
+    model = awaiting(replay_steps(deepcopy(ordinary), smallest=16))
+    awaiting(ordinary)
+    tokens, stream = torch.randint(VOCABULARY, (3, 12), device="cuda"), torch.cuda.current_stream()
+    with torch.inference_mode():
+        states = [each.start(tokens[:, :5]) for each in (ordinary, model)]
+        with pytest.warns(HeadwayWarning, match="cannot be recorded as a CUDA graph"):
+            for at in range(5, 12):
+                expected, _ = ordinary.step(tokens[:, at : at + 1], states[0])
+                logits, _ = model.step(tokens[:, at : at + 1], states[1])
+                assert_close(logits, expected, rtol=0, atol=1e-4)
+    assert torch.cuda.current_stream() == stream and not model.step.graphs
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

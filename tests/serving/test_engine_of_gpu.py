@@ -2,9 +2,11 @@
 
 import random
 from copy import deepcopy
+from functools import partial
 
 import pytest
 
+from headway.decoding import GenerationConfig
 from headway.serving.engine import (
     Engine,
     EngineSettings,
@@ -14,9 +16,10 @@ from headway.serving.engine import (
     continuous,
 )
 from headway.serving.engine import engine as engine_module
+from headway.serving.engine.prompts import PromptReader
 from headway.transforms import replay_steps
 from headway.transforms.fast import prepare_for_inference
-from tests.fixtures.emulated_graph import EmulatedGraph
+from tests.fixtures.emulated_graph import EmulatedGraph, storage_of, tensors
 from tests.fixtures.engine_jobs import (
     WORDS,
     Box,
@@ -94,3 +97,64 @@ def test_short_prompts_that_are_read_together_change_no_output(monkeypatch, fast
     check_mixed(bundle, answered)
     assert sum(together) >= 4 and max(together) <= 4
     assert not engine.busy and engine.error is None
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_the_keys_and_values_of_a_prompt_are_freed_once_they_are_in_the_batch(monkeypatch, samples):
+    bundle, held = language_model(num_layers=1), []
+    prepare_for_inference(bundle.model)
+    finish = PromptReader.finish
+
+    def watched_finish(reader):
+        held.append([storage_of(x) for cache in reader.state.caches for x in vectors_of(cache)])
+        return finish(reader)
+
+    monkeypatch.setattr(PromptReader, "finish", watched_finish)
+    engine = Engine(bundle, EngineSettings(slots=8, prefix_bytes=0), Measurements(Metrics(), "m"))
+    config = GenerationConfig(max_tokens=40, samples=samples)
+    for number, word in enumerate(("fox", "dog")):
+        prompt = bundle.tokenizer.begin(f"{word} " * 80)
+        engine.submit(generation(Box(), prompt, config))
+        while len(held) <= number:
+            engine._turn()
+    assert len(engine._batch.streams) == 2 * samples
+    assert held[1] and all(storage.expired() for storage in held[1])
+
+
+def vectors_of(cache):
+    """Return the tensors of a cache that hold keys and values."""
+    return [x for x in tensors(list(vars(cache).values())) if x.ndim == 4]
+
+
+@pytest.mark.parametrize("prefix_bytes", [0, 2**28])
+def test_a_long_prompt_is_read_in_larger_blocks_with_a_step_of_the_others_after_each(
+    monkeypatch, prefix_bytes
+):
+    bundle, calls = language_model(num_layers=1), []
+    monkeypatch.setattr(engine_module, "PROMPTS_AT_ONCE", {"cpu": 4})
+    monkeypatch.setattr(engine_module, "TOKENS_AT_ONCE", {"cpu": 128})
+    settings = EngineSettings(slots=8, prefix_bytes=prefix_bytes)
+    engine = Engine(bundle, settings, Measurements(Metrics(), "m"))
+    for name in ("extend", "step"):
+        monkeypatch.setattr(
+            bundle.model, name, partial(counted, calls, getattr(bundle.model, name))
+        )
+    config, answered = GenerationConfig(max_tokens=30), []
+    long = [3 + number % 250 for number in range(301)]
+    for prompt, scored in [(long[:10], None), (long, None), (long[:150], 0)]:
+        box = Box()
+        answered.append((generation(box, prompt, config, scored=scored), box))
+        engine.submit(answered[-1][0])
+        engine._turn()
+    while engine._reading or len(engine.waiting):
+        engine._turn()
+    assert calls == [9, 1, 128, 1, 128, 1, 44, 1, 64, 1, 64, 1, 21, 1]
+    while engine.busy:
+        engine._turn()
+    check_mixed(bundle, answered)
+
+
+def counted(calls, method, tokens, state):
+    """Call a method of a model; append the number of tokens of each sequence to `calls`."""
+    calls.append(tokens.shape[1])
+    return method(tokens, state)

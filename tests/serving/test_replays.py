@@ -7,6 +7,7 @@ from copy import deepcopy
 import pytest
 import torch
 
+from headway.errors import HeadwayWarning
 from headway.serving.engine import EngineSettings
 from headway.serving.engine.computations import watched
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
@@ -15,6 +16,7 @@ from headway.transforms import replay_steps
 from tests.fixtures import bundles
 from tests.fixtures.captioners import PIXELS
 from tests.fixtures.emulated_graph import EmulatedGraph
+from tests.fixtures.graph_pairs import REFUSED, awaiting
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png
 from tests.fixtures.model_server import language_model, running
@@ -28,6 +30,13 @@ def replaying(bundle):
     """Return a copy of a bundle that replays graphs."""
     bundle = deepcopy(bundle)
     replay_steps(bundle.model.eval(), recorder=EmulatedGraph, smallest=8)
+    return bundle
+
+
+def awaiting_bundle(bundle):
+    """Return a copy of a bundle whose steps no graph can record."""
+    bundle = deepcopy(bundle)
+    awaiting(bundle.model)
     return bundle
 
 
@@ -75,6 +84,21 @@ def test_the_server_replays_graphs_for_one_text_and_for_several(graphs, fields):
         calls = [lambda p=prompt: completion(client, p, **fields) for prompt in PROMPTS]
         assert at_once(calls) == expected
         assert graphs()[1] >= 6
+
+
+def test_a_model_whose_step_cannot_be_recorded_is_served_without_graphs(graphs):
+    bundle = language_model(num_layers=1)
+    with running({"gpt": awaiting_bundle(bundle)}) as client:
+        expected = [completion(client, prompt, seed=3) for prompt in PROMPTS]
+    with (
+        pytest.warns(HeadwayWarning, match=REFUSED) as warned,
+        running({"gpt": awaiting_bundle(replaying(bundle))}) as client,
+    ):
+        assert [completion(client, prompt, seed=3) for prompt in PROMPTS] == expected
+        calls = [lambda p=prompt: completion(client, p, seed=3) for prompt in PROMPTS]
+        assert at_once(calls) == expected
+        assert client.get("/health").status == 200
+    assert len(warned) == 1 and graphs()[1] == 0
 
 
 @pytest.mark.parametrize("beam", [1, 2])
@@ -149,3 +173,10 @@ def test_methods_that_replay_graphs_are_restored():
     with watched(model, lambda: None):
         assert model.step is not replayed
     assert model.step is replayed and "forward" not in vars(model)
+
+
+def test_a_method_that_was_replaced_meanwhile_stays():
+    model = bundles.gpt().model
+    with watched(model, lambda: None):
+        model.step = other = model.start
+    assert model.step is other and "forward" not in vars(model)

@@ -44,6 +44,10 @@ class CalledAgain(Recorder):
 
     device_type = "cpu"
 
+    @staticmethod
+    def free_bytes(device):
+        return 2**40
+
     def record(self, function):
         self._function, self._result = function, function()
         return self._result

@@ -46,7 +46,8 @@ takes as long as one of twice its size."""
 TRIAL_SECONDS = 4.0
 """Steps are measured until they have taken this time, or until there are `TRIAL_STEPS`."""
 
-TRIAL_STEPS = {"cpu": 4, "cuda": 60, "mps": 20}
+TRIAL_STEPS = 4
+GPU_TRIAL_STEPS = 60
 """A GPU loads kernels in the first steps, and for every new shape."""
 
 FEW_UPDATES = 300
@@ -57,18 +58,20 @@ FEW_UPDATES = 300
 class Pace:
     """The measured speed of a run with a time limit.
 
-    step_seconds: duration of a step. updates: the number of updates of the run, which its steps may
-    limit. epochs: the number of passes over the data that they are.
+    step_seconds: duration of a step. updates: the number of updates of the run. epochs: the number
+    of passes over the data that they are. is_limited_by_time: whether the steps of the run would
+    take longer.
     """
 
     step_seconds: float
     updates: int
     epochs: float
+    is_limited_by_time: bool
 
     def describe(self, limit: str) -> str:
         """Describe what the time buys, for the terminal."""
         text = f"{limit} is enough for about {self.updates:,} updates, {self.epochs:.2g} epochs"
-        if self.updates >= FEW_UPDATES:
+        if self.updates >= FEW_UPDATES or not self.is_limited_by_time:
             return text
         return (
             f"{text}: too little for a good model; set a longer --time, or a smaller --model or "
@@ -143,10 +146,10 @@ def measured(job: Job, machine: Machine, seconds: float) -> Pace:
     """Measure some steps on a copy of the untrained model, and estimate those of the time limit."""
     training = job.config.training
     step_seconds = _step_seconds(job, machine)
-    by_time = (1 - EVALUATING) * seconds / step_seconds
-    updates = max(1, min(training.steps, int(by_time)))
-    batches = job.plan()["batches_per_epoch"]
-    return Pace(step_seconds, updates, updates * training.accumulate / batches)
+    by_time = int((1 - EVALUATING) * seconds / step_seconds)
+    updates = max(1, min(training.steps, by_time))
+    epochs = updates * training.accumulate / job.plan()["batches_per_epoch"]
+    return Pace(step_seconds, updates, epochs, is_limited_by_time=by_time < training.steps)
 
 
 @dataclass
@@ -169,7 +172,7 @@ def _step_seconds(job: Job, machine: Machine) -> float:
         job.stream(0, 0),
         job.objective,
         [trial],
-        steps=TRIAL_STEPS[machine.device],
+        steps=TRIAL_STEPS if machine.device == "cpu" else GPU_TRIAL_STEPS,
         accumulate=training.accumulate,
         clip=training.clip,
         precision=machine.precision,

@@ -8,7 +8,9 @@ when it grows or is reordered. A graph whose state is gone serves the next searc
 
 from __future__ import annotations
 
+import math
 import threading
+import warnings
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -17,12 +19,12 @@ from torch import nn
 
 from headway.attention import KeyValueCache
 from headway.blocks import Decoder, DecoderOnly, DecoderState
-from headway.errors import UsageError
+from headway.errors import HeadwayWarning, UsageError, is_out_of_memory
 from headway.models import Translator
 from headway.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
-from headway.transforms.recorder import CudaRecorder, Recorder, recorded_or_refused
+from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of
 from headway.transforms.static_memory import Sources, sources_of
 from headway.transforms.step_graph import Shape, State, StepGraph
 from headway.transforms.tracing import tracing
@@ -32,14 +34,19 @@ M = TypeVar("M", bound=nn.Module)
 SMALLEST = 2 * ALIGNED
 """Capacity of the smallest graphs, in tokens of a sequence; others have a power of two times it."""
 MOST_GRAPHS = 24
-MOST_TOKENS = 2**16
-"""Room of all graphs of a model together, as their keys and values stay in memory. States that are
-larger are bound by reading them, not by launching kernels."""
+PART = 0.5
+"""Part of the memory that is free, or that graphs of the model have, for the keys and values of all
+graphs of a model. While a batch grows, they are in memory up to two and a half times."""
 
 
 def can_replay(model: nn.Module) -> bool:
     """Whether the model has a Transformer decoder, whose steps `replay_steps` records."""
     return isinstance(getattr(model, "decoder", None), (Decoder, DecoderOnly))
+
+
+def capacity_for(tokens: int, smallest: int = SMALLEST) -> int:
+    """Return the capacity of graphs, in tokens of a sequence, that have room for this number."""
+    return _doubled(smallest, tokens)
 
 
 def replay_steps(
@@ -50,7 +57,9 @@ def replay_steps(
 
     Decode states that are started afterwards use them, on a CUDA device, without gradients, and
     while no hook is registered; on other devices nothing changes. The first steps record graphs,
-    as do longer texts and larger batches later on. Parameters may change their values but not their
+    as do longer texts and larger batches later on. If a step cannot be recorded, as one that reads
+    a number from the device, a HeadwayWarning names the reason, and the model decodes without
+    graphs. Parameters may change their values but not their
     memory while a text is generated. Applying it twice is the same as once. smallest: capacity of
     the smallest graph. UsageError if the decoder is no Transformer.
     """
@@ -76,6 +85,8 @@ class ReplayedSteps:
         self.graphs: list[StepGraph] = []  # the one that was used last is the last
         self._built_of: list[tuple[int, int]] = []
         self._hooks: list[Any] = []
+        self._is_refused = False  # whether the step of this model cannot be recorded
+        self._most_bytes = math.inf  # of all graphs, since memory did not suffice for more
         self._lock = threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ReplayedSteps:
@@ -115,14 +126,15 @@ class ReplayedSteps:
     def _graph_of(self, state: State) -> StepGraph | None:
         """Return the graph that the state owns, which is another one if it has grown.
 
-        None if a hook is registered, which no graph would call, or if there is no room.
+        None if a hook is registered, which no graph would call, if the step of the model cannot be
+        recorded, or if there is no room.
         """
         own = next((graph for graph in self.graphs if graph.belongs_to(state)), None)
         autocast = autocast_dtype(self.recorder.device_type)
         graph = own if own is not None and own.fits(state, autocast) else None
         if graph is None:
             self._look_at_model()
-        if any(self._hooks):
+        if self._is_refused or any(self._hooks):
             return None
         if graph is None:
             shape = self._shape_for(state, autocast)
@@ -146,16 +158,17 @@ class ReplayedSteps:
         if built_of != self._built_of:
             self.graphs.clear()
             self._built_of = built_of
+            self._is_refused, self._most_bytes = False, math.inf
             self._hooks = [m._forward_hooks for m in modules]
             self._hooks += [m._forward_pre_hooks for m in modules]
 
     def _shape_for(self, state: State, autocast: torch.dtype | None) -> Shape:
         """Return the shape of a graph with room for one more token of each sequence."""
-        capacity = _doubled(self.smallest, max(state.lengths) + 1)
+        capacity = capacity_for(max(state.lengths) + 1, self.smallest)
         if not isinstance(state, DecoderState):
             return Shape(_doubled(1, len(state.lengths)), capacity, autocast)
         sentences, share, length = sources_of(state.memory)
-        sources = Sources(_doubled(1, sentences), share, _doubled(self.smallest, length))
+        sources = Sources(_doubled(1, sentences), share, capacity_for(length, self.smallest))
         return Shape(sources.sentences * share, capacity, autocast, sources)
 
     def _free_graph(self, shape: Shape) -> StepGraph | None:
@@ -163,24 +176,48 @@ class ReplayedSteps:
         return next(free, None)
 
     def _recorded(self, shape: Shape, state: State, own: StepGraph | None) -> StepGraph | None:
-        """Return a new graph, for which free ones are dropped if need be; None if there is no room.
+        """Return a new graph, for which free ones are dropped if need be; None if there is no room,
+        or after a warning if the step cannot be recorded.
 
         own: the graph that the state leaves. It may be dropped, too: the state keeps its tensors.
         """
-        spare = [graph for graph in self.graphs if graph.is_free]
-        spare += [] if own is None else [own]
-        while spare and not self._has_room(shape):
-            self.graphs.remove(spare.pop(0))
-        if not self._has_room(shape):
-            return None
         device = next(self.model.parameters()).device
-        hint = "load it with fast=False (--fast no), which decodes without CUDA graphs"
-        with recorded_or_refused("step", hint):
+        num_bytes = shape.num_bytes(state)
+        if not self._make_room(num_bytes, own, device):
+            return None
+        try:
             return StepGraph(self._plain_step, state, shape, self.recorder(device))
+        except Exception as error:
+            no_memory = is_out_of_memory(refusal_of(error))
+            reason = first_line(refusal_of(error))
+        if no_memory:
+            self._most_bytes = (self._used_bytes + num_bytes) / 2
+            what = f"there is no memory for a CUDA graph of {shape.rows} sequences of "
+            what += f"{shape.capacity} tokens, so that these decode"
+        else:
+            self._is_refused = True
+            self.graphs.clear()
+            what = "a step of this model cannot be recorded as a CUDA graph, so that it decodes"
+        message = f"{what} without graphs, which is slower: {reason}"
+        warnings.warn(message, HeadwayWarning, stacklevel=2)
+        return None
 
-    def _has_room(self, shape: Shape) -> bool:
-        used = sum(graph.shape.tokens for graph in self.graphs)
-        return len(self.graphs) < MOST_GRAPHS and used + shape.tokens <= MOST_TOKENS
+    def _make_room(self, num_bytes: int, own: StepGraph | None, device: torch.device) -> bool:
+        """Drop graphs until there is room for another one of this size; return whether there is."""
+        free = self.recorder.free_bytes(device)
+        most = min(PART * (free + self._used_bytes), self._most_bytes)
+        spare = [] if num_bytes > most else [graph for graph in self.graphs if graph.is_free]
+        spare += [] if own is None else [own]
+        while spare and not self._has_room(num_bytes, most):
+            self.graphs.remove(spare.pop(0))
+        return self._has_room(num_bytes, most)
+
+    def _has_room(self, num_bytes: int, most: float) -> bool:
+        return len(self.graphs) < MOST_GRAPHS and self._used_bytes + num_bytes <= most
+
+    @property
+    def _used_bytes(self) -> int:
+        return sum(graph.num_bytes for graph in self.graphs)
 
 
 def _most_tokens(model: Any) -> int | None:

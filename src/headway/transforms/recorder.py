@@ -36,6 +36,11 @@ class Recorder(abc.ABC):
     def __init__(self, device: torch.device, beside: Recorder | None = None) -> None:
         self.device, self.beside = device, beside
 
+    @staticmethod
+    @abc.abstractmethod
+    def free_bytes(device: torch.device) -> int:
+        """Return the number of bytes of the device that this process can still allocate."""
+
     @abc.abstractmethod
     def record(self, function: Callable[[], R]) -> R:
         """Call the function, and return its result, whose tensors `replay` overwrites."""
@@ -54,6 +59,12 @@ class CudaRecorder(Recorder):
         super().__init__(device, beside)
         self._graph = torch.cuda.CUDAGraph()
 
+    @staticmethod
+    def free_bytes(device: torch.device) -> int:
+        free, _ = torch.cuda.mem_get_info(device)
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return free + unused  # torch keeps what was freed
+
     def record(self, function: Callable[[], R]) -> R:
         with torch.cuda.device(self.device):
             stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -64,9 +75,14 @@ class CudaRecorder(Recorder):
                     function()
             current.wait_stream(stream)
             pool = self.beside._graph.pool() if isinstance(self.beside, CudaRecorder) else None
-            # other threads may use the device meanwhile
-            with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
-                return function()
+            try:
+                # other threads may use the device meanwhile
+                with torch.cuda.graph(self._graph, pool, stream, capture_error_mode="thread_local"):
+                    return function()
+            finally:
+                # torch stays on the stream of a recording that fails: later operations would not
+                # await those before it
+                torch.cuda.set_stream(current)
 
     def replay(self) -> None:
         self._graph.replay()
@@ -80,10 +96,26 @@ def recorded_or_refused(step: str, hint: str) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:
-        reason = str(error).split("\n")[0]
         raise UsageError(
-            f"the {step} of this model could not be recorded as a CUDA graph: {reason}", hint=hint
+            f"the {step} of this model could not be recorded as a CUDA graph: "
+            f"{first_line(refusal_of(error))}",
+            hint=hint,
         ) from error
+
+
+def refusal_of(error: BaseException) -> BaseException:
+    """Return the exception that ended a recording: the end of the recording raises another one."""
+    first, earlier = error, error.__context__
+    while earlier is not None:
+        if isinstance(earlier, RuntimeError):
+            first = earlier
+        earlier = earlier.__context__
+    return first
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of the message of an exception, or its class if it has none."""
+    return str(error).split("\n")[0] or type(error).__name__
 
 
 def forget_last_step() -> None:

@@ -7,7 +7,7 @@ the new tokens, the number of earlier ones, keys and values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
@@ -39,9 +39,17 @@ class Shape(NamedTuple):
     autocast: torch.dtype | None
     sources: Sources | None = None
 
-    @property
-    def tokens(self) -> int:
-        return self.rows * self.capacity + (0 if self.sources is None else self.sources.tokens)
+    def num_bytes(self, like: State) -> int:
+        """Return the size of the keys and values in a graph of this shape, for states like this."""
+        caches = [cache for cache in like.caches if isinstance(cache, PreallocatedKeyValues)]
+        total = self.rows * self.capacity * _bytes_of_token(x for c in caches for x in c.stores)
+        if isinstance(like, DecoderState) and self.sources is not None:
+            total += self.sources.tokens * _bytes_of_token(chain(*like.memory.layers))
+        return total
+
+
+def _bytes_of_token(stores: Iterable[Float[Tensor, "R H S _"]]) -> int:
+    return sum(x.shape[1] * x.shape[3] * x.element_size() for x in stores)
 
 
 MOST_MOVED = 2**30
@@ -79,7 +87,7 @@ class StepGraph:
     """
 
     def __init__(self, step: Step, like: State, shape: Shape, recorder: Recorder) -> None:
-        self.shape = shape
+        self.shape, self.num_bytes = shape, shape.num_bytes(like)
         self._recorder = recorder
         self._owner: ReferenceType[KeyValueCache] | None = None
         rows, capacity, dtype, sources = shape
@@ -108,8 +116,10 @@ class StepGraph:
             if isinstance(like, DecoderState) and sources is not None:
                 self._memory = StaticMemory(like.memory, sources)
                 self._state = DecoderState(static, self._memory.memory)
-            self._logits = recorder.record(lambda: self._run(step, self._state))
-            forget_last_step()  # whose mask and positions are in the memory of the graph
+            try:
+                self._logits = recorder.record(lambda: self._run(step, self._state))
+            finally:
+                forget_last_step()  # whose mask and positions are in the memory of the graph
 
     def _run(self, step: Step, state: State) -> Float[Tensor, "R 1 V"]:
         forget_last_step()  # or what it computed would be recorded as constants

@@ -72,15 +72,21 @@ def watched(model: nn.Module, beat: Callable[[], None]) -> Iterator[None]:
     passes = [(model, name) for name in PASSES if hasattr(model, name)]
     passes += [(part, "encode") for part in parts]
     replaced = [vars(module).get(name) for module, name in passes]  # those of `replay_steps`
-    for (module, name), method in zip(passes, replaced, strict=True):
-        vars(module)[name] = partial(_pass, beat, module, name, method)
+    watching = [
+        partial(_pass, beat, module, name, method)
+        for (module, name), method in zip(passes, replaced, strict=True)
+    ]
+    for (module, name), method in zip(passes, watching, strict=True):
+        vars(module)[name] = method
     try:
         yield
     finally:
-        for (module, name), method in zip(passes, replaced, strict=True):
+        for (module, name), method, before in zip(passes, watching, replaced, strict=True):
+            if vars(module).get(name) is not method:
+                continue  # others have replaced it meanwhile
             del vars(module)[name]
-            if method is not None:
-                vars(module)[name] = method
+            if before is not None:
+                vars(module)[name] = before
 
 
 def _pass(

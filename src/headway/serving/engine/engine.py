@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,9 @@ STUCK = 2.0  # seconds without a heartbeat, with work to do
 PROMPTS_AT_ONCE = {"cuda": 64}
 """Maximum number of short prompts that are read together on a device, where it takes about as long
 as to read one. On a CPU it would keep other outputs waiting."""
+TOKENS_AT_ONCE = {"cuda": 1024}
+"""Number of tokens of a long prompt that are read at once on a device, which 64 of them would leave
+mostly idle. Other outputs wait for this number of tokens at most."""
 LONG_IDLE = 10  # turns without work, each of half a second, until freed memory is given back
 
 
@@ -71,15 +74,19 @@ class Engine:
         device = next(bundle.model.parameters()).device.type
         together = generates and not settings.exact
         self._prompts_at_once = PROMPTS_AT_ONCE.get(device, 1) if together else 1
+        self._tokens_at_once = TOKENS_AT_ONCE.get(device, BLOCK) if together else BLOCK
         self._prefixes = PrefixCache(settings.prefix_bytes)
         self._searches: list[Search] = []
         self._steps = SharedSteps(bundle.model)
+        self._watch = ExitStack()
         self._last_beat = time.monotonic()
         self._idle_turns = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
+        """Watch the model from now on, and start the thread."""
+        self._watch.enter_context(watched(self.bundle.model, self._beat))
         self._thread.start()
 
     def submit(self, job: Job) -> None:
@@ -121,7 +128,7 @@ class Engine:
         if self.settings.threads is not None:
             torch.set_num_threads(self.settings.threads)
         try:
-            with watched(self.bundle.model, self._beat):
+            with self._watch:
                 while not self._stopping:
                     self._turn()
         except BaseException as error:
@@ -171,7 +178,8 @@ class Engine:
         """Read the next prompts: short ones together, or one block of a long one. Their outputs
         join the batch.
 
-        On a CPU that is at most one block's number of tokens, for which the other outputs wait.
+        The other outputs wait for it: on a CPU for at most 64 tokens, on a GPU for one long block,
+        or for some short prompts and one long block.
         """
         rest = self._prompts_at_once * BLOCK
         while rest > 0:
@@ -187,9 +195,10 @@ class Engine:
             elif self._reading:
                 reader = self._reading[0]
                 if not reader.done:
-                    rest -= reader.read_block() * self._prompts_at_once
+                    count = reader.read_block()
+                    rest -= count if self._prompts_at_once == 1 else rest
                 if reader.done:
-                    self._admit(reader.finish(), reader.state)
+                    self._admit(*reader.finish())
                     self._reading = self._reading[1:]
 
     def _may_join(self, rest: int) -> bool:
@@ -207,7 +216,8 @@ class Engine:
         assert isinstance(self.bundle, TextGenerating)
         try:
             model: Any = self.bundle.model
-            reader = PromptReader(model, self.bundle.tokenizer, job, self._prefixes)
+            tokenizer, at_once = self.bundle.tokenizer, self._tokens_at_once
+            reader = PromptReader(model, tokenizer, job, self._prefixes, at_once)
         except HeadwayError as error:
             job.report(Failed(error))
         else:

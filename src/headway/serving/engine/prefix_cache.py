@@ -1,9 +1,9 @@
 """Prefix cache: keys and values of the beginnings of prompts, in blocks of 64 tokens.
 
 The vectors of a block depend on its tokens and on all tokens before it, so a block is found by a
-hash of both. Blocks are computed one by one in either case, so that a cached block has the same
-bits as one that is computed again. (Kwon et al. 2023 share blocks between sequences in the same
-way, and read them in place.)
+hash of both. On a CPU, blocks are computed one by one in either case, so that a cached block has
+the same bits as one that is computed again. (Kwon et al. 2023 share blocks between sequences in the
+same way, and read them in place.)
 """
 
 from __future__ import annotations

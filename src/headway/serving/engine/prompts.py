@@ -1,4 +1,4 @@
-"""Prompts are read in blocks of 64 tokens, between the steps of the outputs that are decoded."""
+"""Prompts are read block by block, between the steps of the outputs that are decoded."""
 
 from __future__ import annotations
 
@@ -24,14 +24,22 @@ NO_TOKEN = -1
 class PromptReader:
     """Reads the prompt of one generation, block by block, into a decode state of one sequence.
 
-    All blocks but the last have 64 tokens, whatever else is decoded, so that the state does not
-    depend on other requests. Raises UsageError for a prompt that is too long for the model.
+    at_once: number of tokens that are read at once, a multiple of 64. With 64, all blocks but the
+    last are those of the prefix cache, so that the state has the same bits with and without it.
+    Prompts that are scored are read by 64, as their logits need memory. Raises UsageError for a
+    prompt that is too long for the model.
     """
 
     def __init__(
-        self, model: GPT, tokenizer: TextTokenizer, job: Generation, cache: PrefixCache
+        self,
+        model: GPT,
+        tokenizer: TextTokenizer,
+        job: Generation,
+        cache: PrefixCache,
+        at_once: int = BLOCK,
     ) -> None:
         self.model, self.job, self._cache = model, job, cache
+        self._at_once = at_once if job.scored is None else BLOCK
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
         rules = (*job.rules, *sampling.rules)
@@ -66,7 +74,7 @@ class PromptReader:
 
     def read_block(self) -> int:
         """Read the next block; return its number of tokens."""
-        stop = min(len(self.job.prompt) - 1, (self._read // BLOCK + 1) * BLOCK)
+        stop = min(len(self.job.prompt) - 1, self._read + self._at_once)
         tokens = upload(torch.tensor([self.job.prompt[self._read : stop]]), self._device)
         if self.job.scored is None:
             self.model.extend(tokens, self.state)
@@ -84,13 +92,18 @@ class PromptReader:
         for value, (tokens, values) in zip(own, tops, strict=True):
             self._scores.append((value, tuple(zip(tokens, values, strict=True))))
 
-    def finish(self) -> list[Stream]:
-        """Return the streams that continue the prompt, whose rows are those of `state`."""
+    def finish(self) -> tuple[list[Stream], Any]:
+        """Return the streams that continue the prompt, and their state with a row for each.
+
+        The reader, to which the streams refer, does not keep the state: its keys and values would
+        be in memory until the last of them ends, besides those in the batch.
+        """
         if self.job.caches:
             self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
+        state, self.state = self.state, None
         if len(self.outputs) > 1:
-            self.state = self.state.reorder([0] * len(self.outputs))
-        return self.streams
+            state = state.reorder([0] * len(self.outputs))
+        return self.streams, state
 
     @property
     def streams(self) -> list[Stream]:
@@ -113,6 +126,8 @@ def read_together(readers: Sequence[PromptReader]) -> tuple[list[Stream], Any]:
     tokens, _ = padded(prompts, 0)
     state = model.start(upload(tokens, next(model.parameters()).device))
     state = state.rewind([len(prompt) for prompt in prompts])
+    for reader in readers:
+        reader.state = None  # an empty one
     rows = [row for row, reader in enumerate(readers) for _ in reader.outputs]
     if len(rows) > len(readers):
         state = state.reorder(rows)
