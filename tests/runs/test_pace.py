@@ -8,9 +8,9 @@ from headway.runs import pace, recipe
 from headway.runs.pace import Pace
 from tests.fixtures import command_line
 from tests.fixtures.command_line import write_corpus
-from tests.runs.test_threads import SETTINGS
+from tests.fixtures.tiny_settings import TRANSLATOR
 
-TINY = {**SETTINGS, "machine.threads": 1, "training.tokens": 256, "training.updates": 800}
+TINY = {**TRANSLATOR, "machine.threads": 1, "training.tokens": 256, "training.updates": 800}
 TIMED = {**TINY, "training.time": "2s", "training.steps": 9}
 
 

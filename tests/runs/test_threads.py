@@ -10,20 +10,7 @@ from headway.runs import saved
 from headway.tasks.registry import task
 from tests.fixtures.command_line import headway as command_line
 from tests.fixtures.command_line import write_corpus
-
-SETTINGS = {
-    "data.source": "en",
-    "data.target": "de",
-    "data.vocabulary": 300,
-    "model.model_dim": 24,
-    "model.num_heads": 3,
-    "model.ffn_dim": 40,
-    "model.encoder_layers": 1,
-    "model.decoder_layers": 1,
-    "training.tokens": 220,
-    "evaluation.sentences": 2,
-    "machine.device": "cpu",
-}
+from tests.fixtures.tiny_settings import TRANSLATOR
 
 
 @pytest.fixture
@@ -32,7 +19,7 @@ def train(tmp_path, monkeypatch):
     write_corpus(tmp_path / "corpus")
 
     def train(steps=2, **changes):
-        settings = {**SETTINGS, **{f"machine.{name}": value for name, value in changes.items()}}
+        settings = {**TRANSLATOR, **{f"machine.{name}": value for name, value in changes.items()}}
         return headway.train(
             "translate", data="corpus", steps=steps, run="x", settings=settings, quiet=True
         )

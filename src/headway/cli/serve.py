@@ -114,8 +114,7 @@ def serve(
     names, loader = model_names(runs, name), machine.prepare()
     settings = _settings(limits, loader, host, port, _key(key_file, host))
     settings = _reachable(settings, allow_host or [], allow_origin or [])
-    if loader.device == "cpu":
-        settings = _with_threads(settings, loader.threads)
+    settings = _with_threads(settings, loader)
     bundles = dict(zip(names, map(loader.load, runs), strict=True))
     settings = replace(settings, engine=_with_room(limits, settings.engine, list(bundles.values())))
 
@@ -135,18 +134,21 @@ def serve(
         raise SystemExit(1)
 
 
-def _with_threads(settings: ServerSettings, number: int) -> ServerSettings:
+def _with_threads(settings: ServerSettings, loader: Loader) -> ServerSettings:
     """Return settings with the number of CPU threads of an engine, and leave one to this thread.
+    On another device nothing changes.
 
     OpenMP keeps the threads that once computed for a thread. When there are more of them than
     cores, GNU's puts them to sleep after every operation, and a step of decoding with a small model
     takes 1.7 times as long. So only the engines' threads compute with several.
     """
+    if loader.device != "cpu":
+        return settings
     import torch
 
-    talk.print(f"threads   {number} (--threads)", markup=False)
+    talk.print(f"threads   {loader.threads} (--threads)", markup=False)
     torch.set_num_threads(1)
-    return replace(settings, engine=replace(settings.engine, threads=number))
+    return replace(settings, engine=replace(settings.engine, threads=loader.threads))
 
 
 def _settings(

@@ -60,28 +60,14 @@ def evaluate_model(
             f"{name} has no run.yaml, which names the held-out data",
             hint=f"name a file of examples: headway eval {run or 'RUN'} FILE",
         )
-    settings = task.evaluation()
     columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
-    if columns:
-        if paths is None:
-            raise UsageError(
-                f"--{next(iter(columns))} describes a file of examples, and no file is named",
-                where,
-                f"name one: headway eval {run or 'RUN'} FILE --{next(iter(columns))} NAME",
-            )
-        config = _config_of(task, config)
-    known_columns = fields_of(config) if columns else {}
-    for option in options:
-        if option not in {**fields_of(settings), **known_columns}:
-            known = ", ".join(_named(name, where) for name in fields_of(settings))
-            raise UsageError(
-                f"{_named(option, where)} is no option of the evaluation of a {bundle.kind}",
-                where,
-                f"one of: {known}" if known else "leave it out: this evaluation has no options",
-            )
-    config = override(config, columns, where) if columns else config
-    chosen = {name: value for name, value in options.items() if name not in columns}
-    settings = override(settings, chosen, where)
+    if columns and paths is None:
+        raise UsageError(
+            f"--{next(iter(columns))} describes a file of examples, and no file is named",
+            where,
+            f"name one: headway eval {run or 'RUN'} FILE --{next(iter(columns))} NAME",
+        )
+    config, settings = _with_options(task, config, options, bundle.kind, where)
     if paths is not None:
         examples = task.read(bundle, paths, config, settings)
     else:
@@ -94,6 +80,35 @@ def evaluate_model(
     with threads_of_run(recorded if threads is None else None):
         scores = task.evaluate(bundle, examples, settings)
     return ModelScores(task, scores, len(examples))
+
+
+def _with_options(
+    task: Task,
+    config: Any,
+    options: Mapping[str, Any],
+    kind: str,
+    where: str,
+) -> tuple[Any, Any]:
+    """Return the configuration with the columns in the options, and the settings of the evaluation.
+
+    kind: of the model, for errors. Raises UsageError for an unknown option.
+    """
+    settings = task.evaluation()
+    columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
+    if columns:
+        config = _config_of(task, config)
+    known_columns = fields_of(config) if columns else {}
+    for option in options:
+        if option not in {**fields_of(settings), **known_columns}:
+            known = ", ".join(_named(name, where) for name in fields_of(settings))
+            raise UsageError(
+                f"{_named(option, where)} is no option of the evaluation of a {kind}",
+                where,
+                f"one of: {known}" if known else "leave it out: this evaluation has no options",
+            )
+    chosen = {name: value for name, value in options.items() if name not in columns}
+    config = override(config, columns, where) if columns else config
+    return config, override(settings, chosen, where)
 
 
 def _config_of(task: Task, config: Any) -> Any:
