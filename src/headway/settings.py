@@ -130,11 +130,9 @@ def fields_of(config: Any) -> dict[str, Field]:
     for item in _in_order(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
-            inner = fields_of(value).values()
-            fields |= {
-                f"{item.name}.{f.key}": dataclasses.replace(f, key=f"{item.name}.{f.key}")
-                for f in inner
-            }
+            for inner in fields_of(value).values():
+                key = f"{item.name}.{inner.key}"
+                fields[key] = dataclasses.replace(inner, key=key)
         else:
             kind, meta = types_by_name[item.name], item.metadata
             limits = _with_defaults(kind, meta.get("limits", {}))

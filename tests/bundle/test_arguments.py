@@ -143,7 +143,7 @@ def test_the_functions_of_headway_check_their_arguments(call, message):
         (answerer, lambda b: b.answer(3, "b"), "question=3: must be text"),
         (answerer, lambda b: b.answer("a", "b", "1"), "top='1': must be a whole number"),
         (captioner, lambda b: b.caption("a.png"), "images must be a list of images, not one"),
-        (captioner, lambda b: b.caption([], beam=None), "beam=None: must be a whole number"),
+        (captioner, lambda b: b.caption([], beam="4"), "beam='4': must be a whole number"),
         (image_encoder, lambda b: b.embed("a.png"), "images must be a list of images, not one"),
         (translator, lambda b: headway.evaluate(b, "x.tsv", neams=3), "neams is no option of"),
     ],

@@ -28,6 +28,7 @@ class Letters(Bytes):
     def __init__(self, letters="\n abcdefghiklmnoprstuwxy'üß🙂", opening=True):
         self.letters, self.opening = ["", *letters], opening
         self.size, self.bos, self.eos, self.fingerprint = len(self.letters), 0, 0, "1"
+        self.ends = (self.eos,)
 
     def encode(self, text):
         for letter in text:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headway.errors import UsageError
+from headway.errors import HeadwayWarning, UsageError
 from headway.interop import FAMILIES, read, write
 from headway.models import GPT, GPTConfig
 from tests.fixtures.damage import change, refused, written
@@ -117,7 +117,9 @@ def test_a_head_that_differs_from_its_tied_embedding_is_refused(folder):
         ("gpt2", {"model_type": None}),
         ("openai-gpt", {"afn": "gelu_fast"}),
         ("llama", {"hidden_act": "gelu"}),
-        ("llama", {"mlp_bias": True}),
+        ("llama", {"mlp_bias": "yes"}),
+        ("llama", {"layer_types": ["sliding_attention"]}),
+        ("llama", {"quantization_config": {"bits": 4}}),
         ("llama", {"rope_theta": 0.0}),
         ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}),
         ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
@@ -241,6 +243,8 @@ def test_files_of_a_tokenizer_in_the_folder_are_kept(tmp_path):
     assert read(tmp_path)[0].model_dim == 12
 
 
-def test_unused_keys_of_the_config_are_ignored(folder):
+def test_unused_keys_of_the_config_are_ignored_and_unknown_ones_named(folder):
     path = folder("gpt2", task_specific_params={"a": 1}, n_ctx=8, headway={"any": "thing"})
-    assert read(path)[0] == TINY
+    with pytest.warns(HeadwayWarning, match=r"config\.json: headway=.* is ignored") as caught:
+        assert read(path)[0] == TINY
+    assert len(caught) == 1

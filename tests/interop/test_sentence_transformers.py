@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from headway import load
 from headway.bundle import EncoderBundle
 from headway.data.encoder_batches import collate_encoder_batch
-from headway.errors import DataError, UsageError
+from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import export, read_sentence_folder
 from headway.training import text_vectors
 from tests.fixtures.command_line import headway
@@ -183,3 +183,79 @@ def test_training_uses_the_pooling_of_the_model(folder):
     with torch.inference_mode():
         vectors = text_vectors(bundle.model, batch, bundle.pooling)
     torch.testing.assert_close(vectors, bundle.embed(TEXTS), rtol=0, atol=1e-5)
+
+
+def test_texts_are_lower_case_and_after_the_prompt_that_the_folder_names(folder, tmp_path):
+    plain = load(folder)
+    write(folder, {"do_lower_case": True, "max_seq_length": 19}, "sentence_bert_config.json")
+    prompts = {"query": "The Old Baker: ", "passage": ""}
+    config = {"prompts": prompts, "default_prompt_name": "query", "similarity_fn_name": "cosine"}
+    write(folder, config, "config_sentence_transformers.json")
+    bundle = load(folder)
+    lowered = [f"the old baker: {text.lower()}" for text in TEXTS]
+    expected = plain.embed(lowered)
+    assert torch.equal(bundle.embed(TEXTS), expected)
+    assert bundle.lengths(TEXTS) == plain.lengths(lowered)
+    without = plain.embed([text.lower() for text in TEXTS])
+    assert torch.equal(bundle.embed(TEXTS, prompt="passage"), without)
+    with pytest.raises(UsageError, match="no prompt 'title'; its prompts are: query, passage"):
+        bundle.embed(TEXTS, prompt="title")
+    # saved and exported models keep it
+    bundle.save(tmp_path / "ours")
+    assert torch.equal(load(tmp_path / "ours").embed(TEXTS), expected)
+    headway("export", "ours", "--to", "hf", "-o", "out", cwd=tmp_path)
+    assert torch.equal(load(tmp_path / "out").embed(TEXTS), expected)
+
+
+def test_a_mean_may_leave_out_the_prompt(folder):
+    write(
+        folder / "1_Pooling",
+        {"pooling_mode_mean_tokens": True, "include_prompt": False},
+        "config.json",
+    )
+    prompts = {"prompts": {"query": "the old baker"}, "default_prompt_name": "query"}
+    write(folder, prompts, "config_sentence_transformers.json")
+    bundle = load(folder)
+    text = " paints"
+    reader = bundle.tokenizer
+    ids, _ = reader.special_tokens.frame(reader.encode(f"the old baker{text}"), room=19)
+    skipped = 1 + len(reader.encode("the old baker"))
+    hidden = bundle.model.encode(torch.tensor([ids]))[0, skipped:]
+    expected = F.normalize(hidden.mean(0), dim=-1)
+    torch.testing.assert_close(bundle.embed([text])[0], expected, rtol=0, atol=1e-5)
+
+
+def test_vectors_are_cut_to_the_dimension_of_the_folder(folder):
+    whole = load(folder).embed(TEXTS, normalise=False)
+    write(folder, {"truncate_dim": 5}, "config_sentence_transformers.json")
+    assert torch.equal(load(folder).embed(TEXTS), F.normalize(whole[:, :5], dim=-1))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("config_sentence_transformers.json", {"similarity_fn_name": "dot"}, "similarity_fn_name"),
+        ("config_sentence_transformers.json", {"unheard_of": 1}, "unheard_of=1 is ignored"),
+        ("sentence_bert_config.json", {"unheard_of": 1}, "unheard_of=1 is ignored"),
+    ],
+)
+def test_keys_of_sentence_transformers_that_have_no_effect_are_named(name, values, message, folder):
+    write(folder, values, name)
+    with pytest.warns(HeadwayWarning, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"prompts": ["query: "]},
+        {"prompts": {"query": 3}},
+        {"prompts": {}, "default_prompt_name": "query"},
+        {"truncate_dim": 0},
+        {"model_type": "SparseEncoder"},
+    ],
+)
+def test_prompts_that_cannot_be_are_refused(values, folder):
+    write(folder, values, "config_sentence_transformers.json")
+    with pytest.raises(DataError, match=next(reversed(values))):
+        load(folder)

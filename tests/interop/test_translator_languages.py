@@ -1,6 +1,7 @@
 """mBART, mBART-50, M2M100 and NLLB: the languages are chosen as in transformers."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from headway.errors import DataError, UsageError
 from headway.inspection.alignment import align, links
 from headway.interop import export_translator, export_translator_to_hf
 from headway.interop.translator_languages import M2M100_CODES
-from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.options import TranslateInput
 from headway.text import TokenizerPair
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.multilingual import LANGUAGES, language_id, multilingual
@@ -93,7 +94,8 @@ def test_an_exported_folder_has_the_chosen_languages(folders, family, tmp_path):
     folder, _, _ = folders[family]
     source, other = LANGUAGES[family][0], OTHERS[family.removesuffix("-first")]
     chosen = headway.load(folder).into(source, other)
-    exported = export_translator_to_hf(chosen.model, chosen.tokenizer, tmp_path / "out")
+    parts = (chosen.model, chosen.tokenizer, tmp_path / "out")
+    exported = export_translator_to_hf(*parts, settings=chosen.settings)
     again = headway.load(exported.folder)
     assert again.tokenizer.source.language == other and again.tokenizer.target.language == source
     assert again.search(SENTENCES, beam=2) == chosen.search(SENTENCES, beam=2)
@@ -168,7 +170,13 @@ def test_alignments_have_no_words_for_languages(folders, family):
 def test_options_choose_the_languages_and_ensembles_share_them(folders):
     folder = folders["nllb"][0]
     bundle = headway.load(folder)
-    options = TranslateOptions(beam=2, to="zul_Latn", from_language="eng_Latn", ensemble=(folder,))
+    options = replace(
+        bundle.default_options,
+        beam=2,
+        to="zul_Latn",
+        from_language="eng_Latn",
+        ensemble=(folder,),
+    )
     (translated,) = bundle.predict([TranslateInput(text="two dogs")], options)
     chosen = bundle.into("zul_Latn", "eng_Latn")
     assert translated.translations[0].text == chosen.translate(["two dogs"], beam=2)[0]

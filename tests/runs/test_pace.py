@@ -8,9 +8,9 @@ from headway.runs import pace, recipe
 from headway.runs.pace import Pace
 from tests.fixtures import command_line
 from tests.fixtures.command_line import write_corpus
-from tests.fixtures.tiny_settings import TINY_TRANSLATOR
+from tests.fixtures.tiny_settings import TRANSLATOR
 
-TINY = {**TINY_TRANSLATOR, "machine.threads": 1, "training.tokens": 256, "training.updates": 800}
+TINY = {**TRANSLATOR, "machine.threads": 1, "training.tokens": 256, "training.updates": 800}
 TIMED = {**TINY, "training.time": "2s", "training.steps": 9}
 
 

@@ -10,7 +10,7 @@ from headway.runs import saved
 from headway.tasks.registry import task
 from tests.fixtures.command_line import headway as command_line
 from tests.fixtures.command_line import write_corpus
-from tests.fixtures.tiny_settings import TINY_TRANSLATOR
+from tests.fixtures.tiny_settings import TRANSLATOR
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def train(tmp_path, monkeypatch):
 
     def train(steps=2, **changes):
         settings = {
-            **TINY_TRANSLATOR,
+            **TRANSLATOR,
             **{f"machine.{name}": value for name, value in changes.items()},
         }
         return headway.train(

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from headway.errors import DataError
-from headway.serving.http.chat_templates import ChatTemplate, Conversation, Templates, read_template
+from headway.interop import ChatTemplate, read_chat_template
+from headway.serving.http.chat_templates import Conversation, Templates
 from headway.serving.http.replies import ApiError
 from tests.fixtures.chat_model import BUNDLE, HELLO, START, STOP, TEMPLATE
 from tests.fixtures.coroutines import run
@@ -114,18 +115,18 @@ def test_the_child_serves_again_after_a_template_that_took_too_long():
 
 
 def test_a_template_is_read_from_a_folder(tmp_path):
-    assert read_template(tmp_path) is None
+    assert read_chat_template(tmp_path) is None
     config = tmp_path / "tokenizer_config.json"
     config.write_text(json.dumps({"chat_template": TEMPLATE}))
-    assert read_template(tmp_path).default == TEMPLATE
+    assert read_chat_template(tmp_path).default == TEMPLATE
     several = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": TEMPLATE}]
     config.write_text(json.dumps({"chat_template": several}))
-    assert read_template(tmp_path).by_name == {"tool_use": "x", "default": TEMPLATE}
+    assert read_chat_template(tmp_path).by_name == {"tool_use": "x", "default": TEMPLATE}
     config.write_text(json.dumps({"chat_template": 3}))
     with pytest.raises(DataError, match="128 KiB"):
-        read_template(tmp_path)
+        read_chat_template(tmp_path)
     (tmp_path / "chat_template.jinja").write_text("{{ bos_token }}")
-    assert read_template(tmp_path).by_name == {"default": "{{ bos_token }}"}
+    assert read_chat_template(tmp_path).by_name == {"default": "{{ bos_token }}"}
 
 
 def test_a_turn_is_the_continuation_of_the_prompt(client):

@@ -5,14 +5,9 @@ import json
 
 import pytest
 
-from headway.errors import DataError
-from headway.interop import read_tokenizer
-from headway.serving.http.chat_templates import (
-    ChatTemplate,
-    Conversation,
-    Templates,
-    read_template,
-)
+from headway.errors import DataError, UsageError
+from headway.interop import ChatTemplate, read_chat_template, read_tokenizer
+from headway.serving.http.chat_templates import Conversation, Templates
 from headway.serving.http.replies import ApiError
 from tests.fixtures.chat_tokenizers import UNIGRAM, Pairs, write_chat_tokenizer
 from tests.fixtures.coroutines import run
@@ -203,7 +198,7 @@ def test_a_template_gets_the_tokens_that_the_folder_names(files, tmp_path):
     names = ["bos_token", "eos_token", "unk_token", "pad_token", "mask_token", "cls_token"]
     source = "".join(f"({{{{ {name} }}}} {{{{ {name} is defined }}}})" for name in names)
     (tmp_path / "chat_template.jinja").write_text(source)
-    template = read_template(tmp_path)
+    template = read_chat_template(tmp_path)
     assert template.special_tokens == reference.special_tokens_map
     bundle = read_tokenizer(write_config(tmp_path))
     (ids,) = prompts(template, [Conversation(messages=TALK)], bundle)
@@ -246,7 +241,7 @@ def test_templates_are_selected_as_in_transformers(settings, files, tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     reference = write_chat_tokenizer(tmp_path, "byte-level", eos_token="</s>", **settings)
-    template = read_template(tmp_path)
+    template = read_chat_template(tmp_path)
     for tools in (None, [], [WEATHER]):
         for name in (None, "rag", "tool_use"):
             try:
@@ -261,8 +256,8 @@ def test_templates_are_selected_as_in_transformers(settings, files, tmp_path):
 def _selected(template, name, tools):
     try:
         return template.selected(name, has_tools=tools is not None)
-    except ApiError as error:
-        assert error.status == 400 and "templates: " in error.message
+    except UsageError as error:
+        assert "templates: " in error.what
         return None
 
 
@@ -279,11 +274,11 @@ def _selected(template, name, tools):
 def test_damaged_templates_are_refused_with_their_file(value, why, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": value}))
     with pytest.raises(DataError, match=why) as refused:
-        read_template(tmp_path)
+        read_chat_template(tmp_path)
     assert refused.value.where.endswith("tokenizer_config.json")
     (tmp_path / "chat_template.jinja").write_bytes(b"\xff")
     with pytest.raises(DataError, match="not UTF-8"):
-        read_template(tmp_path)
+        read_chat_template(tmp_path)
 
 
 @pytest.mark.parametrize("kind", UNIGRAM)

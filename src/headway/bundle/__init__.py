@@ -19,6 +19,7 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
+from headway.bundle.folder_decoding import folder_max_tokens, folder_rules, folder_stopping
 from headway.bundle.forward_pass import (
     Attention,
     ForwardPass,
@@ -75,6 +76,9 @@ __all__ = [
     "attention_of",
     "class_names",
     "encoder_pass",
+    "folder_max_tokens",
+    "folder_rules",
+    "folder_stopping",
     "image_patches",
     "label_scores",
     "next_token_readout",

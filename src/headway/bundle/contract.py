@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from torch import nn
 from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
-from headway.decoding import Continuation
+from headway.decoding import Continuation, GenerationConfig
 from headway.errors import UsageError
 from headway.models import ViT, parameter_count
 from headway.shapes import Float, Tensor
@@ -183,6 +183,12 @@ class TextGenerating(Protocol):
 
     @property
     def config(self) -> Any: ...
+
+    def with_defaults(
+        self, settings: Mapping[str, Any], where: str = ..., usual: GenerationConfig = ...
+    ) -> GenerationConfig:
+        """Return the settings of a user, completed by the model's defaults and by `usual`."""
+        ...
 
     def generate(
         self, prompts: Sequence[str], *, draft: Any = None, **settings: Any

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -19,6 +19,7 @@ from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
 from headway.errors import DataError, UsageError
+from headway.interop import AS_THEY_ARE, EmbeddedTexts, read_embedded_texts
 from headway.models import Bert
 from headway.settings import required, setting
 from headway.shapes import Float, Tensor
@@ -70,7 +71,7 @@ class EncoderBundle(StoredBundle):
 
     pooling: how `embed` reduces the vectors of a text to one. length: maximum number of tokens of a
     text for `embed`, special tokens included; longer texts are truncated. If None, the model's
-    maximum.
+    maximum. texts: what `embed` does to texts and vectors besides, such as a prompt before a text.
     """
 
     kind: ClassVar[str] = "text encoder"
@@ -84,12 +85,14 @@ class EncoderBundle(StoredBundle):
         tokenizer: EncoderTokenizer,
         pooling: Pooling = "mean",
         length: int | None = None,
+        texts: EmbeddedTexts = AS_THEY_ARE,
     ) -> None:
         check_vocabulary_size(tokenizer.size, model.config.vocabulary)
         super().__init__(model, tokenizer)
         self.tokenizer = tokenizer
         self.pooling: Pooling = pooling
         self.length = min(length or model.config.max_length, model.config.max_length)
+        self.texts = texts
 
     @classmethod
     def open(cls, model: Bert, folder: Path, contents: dict[str, Any]) -> EncoderBundle:
@@ -106,7 +109,8 @@ class EncoderBundle(StoredBundle):
                 f"whole number above {FRAME}",
                 str(folder / CONFIG_FILE),
             )
-        return cls(model, tokenizer, pooling, length)
+        texts = read_embedded_texts(contents.get("texts", {}), str(folder / CONFIG_FILE))
+        return cls(model, tokenizer, pooling, length, texts)
 
     @checked
     @torch.inference_mode()
@@ -170,19 +174,27 @@ class EncoderBundle(StoredBundle):
         *,
         pooling: Pooling | None = None,
         normalise: bool = True,
+        prompt: str | None = None,
     ) -> Float[Tensor, "N D"]:
         """Return one vector for each text: the mean of its token vectors, or the vector of [CLS].
 
-        pooling: "mean" or "first"; if unset, `self.pooling`. normalise: scale vectors to length 1,
-        so that a dot product is a cosine similarity. Texts longer than `self.length` are truncated.
-        The vector of a text does not depend on the other texts. Reimers and Gurevych 2019,
-        section 3.
+        pooling: "mean" or "first"; if unset, `self.pooling`. prompt: the name of the model's prompt
+        that precedes each text; if unset, the model's default, if it has one. normalise: scale
+        vectors to length 1, so that a dot product is a cosine similarity. Texts longer than
+        `self.length` are truncated. The vector of a text does not depend on the other texts.
+        Reimers and Gurevych 2019, section 3.
         """
+        prefix = self.texts.prefix(prompt)
+        prepared = [self.texts.prepared(text, prefix) for text in texts]
         sequences = [
             self.tokenizer.special_tokens.frame(ids, room=self.length)[0]
-            for ids in self.tokenizer.encode_batch(texts)
+            for ids in self.tokenizer.encode_batch(prepared)
         ]
-        vectors = self.pooled(sequences, pooling or self.pooling)
+        skipped = 0
+        if prefix and not self.texts.pools_prompt:  # [CLS] and the prompt
+            skipped = 1 + len(self.tokenizer.encode(self.texts.prepared("", prefix)))
+        vectors = self.pooled(sequences, pooling or self.pooling, skipped=skipped)
+        vectors = vectors[:, : self.texts.dimensions]
         return F.normalize(vectors, dim=-1) if normalise else vectors
 
     @torch.inference_mode()
@@ -191,10 +203,12 @@ class EncoderBundle(StoredBundle):
         rows: Sequence[Sequence[int]],
         pooling: Pooling,
         progress: Callable[[int], None] = lambda done: None,
+        skipped: int = 0,
     ) -> Float[Tensor, "N D"]:
         """Return the vectors of encoded texts (special tokens included), without normalisation.
 
-        progress: called before each batch with the number of texts processed so far.
+        skipped: number of tokens at the beginning of a text that a mean leaves out. progress:
+        called before each batch with the number of texts processed so far.
         """
         vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
         done = 0
@@ -202,13 +216,20 @@ class EncoderBundle(StoredBundle):
             progress(done)
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
-            vectors[chosen] = pool_text(hidden, batch.keys, pooling).float()
+            keys = batch.keys
+            if skipped and pooling == "mean":
+                positions = torch.arange(hidden.shape[1], device=hidden.device)
+                kept = positions >= skipped
+                keys = kept.expand(hidden.shape[:2]) if keys is None else keys & kept
+            vectors[chosen] = pool_text(hidden, keys, pooling).float()
             done += len(chosen)
         return vectors
 
     def lengths(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, special tokens included, before truncation."""
-        return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(texts)]
+        prefix = self.texts.prefix()
+        prepared = [self.texts.prepared(text, prefix) for text in texts]
+        return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(prepared)]
 
     def reading(self, text: str, second: str | None = None) -> ForwardPass:
         """Return the forward pass over one or two texts, in which [MASK] is a masked position.
@@ -271,7 +292,9 @@ class EncoderBundle(StoredBundle):
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        settings = {"pooling": self.pooling, "length": self.length}
+        settings: dict[str, Any] = {"pooling": self.pooling, "length": self.length}
+        if self.texts != AS_THEY_ARE:
+            settings["texts"] = asdict(self.texts)
         save_files(Path(folder), self.model, self.tokenizer, overwrite, settings)
 
     def _framed_with_masks(self, text: str, number: int = 1) -> list[int]:

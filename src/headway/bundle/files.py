@@ -49,7 +49,7 @@ def save_files(
     model: nn.Module,
     text: Text,
     overwrite: bool = False,
-    more: Mapping[str, str | int] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write all files durably and atomically, with a manifest of their hashes.
 

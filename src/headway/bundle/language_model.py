@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,20 +22,30 @@ from headway.decoding import (
     stream,
 )
 from headway.errors import UsageError
+from headway.interop import NO_SETTINGS, FolderSettings, GenerationDefaults, Kind
 from headway.models import GPT
 from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words
+
+USUAL = GenerationConfig()
+"""The settings of generation where neither a user nor a pretrained folder sets any."""
+
+SAMPLING = frozenset(("temperature", "top_k", "top_p", "min_p", "typical", "contrastive"))
+"""Settings that choose tokens one by one, without a beam."""
 
 
 class TextBundle(StoredBundle):
     """A language model (GPT) with its tokenizer."""
 
     kind: ClassVar[str] = "language model"
+    settings_kind: ClassVar[Kind | None] = "language model"
     model: GPT
 
-    def __init__(self, model: GPT, tokenizer: TextTokenizer) -> None:
+    def __init__(
+        self, model: GPT, tokenizer: TextTokenizer, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
         check_vocabulary_size(tokenizer.size, model.config.vocabulary)
-        super().__init__(model, tokenizer)
+        super().__init__(model, tokenizer, settings)
         self.tokenizer = tokenizer
 
     @classmethod
@@ -47,11 +57,12 @@ class TextBundle(StoredBundle):
         self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
     ) -> list[list[Continuation]]:
         """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
+        Those that are left out have the values of the pretrained folder, if it has any.
 
         The output for a prompt does not depend on the other prompts. draft: a smaller model with
         the same tokenizer for speculative decoding, which is faster and has the same distribution.
         """
-        config = _config(settings)
+        config = self.with_defaults(settings)
         proposer = self._proposer(draft, config)
         return generate(self.model, self.tokenizer, prompts, config, proposer)
 
@@ -60,8 +71,33 @@ class TextBundle(StoredBundle):
         self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
     ) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters."""
-        config = _config(settings)
+        config = self.with_defaults(settings)
         return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
+
+    def with_defaults(
+        self,
+        settings: Mapping[str, Any],
+        where: str = "generation",
+        usual: GenerationConfig = USUAL,
+    ) -> GenerationConfig:
+        """Return the settings of a user, completed by those of the pretrained folder and by
+        `usual`.
+
+        A user's `max_tokens` replaces the folder's `max_length`; what samples replaces its beam.
+        where: the origin of the settings, in errors.
+        """
+        generation = self.settings.generation
+        if generation is None:
+            return override(usual, settings, where)
+        defaults = override(usual, _settings_of(generation, usual), "generation_config.json")
+        changes = dict(settings)
+        if "max_tokens" in settings:
+            changes.setdefault("max_length", None)
+            longest = override(usual, {"max_tokens": settings["max_tokens"]}, where).max_tokens
+            changes.setdefault("min_tokens", min(defaults.min_tokens, longest))
+        if not SAMPLING.isdisjoint(settings):
+            changes.setdefault("beam", 1)
+        return override(defaults, changes, where)
 
     def _proposer(self, draft: TextBundle | None, config: GenerationConfig) -> ModelDraft | None:
         if draft is None:
@@ -133,5 +169,40 @@ class TextBundle(StoredBundle):
         return best.tokens[: max(0, room - len(self.tokenizer.begin(text)))], best.text
 
 
-def _config(settings: dict[str, Any]) -> GenerationConfig:
-    return override(GenerationConfig(), settings, "generation")
+def _settings_of(generation: GenerationDefaults, usual: GenerationConfig) -> dict[str, Any]:
+    """Return the fields of `GenerationConfig` for the defaults of a pretrained folder.
+
+    usual: has the maximum number of tokens if the folder has none.
+    """
+    always = {
+        "normalisation": "transformers",
+        "forbid_ids": tuple(" ".join(map(str, word)) for word in generation.forbidden),
+    }
+    if not generation.is_chosen:
+        return always
+    longest = generation.max_new_tokens or usual.max_tokens
+    if generation.samples:
+        sampling: dict[str, Any] = {
+            "temperature": generation.temperature,
+            "top_k": generation.top_k or None,
+            "top_p": generation.top_p,
+            "min_p": generation.min_p,
+            "typical": generation.typical_p,
+        }
+    else:
+        sampling = {"temperature": 0.0}
+    return {
+        **always,
+        **sampling,
+        "max_tokens": longest,
+        "max_length": None if generation.max_new_tokens else generation.max_length,
+        "min_tokens": min(generation.min_new_tokens, longest),
+        "min_length": generation.min_length,
+        "repetition_penalty": generation.repetition_penalty,
+        "no_repeat": generation.no_repeat or None,
+        "forbid_first": generation.forbidden_first,
+        "stop": generation.stop,
+        "beam": generation.beams,
+        "length_penalty": generation.length_penalty,
+        "early_stopping": generation.early_stopping is True,
+    }

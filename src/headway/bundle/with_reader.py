@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -9,6 +10,7 @@ from torch import nn
 
 from headway.bundle.contract import Bundle
 from headway.bundle.files import check_fingerprint, check_vocabulary_size, save_files
+from headway.interop import NO_SETTINGS, FolderSettings, Kind, read_saved_settings
 
 
 class Reader(Protocol):
@@ -26,15 +28,38 @@ class Reader(Protocol):
     def load(cls, folder: Path) -> Any: ...
 
 
+@dataclass(frozen=True)
+class _Files:
+    """The files of a bundle besides its configuration and weights."""
+
+    reader: Any
+    settings: FolderSettings
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.reader.fingerprint)
+
+    def save(self, folder: Path) -> None:
+        self.reader.save(folder)
+        self.settings.write(folder)
+
+
 class StoredBundle(Bundle):
     """A bundle that saves a model and a reader. Subclasses may give the reader any attribute
-    name."""
+    name.
+
+    settings: decoding defaults and chat template of the pretrained folder that the model is from.
+    """
 
     reader_class: ClassVar[type[Reader]]
+    settings_kind: ClassVar[Kind | None] = None
+    """What the model does, if it may have such settings."""
 
-    def __init__(self, model: nn.Module, reader: Any) -> None:
+    def __init__(
+        self, model: nn.Module, reader: Any, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
         self.model = model.eval()
-        self._stored = reader
+        self._stored, self.settings = reader, settings
 
     @classmethod
     def load_reader(cls, model: Any, folder: Path) -> Any:
@@ -57,11 +82,15 @@ class StoredBundle(Bundle):
 
         contents: of config.json. Raises DataError if the reader does not match it.
         """
-        return cls(model, cls.checked_reader(model, folder, contents))
+        bundle = cls(model, cls.checked_reader(model, folder, contents))
+        if cls.settings_kind is not None:
+            bundle.settings = read_saved_settings(folder, cls.settings_kind)
+        return bundle
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write config.json, model.safetensors and the reader's files durably, see `save_files`."""
-        save_files(Path(folder), self.model, self._stored, overwrite)
+        """Write config.json, model.safetensors, the reader's files and the settings durably, see
+        `save_files`."""
+        save_files(Path(folder), self.model, _Files(self._stored, self.settings), overwrite)
 
     @property
     def config(self) -> Any:

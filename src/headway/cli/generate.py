@@ -34,7 +34,8 @@ def generate(
 ) -> None:
     """Generate text from prompts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
 
-    RUN is a run folder, a model folder or a Hugging Face folder. Without PROMPT, standard input is
+    RUN is a run folder, a model folder or a Hugging Face folder, whose generation_config.json has
+    the defaults of the settings. Without PROMPT, standard input is
     read, one prompt per line; an empty prompt generates a text from its beginning. A single output
     is printed token by token.
 
@@ -135,9 +136,10 @@ def _opened(
         changes["force"] = flags["force"].replace("\\n", "\n")
     if "stop" in flags:  # split here: a stop string may be blank, or begin with a space
         changes["stop"] = tuple(flags["stop"].replace("\\n", "\n").split(","))
-    settings = override(GenerationConfig(), changes, COMMAND_LINE)
+    override(GenerationConfig(), changes, COMMAND_LINE)  # a typo is an error before the model loads
     loader = machine.prepare()
     bundle = _loaded(model, loader)
+    settings = bundle.with_defaults(changes, COMMAND_LINE)
     return bundle, settings, [prompt.replace("\\n", "\n") for prompt in prompts], loader
 
 

@@ -74,11 +74,12 @@ def verb_command(verb: str) -> Callable[..., None]:
         bundle = loader.load(run)
         check_kind(bundle, run, *tasks)
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
-        changed = {name: value for name, value in chosen.items() if value != flags[name].default}
+        # a value of a user counts although it is Headway's default: a model may have another one
+        changed = {name: value for name, value in chosen.items() if value is not None}
         table = _pop_table(changed) if isinstance(predicting, TableReading) else {}
         writing = predicting if isinstance(predicting, DocumentWriting) else None
         described = documents.pop_options(writing, changed, output) if writing else {}
-        fixed, options = _split(predicting, verb, changed)
+        fixed, options = _split(predicting, verb, bundle, changed)
         if writing and output is not None:
             path = named_like(inputs[0], output)
             documents.write_document(
@@ -284,11 +285,15 @@ def _spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The fields of every input after the first, and the options.
+def _split(
+    predicting: Predicting, verb: str, bundle: Any, chosen: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The fields of every input after the first, and the options, completed by the model's.
 
     UsageError for a flag that this task does not have, or for a required flag that is missing.
     """
+    from headway.tasks.task import default_options
+
     _, *further = dataclasses.fields(predicting.input)
     of_input = {field.name for field in further}
     of_options = {field.name for field in dataclasses.fields(predicting.options)}
@@ -309,7 +314,7 @@ def _split(predicting: Predicting, verb: str, chosen: Mapping[str, Any]) -> tupl
                 f"{flag} is missing: headway {verb} needs it", hint=field.metadata["help"]
             )
     changes = {name: value for name, value in chosen.items() if name in of_options}
-    return fixed, override(predicting.options(), changes, COMMAND_LINE)
+    return fixed, override(default_options(predicting, bundle), changes, COMMAND_LINE)
 
 
 def _contents(name: str, value: str) -> str:

@@ -17,7 +17,8 @@ from headway.decoding.generation import (
 )
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.greedy import greedy_search
-from headway.decoding.input_search import Candidate, Observer
+from headway.decoding.input_search import Candidate, Observer, end_of
+from headway.decoding.length_rules import ForbiddenFirst, ForcedEnd, MinLength
 from headway.decoding.minimum_bayes_risk import expected_utilities
 from headway.decoding.phrases import Phrases
 from headway.decoding.rule import (
@@ -31,7 +32,6 @@ from headway.decoding.rules import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    MinLength,
     MinP,
     MostProbable,
     NoRepeat,
@@ -57,7 +57,7 @@ from headway.decoding.sampling import (
     sample,
     sample_steps,
 )
-from headway.decoding.search import Hypothesis, Limits, check_search, length_penalty
+from headway.decoding.search import EarlyStopping, Hypothesis, Limits, check_search, length_penalty
 from headway.decoding.sharing import Step, sharing, step_of
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import TextStreamer
@@ -69,8 +69,11 @@ __all__ = [
     "Chosen",
     "Continuation",
     "Draft",
+    "EarlyStopping",
     "Ensemble",
     "Forbidden",
+    "ForbiddenFirst",
+    "ForcedEnd",
     "FrequencyPenalty",
     "GenerationConfig",
     "Hypothesis",
@@ -105,6 +108,7 @@ __all__ = [
     "check_search",
     "choose_later",
     "depend_on_outputs",
+    "end_of",
     "expected_utilities",
     "generate",
     "generate_from_tokens",

@@ -16,7 +16,7 @@ from headway.decoding.input_search import Candidate, InputSearch, Observer, best
 from headway.decoding.phrases import Banks, Phrases
 from headway.decoding.rule import PartialOutput, depend_on_outputs, not_finite
 from headway.decoding.rules import counted_tokens
-from headway.decoding.search import Hypothesis, Limits, beam_log_probabilities
+from headway.decoding.search import EarlyStopping, Hypothesis, Limits, beam_log_probabilities
 from headway.shapes import Bool, Float, Tensor
 from headway.transfers import read, upload
 
@@ -28,7 +28,7 @@ class _Beam:
     width: int
     num_best: int = 1
     alpha: float
-    early_stopping: bool = False
+    early_stopping: EarlyStopping = False
     groups: int = 1
     diversity: float = 0.0
     observe: Observer | None = None
@@ -51,7 +51,7 @@ def beam_search(
     *,
     width: int,
     alpha: float = 1.0,
-    early_stopping: bool = False,
+    early_stopping: EarlyStopping = False,
     num_best: int = 1,
     groups: int = 1,
     diversity: float = 0.0,
@@ -60,8 +60,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the `num_best` best hypotheses of each input, best first. `model` is a Stepper.
 
-    Each step extends every live prefix by every token. Of the 2 W most probable continuations,
-    those that end (</s>) are finished, and the first W others stay live. The search for an input
+    Each step extends every live prefix by every token. Of the 2 W most probable continuations (W
+    more for each further </s>), those that end are finished, and the first W others stay live. The
+    search for an input
     ends when no live prefix can enter its best `num_best`. This is exact: if W is as large as the
     number of prefixes, beam search is exhaustive search. Wu et al. 2016, section 7; for the score
     see `length_penalty`.
@@ -69,7 +70,7 @@ def beam_search(
     early_stopping: end the search for an input also when W outputs are finished and no live prefix,
     at its present length, has a better score than the worst of them: transformers' default
     (`InputSearch.stops_early`). This takes fewer steps; a longer output with a better score may be
-    missed, unless alpha is 0.
+    missed, unless alpha is 0. With `Limits.as_transformers` it has the values of their argument.
     groups: number of groups of diverse beam search (Vijayakumar et al. 2018, section 4, with
     Hamming diversity). Each group keeps W / groups prefixes, one group after the other. If n
     prefixes of earlier groups chose a token at this position, `diversity` * n is subtracted from
@@ -105,7 +106,7 @@ def stream_beam(
     *,
     width: int,
     alpha: float = 1.0,
-    early_stopping: bool = False,
+    early_stopping: EarlyStopping = False,
     coverage: float = 0.0,
 ) -> Iterator[list[int]]:
     """Yield the tokens of the best hypothesis of one input, as soon as they are certain.
@@ -115,8 +116,7 @@ def stream_beam(
     can also win in the exact search, which goes on.
     """
     _check_widths(width, 1, 1)
-    (search,) = _searches(limits, 1)
-    shown = 0
+    (search,), shown = _searches(limits, 1), 0
     with covered(model, coverage) as penalty:
         beam = _Beam(
             width=width,
@@ -152,8 +152,8 @@ def _certain(
 
 
 def _searches(limits: Limits, groups: int) -> list[InputSearch]:
-    by_group = product(enumerate(limits.max_lengths), range(groups))
-    return [InputSearch(item, length, group) for (item, length), group in by_group]
+    pairs = product(enumerate(limits.max_lengths), range(groups))
+    return [InputSearch(item, length, group) for (item, length), group in pairs]
 
 
 @torch.inference_mode()
@@ -178,7 +178,7 @@ def _steps(
     while live:
         logits, state = model.step(tokens[:, None], state)
         written = _written(live, prefixes, limits)
-        log_p, is_finite = beam_log_probabilities(logits, rules, written)
+        log_p, is_finite = beam_log_probabilities(logits, rules, written, limits)
         if beam.phrases is not None:  # after the softmax: the tokens that may follow keep their P
             log_p = beam.phrases(log_p, written)
         log_p = _end_where_full(log_p, live, limits, len(prefixes[0]))
@@ -233,9 +233,10 @@ def _end_where_full(
     if full:
         per_sentence = log_p.view(len(live), -1, log_p.shape[-1])
         at = upload(torch.tensor(full), log_p.device)
-        endings = 0.0 if limits.cut else per_sentence[at, :, limits.eos]
+        endings = {end: 0.0 if limits.cut else per_sentence[at, :, end] for end in limits.ends}
         per_sentence[at] = -torch.inf
-        per_sentence[at, :, limits.eos] = endings
+        for end, log_p_of_end in endings.items():
+            per_sentence[at, :, end] = log_p_of_end
     return log_p
 
 
@@ -265,7 +266,8 @@ def _choose(
             at = upload(torch.tensor(indices), scores.device)
             selected = by_sentence[at], scores[at]
         counts = [taken[live[i].item] for i in indices]
-        candidates = best_continuations(*selected, 2 * beam.width, _penalty(counts, log_p, beam))
+        count = (1 + len(limits.ends)) * beam.width
+        candidates = best_continuations(*selected, count, _penalty(counts, log_p, beam))
         if beam.phrases is not None:
             wanted = [
                 beam.phrases.wanted(live[i].item, prefixes[i * scores.shape[1] + w])
@@ -304,7 +306,7 @@ def _finish_and_keep(
     beam: _Beam,
 ) -> list[_LivePrefix]:
     """Finish the outputs that end, keep W other prefixes. first: the first row of the search."""
-    # the continuations of dropped prefixes are -inf; with phrases, one may be named twice
+    # dropped prefixes are -inf; with phrases, one may be named twice
     distinct = {
         (parent, token): total
         for total, parent, token in zip(*candidates, strict=True)
@@ -312,13 +314,14 @@ def _finish_and_keep(
     }
     continued = _continued(search, first, distinct, prefixes, limits, beam)
     kept = {prefix[1:] for prefix in continued} if beam.observe is not None else set()
+    finishing = list(distinct)[: beam.width if limits.as_transformers else None]
     for (parent, token), total in distinct.items():
-        ends = token == limits.eos
+        ends = token in limits.ends
         if beam.observe is not None:
             before = tuple(prefixes[first + parent])
             stays = ends or (first + parent, token) in kept
             beam.observe(Candidate(search.item, before, token, total, ends, stays))
-        if ends:
+        if ends and (parent, token) in finishing:
             written = tuple(prefixes[first + parent])
             is_cut = limits.cut and len(written) == search.max_length
             _finish(
@@ -328,6 +331,8 @@ def _finish_and_keep(
     if limits.cut and length == search.max_length:
         # not in a further step: it would read a token for which the model may have no position
         for prefix in continued:
+            if limits.as_transformers and (prefix.row - first, prefix.token) not in finishing:
+                continue
             written = (*prefixes[prefix.row], prefix.token)
             _finish(search, prefix, written, True, limits, beam)
         return []
@@ -335,7 +340,7 @@ def _finish_and_keep(
     if _ends(search, best_live, length, limits, beam):
         return []
     # Fewer than W prefixes may exist (a tiny vocabulary): the remaining rows are dead.
-    dead = _LivePrefix(-torch.inf, first, limits.eos)
+    dead = _LivePrefix(-torch.inf, first, limits.ends[0])
     return continued + [dead] * (beam.width - len(continued))
 
 
@@ -356,6 +361,11 @@ def _finish(
 
 def _ends(search: InputSearch, best_live: float, length: int, limits: Limits, beam: _Beam) -> bool:
     """Return whether a search ends. length: the present number of tokens of its live prefixes."""
+    if limits.as_transformers:
+        is_bounded = beam.early_stopping == "never" and beam.alpha > 0
+        penalty = limits.penalty(search.max_length if is_bounded else length, beam.alpha)
+        at_first = beam.early_stopping is True
+        return search.ends_as_transformers(best_live, beam.width, penalty, at_first=at_first)
     longest = limits.penalty(search.max_length + 1, beam.alpha)
     if search.is_settled(best_live, beam.num_best, longest):
         return True
@@ -379,7 +389,7 @@ def _continued(
     live = (
         _LivePrefix(total, first + parent, token)
         for (parent, token), total in candidates.items()
-        if token != limits.eos
+        if token not in limits.ends
     )
     if beam.phrases is None:
         return list(islice(live, beam.width))

@@ -222,8 +222,9 @@ def sampling_of(
     padded = model.config.vocabulary > tokenizer.size
     limit: list[Rule] = [WithinVocabulary(tokenizer.size)] if padded else []
     return Sampling(
-        eos=tokenizer.eos,
+        eos=tokenizer.ends,
         max_tokens=config.max_tokens,
+        max_length=config.max_length,
         rules=[*limit, *config.rules(tokenizer, prompts)],
         alternatives=config.alternatives,
     )
@@ -323,11 +324,12 @@ def _beam_inputs(
     opened = open_rows(model, ids, [[config.seed]] * len(ids), sampling)
     limits = Limits(
         [row[-1] for row in ids],
-        tokenizer.eos,
+        tokenizer.ends,
         [row.limit for row in opened],
         sampling.rules,
         prompts=ids,
         cut=True,
+        normalisation=config.normalisation,
     )
     tokens, keys = padded([row[:-1] for row in ids], 0)
     device = next(model.parameters()).device

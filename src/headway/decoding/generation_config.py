@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.decoding.length_rules import ForbiddenFirst, MinLength
 from headway.decoding.rule import Rule
 from headway.decoding.rules import (
     Bias,
     Forbidden,
     FrequencyPenalty,
-    MinLength,
     MinP,
     MostProbable,
     NoRepeat,
@@ -24,6 +24,7 @@ from headway.decoding.rules import (
     TopP,
     Typical,
 )
+from headway.decoding.search import NORMALISATION_HELP, Normalisation
 from headway.decoding.speculative import PromptLookup
 from headway.errors import UsageError
 from headway.settings import BEAMS, LENGTH, PENALTY, SEED, setting
@@ -50,6 +51,19 @@ class GenerationConfig:
     max_tokens: int = setting(200, "Maximum number of tokens to generate.", gt=0, le=LENGTH)
     min_tokens: int = setting(
         0, "Minimum number of tokens before the end-of-text token is allowed.", ge=0, le=LENGTH
+    )
+    max_length: int | None = setting(
+        None,
+        "Maximum number of tokens of prompt and output together. If unset, the model's context.",
+        gt=0,
+        le=LENGTH,
+    )
+    min_length: int = setting(
+        0,
+        "Minimum number of tokens of prompt and output together before the end-of-text token is "
+        "allowed.",
+        ge=0,
+        le=LENGTH,
     )
     temperature: float = setting(
         0.8,
@@ -107,6 +121,11 @@ class GenerationConfig:
         (), "Stop strings: the output ends before the first one that is generated."
     )
     forbid: tuple[str, ...] = setting((), "Words that must not be generated.")
+    forbid_ids: tuple[str, ...] = setting(
+        (),
+        "Sequences of tokens that must not be generated, as ids separated by spaces: 5 or 7 9.",
+    )
+    forbid_first: tuple[int, ...] = setting((), "Ids of tokens with which no output may begin.")
     force: str = setting("", "Text that every output begins with.")
     bias: tuple[str, ...] = setting(
         (), "Logit bias as WORD=NUMBER: added to the logit of a word that is a single token."
@@ -128,6 +147,7 @@ class GenerationConfig:
         ge=0,
         le=PENALTY,
     )
+    normalisation: Normalisation = setting("gnmt", NORMALISATION_HELP)
     early_stopping: bool = setting(
         False,
         "End a beam search when as many outputs as beams are finished, and no unfinished one has a "
@@ -180,6 +200,8 @@ class GenerationConfig:
             )
         if not all(self.stop):
             raise ValueError("stop: a stop string must not be empty")
+        if any(token < 0 for token in self.forbid_first):
+            raise ValueError(f"forbid_first={self.forbid_first}: ids must be at least 0")
         if self.min_tokens > self.max_tokens:
             raise ValueError(
                 f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}"
@@ -210,7 +232,13 @@ class GenerationConfig:
         forced = [Prefix([tokenizer.encode(self.force)] * prompts)] if self.force else []
         chosen: list[Rule] = []
         if self.min_tokens:
-            chosen.append(MinLength(self.min_tokens, tokenizer.eos))
+            chosen.append(MinLength(self.min_tokens, tokenizer.ends))
+        if self.min_length:
+            chosen.append(MinLength(self.min_length, tokenizer.ends, with_prompt=True))
+        if self.forbid_ids:
+            chosen.append(Forbidden([_ids(entry) for entry in self.forbid_ids]))
+        if self.forbid_first:
+            chosen.append(ForbiddenFirst(self.forbid_first))
         if self.forbid:
             chosen.append(Forbidden(_spellings(tokenizer, self.forbid)))
         if self.no_repeat is not None:
@@ -250,6 +278,14 @@ def _spellings(tokenizer: TextTokenizer, words: Sequence[str]) -> list[list[int]
         for form in (plain, " " + plain)
     }
     return [ids for form in sorted(forms) if (ids := tokenizer.encode(form))]
+
+
+def _ids(entry: str) -> list[int]:
+    """Return the ids in an entry of `forbid_ids`. Raises UsageError for anything else."""
+    numbers = entry.split()
+    if not numbers or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise UsageError(f"forbid_ids {entry!r}: must be ids separated by spaces, such as 7 9")
+    return [int(number) for number in numbers]
 
 
 def _biases(tokenizer: TextTokenizer, entries: Sequence[str]) -> dict[int, float]:

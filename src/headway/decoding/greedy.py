@@ -34,6 +34,7 @@ def greedy_search(
     device = next(model.parameters()).device
     every_step = device.type == "cpu" or depend_on_outputs(limits.rules)
     tokens = upload(torch.tensor(limits.first_tokens), device)
+    ends = limits.ends
     while live:
         rows = [written[item] for item in live]
         remaining = [limits.max_lengths[w.item] + 1 - len(w.tokens) for w in rows]
@@ -52,13 +53,15 @@ def greedy_search(
                 (token, log_p, score), item = (column[row] for column in choices), live[row]
                 check_choice(score, limits.rules, written[item])
                 full = len(written[item].tokens) == limits.max_lengths[item]
-                if token == limits.eos or not full:
+                if token in ends or not full:
                     totals[item] += log_p
-                finished[item] = token == limits.eos
+                finished[item] = token in ends
                 if finished[item] or full:
                     continuing.remove(row)
                 else:
                     written[item].tokens.append(token)
+                    if limits.cut and len(written[item].tokens) == limits.max_lengths[item]:
+                        continuing.remove(row)
         if len(continuing) < len(live):
             state = state.reorder(continuing)
             tokens = tokens.index_select(0, upload(torch.tensor(continuing).long(), device))

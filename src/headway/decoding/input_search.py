@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -29,6 +29,12 @@ class Candidate:
 
 Observer = Callable[[Candidate], None]
 """Called with each candidate after it was scored, step by step, the best first."""
+
+
+def end_of(tokens: Sequence[int], candidates: Sequence[Candidate]) -> tuple[int, ...]:
+    """Return the token that ended a finished output: of several, the most probable one."""
+    ends = [c for c in candidates if c.ends and c.before == tuple(tokens)]
+    return tuple(c.token for c in sorted(ends, key=lambda c: -c.log_probability)[:1])
 
 
 @dataclass
@@ -69,10 +75,21 @@ class InputSearch:
 
         This is how `generate` of transformers ends by default (early_stopping=False;
         `_check_early_stop_heuristic`): its penalty is t^alpha (`average`), and its worst score is
-        that of all W = num_beams outputs, however few it returns. Its "never" has the length of the
-        longest output for t; its early_stopping=True ends at W outputs, whatever their scores.
+        that of all W = num_beams outputs, however few it returns.
         """
         return len(self.pool) >= width and best_live / penalty <= self.pool[width - 1].score
+
+    def ends_as_transformers(
+        self, best_live: float, width: int, penalty: float, *, at_first: bool
+    ) -> bool:
+        """Return whether `generate` of transformers ends the search for this input.
+
+        at_first: its early_stopping=True, which ends at W outputs, whatever their scores. penalty:
+        as in `stops_early`; for its "never" that of the longest output.
+        """
+        if best_live == -torch.inf or (at_first and len(self.pool) >= width):
+            return True
+        return self.stops_early(best_live, width, penalty)
 
 
 def best_of_groups(

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 import torch
 
-from headway.decoding.rule import PartialOutput
+from headway.decoding.rule import PartialOutput, as_ends
 from headway.shapes import Float, Tensor
 from headway.transfers import upload
 
@@ -25,11 +25,12 @@ class Phrases:
     """A `Rule`: an output may end only when it contains all phrases of its input.
 
     phrases[i]: sequences of tokens for input i, each of at least one token; they may overlap in the
-    output. Greedy search and sampling only refuse the end; `beam_search` looks for the phrases.
+    output. eos: the token that ends an output, or several. Greedy search and sampling only refuse
+    the end; `beam_search` looks for the phrases.
     """
 
     phrases: Sequence[Sequence[Sequence[int]]]
-    eos: int
+    eos: int | Sequence[int]
     depends_on_output: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -43,7 +44,9 @@ class Phrases:
         if not unfinished:
             return logits
         allowed = logits.clone()
-        allowed[upload(torch.tensor(unfinished), logits.device), self.eos] = -torch.inf
+        rows = upload(torch.tensor(unfinished), logits.device)
+        for end in as_ends(self.eos):
+            allowed[rows, end] = -torch.inf
         return allowed
 
     def matched(self, item: int, tokens: Sequence[int]) -> list[int]:
@@ -70,7 +73,7 @@ class Phrases:
         for phrase, n in zip(self.phrases[item], self.matched(item, tokens), strict=True):
             if n < len(phrase):
                 wanted |= {phrase[0], phrase[n]}
-        return sorted(wanted) or [self.eos]
+        return sorted(wanted) or list(as_ends(self.eos))
 
     def banks(self, item: int) -> int:
         """Return the number of banks of an input."""

@@ -48,6 +48,11 @@ class Rule(Protocol):
     ) -> Float[Tensor, "N V"]: ...
 
 
+def as_ends(eos: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the tokens that end an output, for one or several."""
+    return (eos,) if isinstance(eos, int) else tuple(eos)
+
+
 def depend_on_outputs(rules: Sequence[Rule]) -> bool:
     """Return whether any rule uses the tokens generated so far."""
     return any(getattr(rule, "depends_on_output", True) for rule in rules)

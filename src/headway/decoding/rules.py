@@ -200,7 +200,7 @@ class NoRepeat:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        return _without(logits, [self._banned(writing.seen) for writing in written])
+        return without(logits, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, tokens: list[int]) -> set[int]:
         before = self.size - 1  # tokens of the n-gram before the next one
@@ -228,7 +228,7 @@ class Bias:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        _check_inside(self.values, logits)
+        check_inside(self.values, logits)
         bias = torch.zeros(logits.shape[-1], dtype=logits.dtype)
         bias[list(self.values)] = bias.new_tensor(list(self.values.values()))
         return logits + upload(bias, logits.device)
@@ -244,7 +244,7 @@ class Only:
     def __call__(
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
-        _check_inside(self.tokens, logits)
+        check_inside(self.tokens, logits)
         at = upload(torch.tensor(self.tokens), logits.device)
         return torch.full_like(logits, -torch.inf).index_copy(1, at, logits.index_select(1, at))
 
@@ -281,7 +281,7 @@ class Forbidden:
         self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
     ) -> Float[Tensor, "N V"]:
         for word in self.words:
-            _check_inside(word, logits)
+            check_inside(word, logits)
         always = [word[0] for word in self.words if len(word) == 1]
         allowed = logits
         if always:
@@ -289,7 +289,7 @@ class Forbidden:
             allowed = logits.index_fill(1, at, -torch.inf)
         if len(always) == len(self.words):
             return allowed
-        return _without(allowed, [self._banned(writing.seen) for writing in written])
+        return without(allowed, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, tokens: list[int]) -> set[int]:
         return {
@@ -313,7 +313,7 @@ class Prefix:
         next_tokens: list[list[int]] = []
         for writing in written:
             prefix, position = self.tokens[writing.item], len(writing.tokens)
-            _check_inside(prefix, logits)
+            check_inside(prefix, logits)
             next_tokens.append(list(prefix[position : position + 1]))
         entries = _entries(next_tokens, logits)
         forced = logits.index_fill(0, entries[0], -torch.inf)
@@ -321,26 +321,13 @@ class Prefix:
         return forced
 
 
-@dataclass(frozen=True)
-class MinLength:
-    """Minimum length: forbids </s> until an output has `count` tokens."""
-
-    count: int
-    eos: int
-
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
-        short = [{self.eos} if len(w.tokens) < self.count else set() for w in written]
-        return _without(logits, short)
-
-
 def _check(name: str, value: object, holds: bool, expected: str) -> None:
     if not holds:
         raise ValueError(f"{name}={value} must be {expected}")
 
 
-def _check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
+def check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
+    """Raise ValueError for a token that the logits do not have."""
     size = logits.shape[-1]
     for token in tokens:
         if not 0 <= token < size:
@@ -392,7 +379,7 @@ def _entries(
     return index[0], index[1]
 
 
-def _without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
+def without(logits: Float[Tensor, "N V"], banned: Sequence[set[int]]) -> Float[Tensor, "N V"]:
     """Return the logits with the banned tokens of each row at -inf."""
     allowed = logits.clone()
     allowed[_entries(banned, logits)] = -torch.inf

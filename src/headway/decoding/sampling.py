@@ -14,6 +14,7 @@ from headway.data.batches import padded
 from headway.decoding.rule import (
     PartialOutput,
     Rule,
+    as_ends,
     check_choice,
     depend_on_outputs,
     ruled_logits,
@@ -38,16 +39,39 @@ output fill the model's context."""
 class Sampling:
     """Settings of sampling.
 
-    eos: the token that ends an output and does not belong to it. max_tokens: maximum number of
-    tokens of an output. rules: change the logits before a token is sampled; with `MostProbable()`
-    as the last rule, decoding is greedy. alternatives: number of most probable tokens to record at
-    each position.
+    eos: the token that ends an output and does not belong to it, or several. max_tokens: maximum
+    number of tokens of an output. max_length: that of prompt and output together; None: the
+    context. rules: change the logits before a token is sampled; with `MostProbable()` as the last
+    rule, decoding is greedy. alternatives: number of most probable tokens to record at each
+    position.
     """
 
-    eos: int
+    eos: int | Sequence[int]
     max_tokens: int
+    max_length: int | None = None
     rules: Sequence[Rule] = ()
     alternatives: int = 0
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end an output."""
+        return as_ends(self.eos)
+
+    def longest(self, prompt: int, name: str) -> int:
+        """Return the maximum number of tokens of an output after a prompt of `prompt` tokens.
+
+        name: of the prompt, in errors. Raises UsageError for a prompt of `max_length` tokens.
+        """
+        if self.max_length is None:
+            return self.max_tokens
+        if prompt >= self.max_length:
+            raise UsageError(
+                f"the prompt has {prompt} tokens, and max_length={self.max_length} leaves no room "
+                "for an output",
+                name,
+                "shorten the prompt, or set max_tokens, which replaces max_length",
+            )
+        return min(self.max_tokens, self.max_length - prompt)
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "alternatives"):
@@ -113,10 +137,10 @@ def open_rows(
                 f"prompt {item + 1}",
                 "shorten the prompt",
             )
-        limit = min(
-            sampling.max_tokens, room + 1
-        )  # the last token of an output is not an input of the model
-        full: Reason = "length" if limit == sampling.max_tokens else "context"
+        longest = sampling.longest(len(prompt), f"prompt {item + 1}")
+        # the last token of an output is not an input of the model
+        limit = min(longest, room + 1)
+        full: Reason = "length" if limit == longest else "context"
         for seed in seeds_of_prompt:
             rows.append(Row(prompt=prompt, item=item, seed=seed, limit=limit, full=full))
     return rows
@@ -319,10 +343,10 @@ def _recorded(rows: Sequence[Row], values: Sequence[Any], sampling: Sampling) ->
     live = [i for i, row in enumerate(rows) if row.reason is None]
     for i in live:
         check_choice(largest[i], sampling.rules, rows[i])
-    grown = []
+    grown, ends = [], sampling.ends
     for i in live:
         row, token = rows[i], tokens[i]
-        if token == sampling.eos:
+        if token in ends:
             row.end_log_probability = log_p[i]
             row.end("end")
             continue

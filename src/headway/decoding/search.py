@@ -8,13 +8,23 @@ from typing import Literal
 
 import torch
 
-from headway.decoding.rule import PartialOutput, Rule, ruled_logits
+from headway.decoding.rule import PartialOutput, Rule, as_ends, ruled_logits
 from headway.errors import UsageError
 from headway.settings import BEAMS, PENALTY
 from headway.shapes import Bool, Float, Tensor
 
-Normalisation = Literal["gnmt", "average"]
-"""Forms of `length_penalty`."""
+Normalisation = Literal["gnmt", "average", "transformers"]
+"""Forms of `length_penalty`. transformers: average, in a beam search that chooses the outputs of
+`generate` of transformers (`Limits.as_transformers`)."""
+
+NORMALISATION_HELP = (
+    "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
+    "length ** length_penalty, transformers is average in a search that chooses the outputs of "
+    "generate() of transformers, the default of a Hugging Face folder."
+)
+
+EarlyStopping = bool | Literal["never"]
+"""When a beam search ends before it is settled, see `beam_search`; "never" for `generate` only."""
 
 
 @dataclass(frozen=True)
@@ -37,20 +47,34 @@ class Limits:
     """First and last tokens, lengths and logit rules of the outputs of a search.
 
     bos: the token that the decoder reads first: one for all inputs, or one for each (the last token
-    of a prompt that is continued). max_lengths: maximum number of tokens for each input, without
-    </s>. rules: change the logits before a token is chosen; log-probabilities are computed after
-    them. prompts: all tokens before each output, for rules that depend on them; empty if there are
-    none. cut: whether beam search cuts an output of maximum length, instead of requiring </s>.
-    normalisation: the form of `length_penalty`.
+    of a prompt that is continued). eos: the token that ends an output, or several. max_lengths:
+    maximum number of tokens for each input, without </s>. rules: change the logits before a token
+    is chosen; log-probabilities are computed after them (see `as_transformers`). prompts: all
+    tokens before each output, for rules that depend on them; empty if there are none. cut: whether
+    a search cuts an output of maximum length, instead of requiring </s>. normalisation: the form of
+    `length_penalty`. renormalise: for `as_transformers`, whether the rules leave a distribution
+    whose probabilities add up to 1.
     """
 
     bos: int | Sequence[int]
-    eos: int
+    eos: int | Sequence[int]
     max_lengths: Sequence[int]
     rules: Sequence[Rule] = ()
     prompts: Sequence[Sequence[int]] = ()
     cut: bool = False
     normalisation: Normalisation = "gnmt"
+    renormalise: bool = False
+
+    @property
+    def as_transformers(self) -> bool:
+        """Whether a beam search follows `generate` of transformers (`_beam_search`, 5.24).
+
+        It differs from ours in four points. Rules change the log-probabilities, not the logits, so
+        that those of the other tokens stay as they are. An output is finished only if it is one of
+        the W best continuations, not of all 2 W. One of maximum length is cut. The search ends
+        early (`InputSearch.ends_as_transformers`).
+        """
+        return self.normalisation == "transformers"
 
     def penalty(self, num_tokens: int, alpha: float) -> float:
         """Return the length penalty of an output of n tokens, </s> included."""
@@ -64,6 +88,11 @@ class Limits:
             raise ValueError(f"{len(self.bos)} first tokens for {count} inputs")
         if self.prompts and len(self.prompts) != count:
             raise ValueError(f"{len(self.prompts)} prompts for {count} inputs")
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens that end an output."""
+        return as_ends(self.eos)
 
     @property
     def first_tokens(self) -> list[int]:
@@ -90,25 +119,33 @@ def check_search(beam: int, num_best: int, alpha: float) -> None:
 def length_penalty(num_tokens: int, alpha: float, normalisation: Normalisation = "gnmt") -> float:
     """Return the number by which the log-probability of n tokens, </s> included, is divided.
 
-    gnmt: ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). average: n^alpha; with alpha = 1 the
-    score is the mean log-probability of a token. alpha = 0 ranks by probability alone, which
-    favours short outputs.
+    gnmt: ((5 + n) / 6)^alpha (Wu et al. 2016, equation 14). average, transformers: n^alpha; with
+    alpha = 1 the score is the mean log-probability of a token. alpha = 0 ranks by probability
+    alone, which favours short outputs.
     """
-    if normalisation == "average":
-        return float(max(num_tokens, 1) ** alpha)
-    return float(((5 + num_tokens) / 6) ** alpha)
+    if normalisation == "gnmt":
+        return float(((5 + num_tokens) / 6) ** alpha)
+    return float(max(num_tokens, 1) ** alpha)
 
 
 def beam_log_probabilities(
-    logits: Float[Tensor, "N T V"], rules: Sequence[Rule], written: Sequence[PartialOutput]
+    logits: Float[Tensor, "N T V"],
+    rules: Sequence[Rule],
+    written: Sequence[PartialOutput],
+    limits: Limits,
 ) -> tuple[Float[Tensor, "N V"], Bool[Tensor, ""]]:
     """Return log P(next token) after the last of the T tokens, with the rules applied, and whether
     it is finite, as far as the rules allow.
 
     A row whose tokens are all forbidden is -inf everywhere: its prefix is dropped.
     """
-    scores = ruled_logits(rules, logits[:, -1].float(), written)
-    log_p = scores.log_softmax(-1)
+    scores = logits[:, -1].float()
+    if limits.as_transformers:
+        scores = log_p = ruled_logits(rules, scores.log_softmax(-1), written)
+    else:
+        scores = ruled_logits(rules, scores, written)
+    if limits.renormalise or not limits.as_transformers:
+        log_p = scores.log_softmax(-1)
     # A logit of NaN or +inf makes the whole row NaN, and so does a row of -inf alone.
     undefined = log_p[:, :1].isnan()
     if not rules or (undefined.device.type == "cpu" and not bool(undefined.any())):

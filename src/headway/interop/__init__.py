@@ -7,12 +7,21 @@
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
 
+from headway.interop.adapters import find_adapter
+from headway.interop.chat_templates import ChatTemplate, read_chat_template
 from headway.interop.ctranslate2 import (
     ExportedCTranslate2,
     export_language_model,
     export_translator,
 )
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
+from headway.interop.folder_settings import (
+    NO_SETTINGS,
+    FolderSettings,
+    read_folder_settings,
+    read_saved_settings,
+)
+from headway.interop.generation_config import GenerationDefaults, Kind
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
 from headway.interop.hf_export_images import export_images
@@ -21,13 +30,26 @@ from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, re
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.llama2c import read_llama2c, read_llama2c_tokenizer, read_llama2c_tokens
 from headway.interop.preprocessor_config import read_image_reader
-from headway.interop.sentence_transformers import SentenceFolder, read_sentence_folder
+from headway.interop.sentence_transformers import (
+    AS_THEY_ARE,
+    EmbeddedTexts,
+    SentenceFolder,
+    read_embedded_texts,
+    read_sentence_folder,
+)
 from headway.interop.translator_tokenizers import read_translator_tokenizers
 
 __all__ = [
+    "AS_THEY_ARE",
     "FAMILIES",
+    "NO_SETTINGS",
+    "ChatTemplate",
+    "EmbeddedTexts",
     "Exported",
     "ExportedCTranslate2",
+    "FolderSettings",
+    "GenerationDefaults",
+    "Kind",
     "Model",
     "SentenceFolder",
     "build",
@@ -37,15 +59,20 @@ __all__ = [
     "export_language_model",
     "export_translator",
     "export_translator_to_hf",
+    "find_adapter",
     "fitting",
     "read",
     "read_captioner_images",
+    "read_chat_template",
+    "read_embedded_texts",
     "read_encoder_tokenizer",
+    "read_folder_settings",
     "read_image_reader",
     "read_labels",
     "read_llama2c",
     "read_llama2c_tokenizer",
     "read_llama2c_tokens",
+    "read_saved_settings",
     "read_sentence_folder",
     "read_tokenizer",
     "read_translator_tokenizers",

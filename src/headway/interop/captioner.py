@@ -8,6 +8,7 @@ from typing import Any
 
 from headway.errors import DataError
 from headway.interop import dinov2, gpt2, vit
+from headway.interop.config_keys import IGNORED_KEYS
 from headway.interop.hf_config import HFConfig
 from headway.interop.weight_names import Architecture, Family, Part
 from headway.models import CaptionerConfig, ViTConfig
@@ -24,6 +25,10 @@ _CROSS = {
     "crossattention.c_attn": ("cross.key", "cross.value"),
     "crossattention.c_proj": ("cross.output",),
 }
+
+
+_OF_DECODER = ("add_cross_attention", "is_decoder")
+"""Keys that say that a GPT-2 is the decoder of a captioner."""
 
 
 def encoder_kind(hf_config: HFConfig) -> str:
@@ -43,16 +48,20 @@ def _section(hf_config: HFConfig, name: str) -> HFConfig:
 
 def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
     kind, decoder = encoder_kind(hf_config), _section(hf_config, "decoder")
+    encoder = _section(hf_config, "encoder")
     if decoder.values.get("model_type") != GPT2.model_type:
         raise decoder.refusal("model_type", decoder.values.get("model_type"), GPT2.model_type)
     if not decoder.flag("add_cross_attention", True):
         raise decoder.refusal(
             "add_cross_attention", False, "true: the decoder of a captioner has cross-attention"
         )
-    values = {k: v for k, v in decoder.values.items() if k != "add_cross_attention"}
+    values = {k: v for k, v in decoder.values.items() if k not in _OF_DECODER}
+    language_model = HFConfig(values, decoder.where)
     names = {name.removeprefix(ENCODER) for name in keys if name.startswith(ENCODER)}
-    vit = ENCODERS[kind].architectures[0].config(_section(hf_config, "encoder"), names)
-    gpt = GPT2.architectures[0].config(HFConfig(values, decoder.where), ())
+    vit = ENCODERS[kind].architectures[0].config(encoder, names)
+    gpt = GPT2.architectures[0].config(language_model, ())
+    for section in (encoder, language_model):
+        section.check_all_read(IGNORED_KEYS)
     if vit.model_dim != gpt.model_dim:
         raise DataError(
             f"encoder.hidden_size={vit.model_dim}, decoder.n_embd={gpt.model_dim}: must be equal; "

@@ -7,6 +7,7 @@ those of the model.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -16,7 +17,7 @@ from typing import Any
 import tokenizers
 import torch
 
-from headway.errors import HeadwayError, UsageError
+from headway.errors import HeadwayError, HeadwayWarning, UsageError
 from headway.folders import new_folder
 from headway.interop.ctranslate2_spec import ACTIVATIONS, language_model_spec, translator_spec
 from headway.interop.hf_export import LARGEST_DIFFERENCE, TOKENIZER_FILE, write_tokenizer
@@ -91,6 +92,7 @@ def export_translator(
         spec.register_target_vocabulary(target_names)
         spec.config.add_source_eos = True
         spec.config.eos_token = target_names[target.eos]
+        _warn_of_ends([target_names[end] for end in target.ends])
         spec.config.bos_token = spec.config.decoder_start_token = target_names[target.bos]
         spec.config.unk_token = target_names[_unknown(target)]
         sources, targets = (
@@ -130,6 +132,7 @@ def export_language_model(
         spec.register_vocabulary(names)
         spec.config.bos_token = names[tokenizer.bos]
         spec.config.eos_token = spec.config.unk_token = names[tokenizer.eos]
+        _warn_of_ends([names[end] for end in tokenizer.ends])
         length = min(LENGTH, model.config.max_length)
         rows = _random_ids(range(tokenizer.size), length)
 
@@ -140,6 +143,13 @@ def export_language_model(
         ours = [_log_p(model(torch.tensor([row]))[0, :-1], row[1:]) for row in rows]
         differences = _write(spec, temporary, dtype, ours, score, folder)
     return _exported(folder, "Generator", dtype, differences)
+
+
+def _warn_of_ends(names: Sequence[str]) -> None:
+    """Warn if several tokens end an output: a folder of CTranslate2 names one of them."""
+    if len(names) > 1:
+        text = f"the folder names one token that ends an output; give all to CTranslate2: {names}"
+        warnings.warn(f"{text} (end_token)", HeadwayWarning, stacklevel=3)
 
 
 def translator_lacks(config: TranslatorConfig) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import DataError
+from headway.errors import DataError, HeadwayWarning
 from headway.files import read_json
 
 T = TypeVar("T")
@@ -29,15 +31,55 @@ LARGEST = 2**31
 """Sizes are below this number."""
 
 
+@dataclass(frozen=True)
+class Ignored:
+    """A key that Headway does not read.
+
+    reason: why the key does not matter, or what is lost if its value is not neutral. neutral: the
+    values that change nothing; None: all. refused: whether another value makes a file unusable.
+    """
+
+    reason: str
+    neutral: tuple[Any, ...] | None = None
+    refused: bool = False
+
+    def covers(self, value: Any) -> bool:
+        """Return whether a value changes nothing. 1 and true are different values."""
+        if self.neutral is None:
+            return True
+        return any(value == other and type(value) is type(other) for other in self.neutral)
+
+
+class RecordedValues(dict[str, Any]):
+    """The contents of a JSON object, which records the keys that were looked up."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.read.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.read.add(key)
+        return super().get(key, default)
+
+
 class HFConfig:
     """The contents of a config.json, read by methods that check the values.
 
     A key that is missing or null has the default of the method, if there is one. Errors are
-    DataError and name key and value. Other keys are ignored.
+    DataError and name key and value. `check_all_read` deals with the other keys.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values = {key: value for key, value in values.items() if value is not None}
+        given = {key: value for key, value in values.items() if value is not None}
+        self.values = RecordedValues(given)
         self.where = where
 
     @classmethod
@@ -113,14 +155,35 @@ class HFConfig:
                 key, self.values[key], f"{expected!r}; other values are not supported"
             )
 
+    def check_all_read(self, irrelevant: Mapping[str, Ignored]) -> None:
+        """Warn of every key that no method has read, unless its value changes nothing.
+
+        irrelevant: the keys that need not be read. A HeadwayWarning names the others with their
+        values; a key that `Ignored.refused` marks raises DataError.
+        """
+        for key in self.values.keys() - self.values.read:
+            value, rule = dict.__getitem__(self.values, key), irrelevant.get(key)
+            if rule is not None and rule.covers(value):
+                continue
+            if rule is not None and rule.refused:
+                raise self.refusal(key, value, f"left out: {rule.reason}")
+            why = "Headway does not know this key" if rule is None else rule.reason
+            text = f"{self.where}: {key}={shortened(value)} is ignored: {why}"
+            warnings.warn(text, HeadwayWarning, stacklevel=3)
+
     def refusal(self, key: str, value: Any, expected: str) -> DataError:
         """Return the error for the value of a key. expected: the allowed values, in words."""
-        return DataError(f"{key}={repr(value)[:80]}: must be {expected}", self.where)
+        return DataError(f"{key}={shortened(value)}: must be {expected}", self.where)
 
     def _get(self, key: str, default: Any) -> Any:
         if default is None and key not in self.values:
             raise DataError(f"the key {key} is missing", self.where)
         return self.values.get(key, default)
+
+
+def shortened(value: Any) -> str:
+    """Return a value for a message, in at most 80 characters."""
+    return repr(value)[:80]
 
 
 def hf_labels(labels: Sequence[str]) -> dict[str, Any]:

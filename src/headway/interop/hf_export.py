@@ -16,7 +16,14 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import write_file
 from headway.folders import new_folder
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
-from headway.interop.hf_folders import TextModel, build, read, write
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.hf_folders import (
+    TextModel,
+    build,
+    read,
+    write,
+    write_generation_config,
+)
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.shapes import Int, Tensor
@@ -59,7 +66,8 @@ def export(
     family: str | None = None,
     labels: Sequence[str] | None = None,
     sentences: SentenceFolder | None = None,
-    settings: Mapping[str, Any] | None = None,
+    keys: Mapping[str, Any] | None = None,
+    settings: FolderSettings = NO_SETTINGS,
 ) -> Exported:
     """Write a folder for transformers, with the tokenizer; on any error no folder is left.
 
@@ -67,9 +75,9 @@ def export(
     random ids to 1e-4, and the tokenizer must give the same ids for texts with unusual characters.
     family: a key of `FAMILIES`; if None, the first that can represent the model. labels: names of
     the classes or tags. sentences: pooling and length for sentence-transformers (its `encoder` is
-    not used). settings: keys of config.json that differ from those of the architecture. Raises
-    HeadwayError if the verification fails, UsageError for a model or tokenizer that cannot be
-    represented and for a folder that exists.
+    not used). keys: keys of config.json that differ from those of the architecture. settings: those
+    of the pretrained folder that the model is from. Raises HeadwayError if the verification fails,
+    UsageError for a model or tokenizer that cannot be represented and for a folder that exists.
     """
     folder, model = Path(folder), float32_copy(model)
     shape = _shape(model)
@@ -80,7 +88,10 @@ def export(
             hint="export the model with the tokenizer that it was trained with",
         )
     with new_folder(folder) as temporary:
-        written = write(model, temporary, family, _special_ids(tokenizer), labels, settings)
+        written = write(model, temporary, family, special_ids(tokenizer), labels, keys)
+        if isinstance(model, GPT):
+            assert not isinstance(tokenizer, EncoderTokenizer)
+            write_generation_config(special_ids(tokenizer), tokenizer.ends, settings, temporary)
         difference = _difference(model, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
             raise HeadwayError(
@@ -95,6 +106,8 @@ def export(
             texts = check_encoder_tokenizer(tokenizer, temporary, _texts(tokenizer), str(folder))
         else:
             write_tokenizer(tokenizer, temporary, shape.max_length)
+            if settings.template is not None:
+                settings.template.write(temporary)
             texts = check_tokenizer(tokenizer, temporary, str(folder))
         if sentences is not None:
             write_sentence_folder(temporary, shape.model_dim, sentences)
@@ -107,7 +120,8 @@ def _shape(model: TextModel) -> GPTConfig | BertConfig:
     return config if isinstance(config, GPTConfig | BertConfig) else config.bert
 
 
-def _special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
+def special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
+    """Return the ids of the special tokens by the names in config.json."""
     if not isinstance(tokenizer, EncoderTokenizer):
         return {"bos_token_id": tokenizer.bos, "eos_token_id": tokenizer.eos}
     special = tokenizer.special_tokens
@@ -247,7 +261,7 @@ def check_tokenizer(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
     Raises HeadwayError for a text with other ids.
     """
     engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
-    exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos)
+    exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos, tokenizer.ends)
     texts = _texts(tokenizer)
     for text in texts:
         _check_same(text, tokenizer.encode(text), exported.encode(text), where)

@@ -13,6 +13,7 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
 from headway.interop import captioner
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_config import HFConfig
 from headway.interop.hf_export import (
     LARGEST_DIFFERENCE,
@@ -23,7 +24,13 @@ from headway.interop.hf_export import (
     check_tokenizer,
     write_tokenizer,
 )
-from headway.interop.hf_folders import CONFIG_FILE, build, read, write
+from headway.interop.hf_folders import (
+    CONFIG_FILE,
+    build,
+    read,
+    write,
+    write_generation_config,
+)
 from headway.interop.preprocessor_config import read_image_reader, write_image_reader
 from headway.models import Captioner, ViTConfig
 from headway.text import TextTokenizer
@@ -37,11 +44,12 @@ def export_captioner(
     folder: str | Path,
     languages: Sequence[str] = (),
     family: str | None = None,
+    settings: FolderSettings = NO_SETTINGS,
 ) -> Exported:
     """Write a `VisionEncoderDecoderModel` with image processor and tokenizer.
 
     All three are verified as in `export` and `export_images`; on any error no folder is left.
-    languages: the languages of the
+    settings: those of the pretrained folder that the model is from. languages: the languages of the
     captions, whose tokens follow those of the tokenizer. In the folder they are the special tokens
     <|en|> ..., and captions begin with the first one unless `decoder_start_token_id` is changed.
     Raises HeadwayError if the verification fails, UsageError for a model or tokenizer that cannot
@@ -62,6 +70,7 @@ def export_captioner(
     }
     with new_folder(folder) as temporary:
         written = write(model, temporary, family, specials=ids)
+        write_generation_config(ids, tokenizer.ends, settings, temporary)
         write_image_reader(images, temporary)
         difference = _difference(model, images, temporary)
         if not difference <= LARGEST_DIFFERENCE:  # NaN is no success

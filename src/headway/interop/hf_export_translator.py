@@ -16,9 +16,11 @@ from headway.errors import HeadwayError, UsageError
 from headway.files import read_json, write_file
 from headway.folders import new_folder
 from headway.interop.added_tokens import declared_in_config
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.generation_config import GenerationDefaults
 from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
 from headway.interop.hf_export_languages import write_multilingual
-from headway.interop.hf_folders import CHECKED_AGAINST, build, fitting, read, write
+from headway.interop.hf_folders import build, fitting, read, write, write_generation_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_tokenizers import (
@@ -40,14 +42,19 @@ READS = ("query", "key", "value", "expand")
 
 
 def export_translator_to_hf(
-    model: Translator, tokenizer: TokenizerPair, folder: str | Path, family: str | None = None
+    model: Translator,
+    tokenizer: TokenizerPair,
+    folder: str | Path,
+    family: str | None = None,
+    settings: FolderSettings = NO_SETTINGS,
 ) -> Exported:
     """Write a folder for transformers, with the tokenizers; on any error no folder is left.
 
     A post-norm translator with sinusoidal positions becomes a MarianMT, a pre-norm one a Pegasus.
     The export is verified: the weights are loaded again and must reproduce the model's outputs for
     random ids to 1e-4, and the tokenizers must give the same ids. family: a key of `FAMILIES`; if
-    None, the first that can represent the model. Raises HeadwayError if the verification fails,
+    None, the first that can represent the model. settings: those of the pretrained folder that the
+    model is from; without, a search by four beams. Raises HeadwayError if the verification fails,
     UsageError for a model or tokenizer that cannot be represented and for a folder that exists.
     """
     folder, model = Path(folder), float32_copy(model).eval()
@@ -61,6 +68,8 @@ def export_translator_to_hf(
         "decoder_start_token_id": side.bos,
         "forced_eos_token_id": side.eos,
     }
+    if settings.generation is not None and not settings.generation.forced_end:
+        del ids["forced_eos_token_id"]
     if side.prefix:
         ids["forced_bos_token_id"] = side.prefix[0]
     with new_folder(folder) as temporary:
@@ -72,15 +81,15 @@ def export_translator_to_hf(
                 f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
                 str(folder),
             )
-        never = sorted({side.pad, side.bos} - {side.eos})
-        generation = {
-            **ids,
-            "bad_words_ids": [[token] for token in never],
-            "num_beams": 4,
-            "max_length": model.config.max_length,
-            "transformers_version": CHECKED_AGAINST,
-        }
-        _write_json(temporary / "generation_config.json", generation)
+        if settings.generation is None:
+            never = sorted({side.pad, side.bos} - {side.eos})
+            searching = {
+                "bad_words_ids": [[token] for token in never],
+                "num_beams": 4,
+                "max_length": model.config.max_length,
+            }
+            settings = FolderSettings(generation=GenerationDefaults(values=searching))
+        write_generation_config(ids, side.ends, settings, temporary)
         write_translator_tokenizers(tokenizer, temporary, model.config.max_length)
         texts = _check_written(tokenizer, temporary, str(folder))
     return Exported(folder=folder, architecture=written, difference=difference, texts=texts)

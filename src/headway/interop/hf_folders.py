@@ -27,6 +27,10 @@ from headway.interop import (
     t5,
     vit,
 )
+from headway.interop.adapters import find_adapter, merged
+from headway.interop.config_keys import IGNORED_KEYS
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.weight_names import (
     Architecture,
@@ -106,18 +110,27 @@ SPECIALS = ("bos_token_id", "eos_token_id", "pad_token_id")
 CHECKED_AGAINST = "5.23.0"  # the version of transformers that the tests compare with
 
 
-def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dict[str, Tensor]]:
+def read(
+    folder: str | Path, model_type: str | None = None, adapter: Path | None = None
+) -> tuple[Config, dict[str, Tensor]]:
     """Read the configuration and the parameters, by our names, in the dtype of the file.
 
     model_type: a key of `FAMILIES`, for folders whose config.json does not name it. Names may have
-    the prefix of a model with a head or not; the weights may be in one file or in shards. Raises
-    DataError for anything that is missing, unknown, of the wrong shape or not supported.
+    the prefix of a model with a head or not; the weights may be in one file or in shards. adapter:
+    the folder of an adapter that is merged into the weights; if unset, `folder` if it has one.
+    Raises DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
     folder, where = Path(folder), str(folder)
     hf_config = HFConfig.load(folder / CONFIG_FILE, model_type)
     family, architecture = _architecture_of(hf_config)
-    tensors = family.named(_tensors(folder), architecture.unused, where)
+    stored = _tensors(folder)
+    if adapter is None and (found := find_adapter(folder)) is not None:
+        adapter = found.folder
+    if adapter is not None:
+        stored = merged(stored, adapter, family.model_type)
+    tensors = family.named(stored, architecture.unused, where)
     try:
+        tensors = {**architecture.absent(hf_config, tensors), **tensors}
         config = architecture.config(hf_config, tensors.keys())
         check_limits(config, hf_config.where)
     except DataError:
@@ -126,6 +139,7 @@ def read(folder: str | Path, model_type: str | None = None) -> tuple[Config, dic
         raise DataError(error.what, hf_config.where, error.hint) from error
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
+    hf_config.check_all_read(IGNORED_KEYS)
     untie = "if the head has its own weights, set tie_word_embeddings to false in config.json"
     join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
     check_present(architecture.parts(config), tensors, where)
@@ -197,10 +211,24 @@ def write(
     full = {chosen.full_name(name, architecture): tensor for name, tensor in bare.items()}
     write_tensors(folder / WEIGHTS_FILE, full)
     if chosen.generates:
-        generation = {**ids, "transformers_version": CHECKED_AGAINST}
-        _write_json(folder / "generation_config.json", generation)
+        write_generation_config(ids, (), NO_SETTINGS, folder)
     _write_json(folder / CONFIG_FILE, values)  # last: it makes the folder a model
     return architecture.names[0]
+
+
+def write_generation_config(
+    ids: Mapping[str, int], ends: Sequence[int], settings: FolderSettings, folder: Path
+) -> None:
+    """Write generation_config.json.
+
+    ids: of special tokens, as in `write`. ends: all tokens that end an output, if there are
+    several. settings: those of the pretrained folder that the model is from.
+    """
+    values = {} if settings.generation is None else dict(settings.generation.values)
+    values |= {**ids, "transformers_version": CHECKED_AGAINST}
+    if len(ends) > 1:
+        values["eos_token_id"] = list(ends)
+    _write_json(folder / GENERATION_FILE, values)
 
 
 def _to_hf_config(

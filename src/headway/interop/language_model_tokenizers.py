@@ -29,8 +29,10 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
     The tokens that other files add to it have their ids (`with_added_tokens`). The tokens that
     begin and end a text (bos, eos) are named in tokenizer_config.json or special_tokens_map.json,
     or have their ids in generation_config.json or config.json; if only one of them is specified,
-    the other is the same. An id that the tokenizer does not have is ignored, with a HeadwayWarning.
-    Raises DataError for a file that is damaged or too large.
+    the other is the same. All ids of `eos_token_id` end an output, too: it may be a list, and that
+    of generation_config.json replaces that of config.json, as in transformers. An id that the
+    tokenizer does not have is ignored, with a HeadwayWarning. Raises DataError for a file that is
+    damaged or too large.
     """
     folder = Path(folder)
     if (folder / FILE).exists():
@@ -49,13 +51,13 @@ def _two_files(folder: Path) -> PretrainedTokenizer:
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
     engine = with_added_tokens(engine, folder)
     vocabulary = engine.get_vocab()
-    bos, eos = _ends(folder, vocabulary, vocabulary.get(END))
+    bos, eos, ends = _ends(folder, vocabulary, vocabulary.get(END))
     if read_json_object(folder / NAMES_FILES[0]).get("add_bos_token") is True:
         name = str(engine.id_to_token(bos))
         engine.post_processor = processors.TemplateProcessing(
             single=[name, "$A"], special_tokens=[(name, bos)]
         )
-    return PretrainedTokenizer(engine, bos, eos)
+    return PretrainedTokenizer(engine, bos, eos, ends)
 
 
 def byte_level(folder: Path, maker: str, names: Collection[str]) -> tokenizers.Tokenizer:
@@ -128,9 +130,13 @@ def merges_of(path: Path) -> list[tuple[str, str]]:
 
 def _ends(
     folder: Path, vocabulary: Mapping[str, int], default: int | None = None
-) -> tuple[int, int]:
-    """Return the ids of bos and eos; `default` if no file specifies them."""
-    bos, eos = (_end(folder, vocabulary, name) for name in ("bos_token", "eos_token"))
+) -> tuple[int, int, list[int]]:
+    """Return the ids of bos and eos, `default` if no file specifies them, and all that end an
+    output."""
+    begins, ends = (_known_ids(folder, vocabulary, f"{name}_token_id") for name in ("bos", "eos"))
+    bos, eos = (special_token_id(folder, vocabulary, f"{name}_token") for name in ("bos", "eos"))
+    bos = bos if bos is not None else next(iter(begins), None)
+    eos = eos if eos is not None else next(iter(ends), None)
     bos, eos = bos if bos is not None else eos, eos if eos is not None else bos
     bos, eos = bos if bos is not None else default, eos if eos is not None else default
     if bos is None or eos is None:
@@ -139,7 +145,7 @@ def _ends(
             str(folder),
             f"add bos_token or eos_token to {NAMES_FILES[0]}",
         )
-    return bos, eos
+    return bos, eos, ends
 
 
 def special_token_id(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
@@ -154,21 +160,31 @@ def special_token_id(folder: Path, vocabulary: Mapping[str, int], name: str) -> 
     return vocabulary[text]
 
 
-def _end(folder: Path, vocabulary: Mapping[str, int], name: str) -> int | None:
-    token_id = special_token_id(folder, vocabulary, name)
-    if token_id is not None:
-        return token_id
+def _known_ids(folder: Path, vocabulary: Mapping[str, int], key: str) -> list[int]:
+    """Return the ids that the files have for a role and the tokenizer has, too.
+
+    Each other one is ignored, with a HeadwayWarning.
+    """
+    known = set(vocabulary.values())
     for file in IDS_FILES:
-        ids = read_json_object(folder / file).get(f"{name}_id")
-        # several tokens may end a text: the first is the default
-        for number in ids if isinstance(ids, list) else [ids]:
-            if number is None:
-                continue
-            if type(number) is not int:
-                why = f"{name}_id={str(number)[:80]}: must be an id of the tokenizer"
-                raise DataError(why, str(folder / file))
-            if number in vocabulary.values():
-                return number
-            text = f"{name}_id={number} is ignored: the tokenizer has no token with this id"
-            warnings.warn(f"{folder / file}: {text}", HeadwayWarning, stacklevel=2)
-    return None
+        numbers = role_ids(folder / file, key)
+        for number in numbers:
+            if number not in known:
+                text = f"{key}={number} is ignored: the tokenizer has no token with this id"
+                warnings.warn(f"{folder / file}: {text}", HeadwayWarning, stacklevel=2)
+        if not known.isdisjoint(numbers):
+            return [number for number in numbers if number in known]
+    return []
+
+
+def role_ids(path: Path, key: str) -> list[int]:
+    """Return the ids that a file has for a role, such as `eos_token_id`: one, a list, or none.
+
+    Raises DataError for another value.
+    """
+    value = read_json_object(path).get(key)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(number) is not int for number in ids):
+        why = f"{key}={str(value)[:80]}: must be an id of a token, or a list of ids"
+        raise DataError(why, str(path))
+    return list(dict.fromkeys(ids))

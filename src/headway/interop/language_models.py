@@ -4,12 +4,13 @@ the embedding."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from headway.interop.hf_config import HFConfig
-from headway.interop.weight_names import Architecture, Family, Part
+from headway.interop.weight_names import Architecture, Family, Part, none_absent
 from headway.models import GPTConfig
+from headway.shapes import Tensor
 
 HEAD = "lm_head.weight"
 
@@ -26,13 +27,14 @@ def language_family(
     to_hf_config: Callable[[GPTConfig], dict[str, Any]],
     parts: Callable[[GPTConfig], Iterator[Part]],
     lacks: Callable[[GPTConfig], list[str]],
+    absent: Callable[[HFConfig, Mapping[str, Tensor]], dict[str, Tensor]] = none_absent,
 ) -> Family:
     """Return a `Family` of GPTs.
 
     architecture: the class name of the model with its head; bare: without, in old files. embedding:
     the key of the token embedding, which is also the head if they are tied. settings: config.json
-    -> fields of `GPTConfig`; to_hf_config: the inverse. parts: yields all tensors but the head. See
-    `Family` for the others.
+    -> fields of `GPTConfig`; to_hf_config: the inverse. parts: yields all tensors but the head.
+    absent: see `Architecture`. See `Family` for the others.
     """
 
     def config(hf_config: HFConfig, keys: object) -> GPTConfig:
@@ -50,7 +52,12 @@ def language_family(
         return {**to_hf_config(config), "tie_word_embeddings": config.tie_output}
 
     whole = Architecture(
-        names=(architecture, bare), kind=GPTConfig, config=config, parts=all_parts, tied=tied
+        names=(architecture, bare),
+        kind=GPTConfig,
+        config=config,
+        parts=all_parts,
+        tied=tied,
+        absent=absent,
     )
     return Family(
         model_type=model_type,

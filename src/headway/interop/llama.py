@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headway.interop.hf_config import HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
+from headway.shapes import Tensor
 
 _LINEAR = {
     "self_attn.q_proj": "attention.query",
@@ -19,6 +20,7 @@ _LINEAR = {
     "mlp.up_proj": "feedforward.expand",
     "mlp.down_proj": "feedforward.contract",
 }
+_BIASES = {"attention_bias": "self_attn", "mlp_bias": "mlp"}
 _NORMS = {
     "input_layernorm": "around_attention.norm",
     "post_attention_layernorm": "around_feedforward.norm",
@@ -46,6 +48,9 @@ def parts(config: GPTConfig) -> Iterator[Part]:
 def shape(hf_config: HFConfig) -> dict[str, Any]:
     """Return the fields of `GPTConfig` for every architecture derived from Llama."""
     hf_config.must_be("hidden_act", "silu")
+    kinds = hf_config.values.get("layer_types", ["full_attention"])
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise hf_config.refusal("layer_types", kinds, "a list of full_attention for every layer")
     num_heads = hf_config.whole("num_attention_heads", 32)
     return {
         "vocabulary": hf_config.whole("vocab_size", 32_000),
@@ -122,12 +127,25 @@ def _rotary_base(hf_config: HFConfig) -> float:
 
 def _settings(hf_config: HFConfig) -> dict[str, Any]:
     settings = shape(hf_config)
-    bias = hf_config.flag("attention_bias", False)
-    hf_config.must_be("mlp_bias", bias)
-    if bias and "mlp_bias" not in hf_config.values:
-        raise hf_config.refusal("attention_bias", True, "the same as mlp_bias, which is false")
+    bias = any(hf_config.flag(key, False) for key in _BIASES)
     default_width = max(1, settings["model_dim"] // settings["num_heads"])
     return {**settings, "head_dim": hf_config.whole("head_dim", default_width), "bias": bias}
+
+
+def _zero_biases(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return biases of 0 for attention or feed-forward layers, if only the others have biases.
+
+    All linear layers of a GPT have biases, or none.
+    """
+    has_biases = {layer: hf_config.flag(key, False) for key, layer in _BIASES.items()}
+    if len(set(has_biases.values())) == 1:
+        return {}
+    (plain,) = (layer for layer, has_bias in has_biases.items() if not has_bias)
+    return {
+        f"{name.removesuffix('.weight')}.bias": tensor.new_zeros(len(tensor))
+        for name, tensor in tensors.items()
+        if f".{plain}." in name and name.endswith("_proj.weight")
+    }
 
 
 def _to_hf_config(config: GPTConfig) -> dict[str, Any]:
@@ -152,4 +170,5 @@ FAMILY = language_family(
     to_hf_config=_to_hf_config,
     parts=parts,
     lacks=_lacks,
+    absent=_zero_biases,
 )

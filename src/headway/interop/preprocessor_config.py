@@ -10,16 +10,15 @@ otherwise says so in a key of its own, `CONVERSION`.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from headway.data.image_reader import ImageReader, Resampling
 from headway.data.images import Conversion
-from headway.errors import DataError, HeadwayWarning
+from headway.errors import DataError
 from headway.files import write_file
-from headway.interop.hf_config import HFConfig
+from headway.interop.hf_config import HFConfig, Ignored
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
@@ -68,44 +67,31 @@ _OF_MODELS = {"vit": "ViT", "dinov2": "Bit"}
 """Type of a model -> the processor of a file that names none."""
 CONVERSION = "headway_conversion"
 """Key with `ImageReader.conversion`, for Headway; transformers ignores it."""
-USED = frozenset(
-    (
-        "image_processor_type",
-        "feature_extractor_type",
-        "do_convert_rgb",
-        CONVERSION,
-        "do_resize",
-        "size",
-        "default_to_square",
-        "use_square_size",
-        "resample",
-        "do_center_crop",
-        "crop_size",
-        "do_pad",
-        "do_rescale",
-        "rescale_factor",
-        "do_normalize",
-        "image_mean",
-        "image_std",
-        "data_format",
-    )
-)
-"""Keys that are read."""
-WITHOUT_EFFECT = frozenset(
-    (
-        "processor_class",
-        "_processor_class",
-        "_valid_processor_keys",
-        "transformers_version",
-        "input_data_format",
-        "return_tensors",
-        "device",
-        "disable_grouping",
-        "image_seq_length",
-        "pad_size",
-    )
-)
-"""Keys that do not change the pixels of a file."""
+_KIND = Ignored("the processor follows from it, or from the type of the model")
+_CALL = Ignored("it concerns how transformers calls the processor, not what that computes")
+_UNUSED = Ignored("it has an effect only if the step that it belongs to is used")
+_OFF = Ignored("a step that is switched off has no effect", (False,))
+IGNORED_KEYS: Mapping[str, Ignored] = {
+    "image_processor_type": _KIND,
+    "feature_extractor_type": _KIND,
+    "processor_class": _CALL,
+    "_processor_class": _CALL,
+    "_valid_processor_keys": _CALL,
+    "transformers_version": _CALL,
+    "input_data_format": _CALL,
+    "return_tensors": _CALL,
+    "device": _CALL,
+    "disable_grouping": _CALL,
+    "image_seq_length": _CALL,
+    "crop_size": _UNUSED,
+    "default_to_square": _UNUSED,
+    "image_mean": _UNUSED,
+    "image_std": _UNUSED,
+    "pad_size": _UNUSED,
+    "rescale_factor": _UNUSED,
+    "size_divisor": Ignored("the processor of transformers does not read it, either", ()),
+}
+"""Keys of preprocessor_config.json that Headway does not always read."""
 
 
 def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> ImageReader:
@@ -114,8 +100,7 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     If the file is missing, the default of the family's released models is used. ViT: resize to
     the model's size, mean and standard deviation 0.5. DINOv2: resize the shorter side to 256
     pixels, centre crop of 224, mean and standard deviation of ImageNet. Raises DataError for
-    preprocessing that Headway does not support, and warns of keys that neither Headway nor
-    transformers reads.
+    preprocessing that Headway does not support, and warns of keys that it does not know.
     """
     path = folder / FILE
     if not path.exists():
@@ -126,6 +111,34 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     rescales = preprocessing.flag("do_rescale", True)
     factor = preprocessing.number("rescale_factor", 1 / 255, low=1e-9) if rescales else 1.0
     scale = factor * 255
+    (height, width), shorter, squashed = _geometry(preprocessing, path)
+    number = preprocessing.values["resample"]
+    if type(number) is not int or number not in RESAMPLING:
+        raise preprocessing.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
+    default = "processor" if preprocessing.flag("do_convert_rgb", False) else "pillow"
+    conversion = preprocessing.choice(CONVERSION, _CONVERSIONS, default)
+    switched_off = [key for key, value in preprocessing.values.items() if value is False]
+    preprocessing.check_all_read({**dict.fromkeys(switched_off, _OFF), **IGNORED_KEYS})
+    try:
+        return ImageReader(
+            height=height,
+            width=width,
+            shorter=shorter,
+            squashed=squashed,
+            # x f - m = (x / 255 - m / 255 f) 255 f
+            mean=tuple(m / scale for m in mean),
+            deviation=tuple(s / scale for s in deviation),
+            resampling=RESAMPLING[number],
+            conversion=conversion,
+        )
+    except ValueError as error:
+        raise DataError(str(error), str(path)) from error
+
+
+def _geometry(
+    preprocessing: HFConfig, path: Path
+) -> tuple[tuple[int, int], int | None, tuple[int, int] | None]:
+    """Return the size of the result, `ImageReader.shorter` and `ImageReader.squashed`."""
     height, width = _size(preprocessing, path)
     shorter: int | None = None
     squashed: tuple[int, int] | None = None
@@ -149,24 +162,7 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
             str(path),
             "use size with height and width, or do_center_crop with crop_size",
         )
-    number = preprocessing.values["resample"]
-    if type(number) is not int or number not in RESAMPLING:
-        raise preprocessing.refusal("resample", number, " or ".join(map(str, RESAMPLING)))
-    default = "processor" if preprocessing.flag("do_convert_rgb", False) else "pillow"
-    try:
-        return ImageReader(
-            height=height,
-            width=width,
-            shorter=shorter,
-            squashed=squashed,
-            # x f - m = (x / 255 - m / 255 f) 255 f
-            mean=tuple(m / scale for m in mean),
-            deviation=tuple(s / scale for s in deviation),
-            resampling=RESAMPLING[number],
-            conversion=preprocessing.choice(CONVERSION, _CONVERSIONS, default),
-        )
-    except ValueError as error:
-        raise DataError(str(error), str(path)) from error
+    return (height, width), shorter, squashed
 
 
 def _loaded(path: Path, model_type: str) -> HFConfig:
@@ -183,14 +179,6 @@ def _loaded(path: Path, model_type: str) -> HFConfig:
     if kind not in PROCESSORS:
         known = " or ".join(f"{processor}ImageProcessor" for processor in PROCESSORS)
         raise preprocessing.refusal(key, name, known)
-    unread = sorted(
-        key
-        for key, value in values.items()
-        if key not in USED | WITHOUT_EFFECT and value is not False
-    )
-    if unread:
-        text = f"{path}: {', '.join(unread)}: ignored, as by transformers' {kind}ImageProcessor"
-        warnings.warn(text, HeadwayWarning, stacklevel=2)
     return HFConfig({**PROCESSORS[kind], **values}, str(path))
 
 

@@ -14,9 +14,6 @@ from headway.models import GPTConfig
 def _settings(hf_config: HFConfig) -> dict[str, Any]:
     hf_config.must_be("attention_bias", False)
     hf_config.must_be("use_sliding_window", False)
-    kinds = hf_config.values.get("layer_types", ["full_attention"])
-    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
-        raise hf_config.refusal("layer_types", kinds, "a list of full_attention for every layer")
     settings = llama.shape(hf_config)
     return {
         **settings,

@@ -4,14 +4,15 @@ Reimers and Gurevych 2019."""
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from headway.blocks import Pooling
-from headway.errors import DataError
+from headway.errors import DataError, UsageError
 from headway.files import read_json, write_file
-from headway.interop.hf_config import HFConfig
+from headway.interop.hf_config import HFConfig, Ignored
 
 FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -20,7 +21,75 @@ POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first"}
 LENGTH = "max_seq_length"
 SHORTEST = 3  # tokens, of which two are special tokens
 _MODE = "pooling_mode_"
+PROMPTS_FILE = "config_sentence_transformers.json"
+COSINE = "cosine"
+_LOADING = Ignored("it concerns how sentence-transformers loads the model")
+POOLING_KEYS: Mapping[str, Ignored] = {
+    "word_embedding_dimension": Ignored("it follows from the encoder"),
+    "embedding_dimension": Ignored("it follows from the encoder"),
+}
+"""Keys of 1_Pooling/config.json that Headway does not read."""
+LENGTH_KEYS: Mapping[str, Ignored] = {
+    "model_args": _LOADING,
+    "model_kwargs": _LOADING,
+    "tokenizer_args": _LOADING,
+    "processor_kwargs": _LOADING,
+    "config_args": _LOADING,
+    "config_kwargs": _LOADING,
+    "cache_dir": _LOADING,
+    "backend": _LOADING,
+    "tokenizer_name_or_path": _LOADING,
+    "transformer_task": Ignored("Headway reads vectors of tokens", ("feature-extraction",)),
+    "modality_config": _LOADING,
+    "module_output_name": _LOADING,
+    "unpad_inputs": _LOADING,
+    "processing_kwargs": _LOADING,
+}
+"""Keys of sentence_bert_config.json that Headway does not read."""
+PROMPT_KEYS: Mapping[str, Ignored] = {
+    "__version__": Ignored("it names the program that wrote the file"),
+    "model_type": Ignored("Headway reads bi-encoders", ("SentenceTransformer",), refused=True),
+    "similarity_fn_name": Ignored("Headway compares vectors by their cosine", (COSINE,)),
+}
+"""Keys of config_sentence_transformers.json that Headway does not read."""
 _MODES = {"mean_tokens": "mean", "cls_token": "cls"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedTexts:
+    """What sentence-transformers does to texts and vectors besides encoding and pooling.
+
+    lowers: whether texts are converted to lower case. prompts: texts by name, of which one precedes
+    each text. prompt: the name of the one that is used if a user names none; None for none.
+    pools_prompt: whether a mean contains the vectors of the prompt. dimensions: the number of
+    leading components of a vector that are kept; None for all.
+    """
+
+    lowers: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    prompt: str | None = None
+    pools_prompt: bool = True
+    dimensions: int | None = None
+
+    def prefix(self, name: str | None = None) -> str:
+        """Return the prompt of a name, or the one that is used without a name; "" for none.
+
+        Raises UsageError for an unknown name.
+        """
+        if name is None and self.prompt is None:
+            return ""
+        if name is not None and name not in self.prompts:
+            known = ", ".join(self.prompts) or "none"
+            raise UsageError(f"the model has no prompt {name!r}; its prompts are: {known}")
+        return self.prompts[str(self.prompt if name is None else name)]
+
+    def prepared(self, text: str, prefix: str) -> str:
+        """Return a text as it is encoded, after the prompt `prefix`."""
+        text = prefix + text
+        return text.lower() if self.lowers else text
+
+
+AS_THEY_ARE = EmbeddedTexts()
 
 
 @dataclass(frozen=True)
@@ -28,12 +97,14 @@ class SentenceFolder:
     """The parts of a sentence-transformers folder.
 
     encoder: the folder of the Transformer. pooling: reduces its vectors to one per text. length:
-    maximum number of tokens of a text, special tokens included; None if not specified.
+    maximum number of tokens of a text, special tokens included; None if not specified. texts: how a
+    text is changed before it is encoded, and its vector after.
     """
 
     encoder: Path
     pooling: Pooling = "mean"
     length: int | None = None
+    texts: EmbeddedTexts = AS_THEY_ARE
 
 
 def read_sentence_folder(folder: Path) -> SentenceFolder:
@@ -50,13 +121,15 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
     modules = read_json(path)
     if not isinstance(modules, list) or not all(isinstance(item, dict) for item in modules):
         raise DataError("must be a list of modules (JSON objects)", str(path))
-    encoder, pooling = folder, POOLINGS["mean"]
+    encoder, pooling, pools_prompt = folder, POOLINGS["mean"], True
+    poolings: list[HFConfig] = []
     for number, module in enumerate(modules):
         kind = str(module.get("type")).rpartition(".")[2]
         if kind == "Transformer" and number == 0:
             encoder = _inside(folder, module, path)
         elif kind == "Pooling":
-            pooling = _pooling(_inside(folder, module, path) / "config.json")
+            poolings.append(HFConfig.load(_inside(folder, module, path) / "config.json"))
+            pooling, pools_prompt = _pooling(poolings[-1])
         elif kind != "Normalize":
             raise DataError(
                 f"module {number} is {kind!r}, which is not supported at this position",
@@ -64,7 +137,12 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
                 "supported are Transformer (first), Pooling and Normalize; remove the file to "
                 "use the encoder alone",
             )
-    return SentenceFolder(encoder, pooling, _length(encoder / LENGTH_FILE))
+    for config in poolings:
+        modes = {key: Ignored("it is one of the modes") for key in config.values if _MODE in key}
+        config.check_all_read({**POOLING_KEYS, **modes})
+    length, lowers = _length(encoder / LENGTH_FILE)
+    texts = replace(_prompts(folder / PROMPTS_FILE), lowers=lowers, pools_prompt=pools_prompt)
+    return SentenceFolder(encoder, pooling, length, texts)
 
 
 def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None:
@@ -82,9 +160,17 @@ def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None
     pooling: dict[str, Any] = {"word_embedding_dimension": width}
     for mode, name in _MODES.items():
         pooling[_MODE + mode] = POOLINGS[name] == how.pooling
+    pooling["include_prompt"] = how.texts.pools_prompt
     (folder / names[1]).mkdir()
     _write(folder / names[1] / "config.json", pooling)
-    _write(folder / LENGTH_FILE, {LENGTH: how.length, "do_lower_case": False})
+    _write(folder / LENGTH_FILE, {LENGTH: how.length, "do_lower_case": how.texts.lowers})
+    prompts = {
+        "prompts": dict(how.texts.prompts),
+        "default_prompt_name": how.texts.prompt,
+        "similarity_fn_name": COSINE,
+        "truncate_dim": how.texts.dimensions,
+    }
+    _write(folder / PROMPTS_FILE, prompts)
     _write(folder / FILE, modules)
 
 
@@ -102,8 +188,8 @@ def _inside(folder: Path, module: dict[str, Any], path: Path) -> Path:
     return folder / name
 
 
-def _pooling(path: Path) -> Pooling:
-    config = HFConfig.load(path)
+def _pooling(config: HFConfig) -> tuple[Pooling, bool]:
+    """Return the pooling, and whether it contains a prompt."""
     mode = config.values.get("pooling_mode")  # its name, in later versions
     if mode is None:
         keys = [key for key, value in config.values.items() if key.startswith(_MODE) and value]
@@ -111,18 +197,53 @@ def _pooling(path: Path) -> Pooling:
         mode = "+".join(_MODES.get(name, name) for name in names) or "mean"
     if mode not in POOLINGS:
         raise DataError(
-            f"pooling {mode!r} is not supported", str(path), "supported are mean and cls"
+            f"pooling {mode!r} is not supported", config.where, "supported are mean and cls"
         )
-    return POOLINGS[mode]
+    return POOLINGS[mode], config.flag("include_prompt", True)
 
 
-def _length(path: Path) -> int | None:
+def _prompts(path: Path) -> EmbeddedTexts:
+    """Read config_sentence_transformers.json: prompts, and the number of components."""
     if not path.is_file():
-        return None
+        return AS_THEY_ARE
     config = HFConfig.load(path)
+    texts = _texts(config, "default_prompt_name", "truncate_dim")
+    config.check_all_read(PROMPT_KEYS)
+    return texts
+
+
+def read_embedded_texts(values: Any, where: str) -> EmbeddedTexts:
+    """Read `EmbeddedTexts` from the config.json of a saved model, which `where` names."""
+    config = HFConfig(values if isinstance(values, dict) else {"texts": values}, where)
+    texts = _texts(config, "prompt", "dimensions")
+    lowers, pools_prompt = config.flag("lowers", False), config.flag("pools_prompt", True)
+    config.check_all_read({})
+    return replace(texts, lowers=lowers, pools_prompt=pools_prompt)
+
+
+def _texts(config: HFConfig, prompt: str, dimensions: str) -> EmbeddedTexts:
+    """Read prompts and the number of components. prompt, dimensions: the names of their keys."""
+    prompts = config.values.get("prompts", {})
+    texts = prompts.values() if isinstance(prompts, dict) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise config.refusal("prompts", prompts, "an object of names and texts")
+    name = config.values.get(prompt)
+    if name is not None and name not in list(prompts):
+        raise config.refusal(prompt, name, "the name of one of the prompts")
+    size = config.whole(dimensions) if dimensions in config.values else None
+    return EmbeddedTexts(prompts=prompts, prompt=name, dimensions=size)
+
+
+def _length(path: Path) -> tuple[int | None, bool]:
+    """Return the maximum length, and whether texts are converted to lower case."""
+    if not path.is_file():
+        return None, False
+    config = HFConfig.load(path)
+    lowers = config.flag("do_lower_case", False)
+    config.check_all_read({**LENGTH_KEYS, LENGTH: Ignored("it is read below")})
     if LENGTH not in config.values:
-        return None
+        return None, lowers
     length = config.whole(LENGTH)
     if length < SHORTEST:
         raise config.refusal(LENGTH, length, f"{SHORTEST} or more, two of which are special tokens")
-    return length
+    return length, lowers

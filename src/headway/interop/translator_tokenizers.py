@@ -12,7 +12,12 @@ from headway.errors import DataError
 from headway.files import read_bytes, read_json
 from headway.interop.added_tokens import with_added_tokens, with_declared_names
 from headway.interop.hf_config import HFConfig
-from headway.interop.language_model_tokenizers import IDS_FILES, VOCABULARY_FILE
+from headway.interop.language_model_tokenizers import (
+    IDS_FILES,
+    VOCABULARY_FILE,
+    role_ids,
+    special_token_id,
+)
 from headway.interop.named_tokens import CONFIG_FILE, read_json_object
 from headway.interop.translator_languages import (
     MODEL_TYPES,
@@ -71,9 +76,9 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(inner) :])
     added = engine.get_added_tokens_decoder()
     specials = {token.content: index for index, token in added.items() if token.special}
-    end = _required(folder, "eos_token_id", vocabulary)
+    end = _ends(folder, vocabulary, engine.get_vocab())[0]
     if languages := read_languages(folder, specials, end, (prefix, suffix)):
-        roles = _roles(folder, vocabulary, (), start=end)
+        roles = _roles(folder, vocabulary, engine.get_vocab(), start=end)
         return _multilingual(
             PretrainedSentenceTokenizer(engine, roles, languages=languages.tokens), languages
         )
@@ -86,7 +91,8 @@ def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
         )
     source, target = (
         PretrainedSentenceTokenizer(
-            tokenizers.Tokenizer.from_str(engine.to_str()), _roles(folder, vocabulary, before)
+            tokenizers.Tokenizer.from_str(engine.to_str()),
+            _roles(folder, vocabulary, engine.get_vocab(), prefix=before),
         )
         for before in (prefix, () if forced is None else (forced,))
     )
@@ -125,13 +131,13 @@ def _of_fairseq(folder: Path, vocabulary: int) -> TokenizerPair:
             f"{vocabulary:,}",
             str(path),
         )
-    end = _required(folder, "eos_token_id", vocabulary)
+    end = _ends(folder, vocabulary, specials)[0]
     languages = read_languages(folder, {t: i for t, i in specials.items() if code_of(t)}, end)
     assert languages is not None
     unknown = specials.get(UNKNOWN)
     tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(
         content,
-        _roles(folder, vocabulary, (), unknown, start=end),
+        _roles(folder, vocabulary, specials, unknown, start=end),
         names,
         str(path),
         languages.tokens,
@@ -149,7 +155,8 @@ def _two_models(folder: Path, vocabulary: int) -> TokenizerPair:
             str(folder / VOCABULARY_FILE),
             "download the file again",
         )
-    roles = _roles(folder, vocabulary, (), names.index(UNKNOWN))
+    ids = {name: index for index, name in enumerate(names)}
+    roles = _roles(folder, vocabulary, ids, ids[UNKNOWN])
     return TokenizerPair(
         *(
             PretrainedSentenceTokenizer.of_sentencepiece(
@@ -176,7 +183,8 @@ def _of_t5(folder: Path, vocabulary: int) -> TokenizerPair:
         raise where.refusal("extra_ids", sentinels, f"a whole number from 0 to {vocabulary}")
     names = [*parsed.pieces, *(f"<extra_id_{i}>" for i in reversed(range(sentinels)))]
     names, added = with_declared_names(names, folder, vocabulary)
-    roles = _roles(folder, vocabulary, (), parsed.unknown)
+    ids = {name: index for index, name in enumerate(names)}
+    roles = _roles(folder, vocabulary, ids, parsed.unknown)
     tokenizer = PretrainedSentenceTokenizer.of_sentencepiece(
         content, roles, names, str(path), added=added
     )
@@ -196,38 +204,66 @@ def _names(path: Path) -> list[str]:
 def _roles(
     folder: Path,
     vocabulary: int,
-    prefix: tuple[int, ...],
+    ids: Mapping[str, int],
     unknown: int | None = None,
+    *,
+    prefix: tuple[int, ...] = (),
     start: int | None = None,
 ) -> Roles:
-    """Return the roles that the files name. start: the first token if no file names it."""
-    end, pad = (_required(folder, f"{name}_token_id", vocabulary) for name in ("eos", "pad"))
+    """Return the roles that the files name. ids: of the tokens. start: the first token if no file
+    names it."""
+    end, *ends = _ends(folder, vocabulary, ids)
+    pad = _required(folder, "pad_token_id", vocabulary)
     if start is None or _number(folder, "decoder_start_token_id") is not None:
         start = _required(folder, "decoder_start_token_id", vocabulary)
-    return Roles(pad=pad, start=start, end=end, unknown=unknown, prefix=prefix, size=vocabulary)
+    return Roles(
+        pad=pad,
+        start=start,
+        end=end,
+        ends=tuple(ends),
+        unknown=unknown,
+        prefix=prefix,
+        size=vocabulary,
+    )
+
+
+def _ends(folder: Path, vocabulary: int, ids: Mapping[str, int]) -> list[int]:
+    """Return the tokens that end an output. The first also ends a source: the tokenizer names it
+    if the files have several."""
+    path, ends = _numbers(folder, "eos_token_id")
+    if not ends:
+        _required(folder, "eos_token_id", vocabulary)
+    for end in ends:
+        _check_id("eos_token_id", end, vocabulary, path)
+    named = special_token_id(folder, ids, "eos_token") if len(ends) > 1 else None
+    return ends if named is None else [named, *(end for end in ends if end != named)]
 
 
 def _required(folder: Path, key: str, vocabulary: int) -> int:
-    number = _number(folder, key)
+    path, number = _numbers(folder, key)[0], _number(folder, key)
     if number is None:
         raise DataError(
             f"no file has {key}", str(folder), f'add "{key}" to {IDS_FILES[1]}, an id of a token'
         )
-    if not 0 <= number < vocabulary:
-        raise DataError(
-            f"{key}={number} is not an id from 0 to {vocabulary - 1}", str(folder / IDS_FILES[1])
-        )
+    _check_id(key, number, vocabulary, path)
     return number
+
+
+def _check_id(key: str, number: int, vocabulary: int, path: Path) -> None:
+    if not 0 <= number < vocabulary:
+        raise DataError(f"{key}={number} is not an id from 0 to {vocabulary - 1}", str(path))
 
 
 def _number(folder: Path, key: str) -> int | None:
     """Return the id that generation_config.json or config.json has for a role."""
-    for file in IDS_FILES:
-        values: Mapping[str, Any] = read_json_object(folder / file)
-        number = values.get(key)
-        if number is None:
-            continue
-        if type(number) is not int:
-            raise HFConfig(values, str(folder / file)).refusal(key, number, "an id of a token")
-        return number
-    return None
+    path, ids = _numbers(folder, key)
+    if len(ids) > 1:
+        raise DataError(f"{key}={ids}: must be one id of a token", str(path))
+    return ids[0] if ids else None
+
+
+def _numbers(folder: Path, key: str) -> tuple[Path, list[int]]:
+    """Return the ids that generation_config.json or config.json has for a role, and its path."""
+    paths = [folder / file for file in IDS_FILES]
+    found = ((path, role_ids(path, key)) for path in paths)
+    return next((pair for pair in found if pair[1]), (paths[-1], []))

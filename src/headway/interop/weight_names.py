@@ -28,6 +28,11 @@ class Part:
     shape: tuple[int, ...] = ()
 
 
+def none_absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return no tensors: the file has all."""
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """One class of a model family: the model with certain heads, or without heads.
@@ -39,7 +44,8 @@ class Architecture:
     whether a configuration of this kind belongs to this class, and not to one with other heads.
     bare: whether its keys have no prefix. unused: a pattern of keys of old files that this class
     does not use. computed: tensors of its files, by names without prefix, that are no parameters of
-    ours, such as a table of sines.
+    ours, such as a table of sines. absent: returns tensors that the file need not have, by names
+    without prefix, for config.json and those that it has.
     """
 
     names: tuple[str, ...]
@@ -51,6 +57,7 @@ class Architecture:
     bare: bool = False
     unused: str = ""
     computed: Callable[[Any], dict[str, Tensor]] = lambda config: {}
+    absent: Callable[[HFConfig, Mapping[str, Tensor]], dict[str, Tensor]] = none_absent
 
 
 @dataclass(frozen=True, kw_only=True)

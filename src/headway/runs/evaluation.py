@@ -60,14 +60,14 @@ def evaluate_model(
             f"{name} has no run.yaml, which names the held-out data",
             hint=f"name a file of examples: headway eval {run or 'RUN'} FILE",
         )
-    settings = task.evaluation()
     columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
-    if columns:
-        config = _config_for(columns, task, config, run, paths, where)
-    _check_known(options, settings, config if columns else None, bundle.kind, where)
-    config = override(config, columns, where) if columns else config
-    chosen = {name: value for name, value in options.items() if name not in columns}
-    settings = override(settings, chosen, where)
+    if columns and paths is None:
+        raise UsageError(
+            f"--{next(iter(columns))} describes a file of examples, and no file is named",
+            where,
+            f"name one: headway eval {run or 'RUN'} FILE --{next(iter(columns))} NAME",
+        )
+    config, settings = _with_options(task, config, options, bundle.kind, where)
     if paths is not None:
         examples = task.read(bundle, paths, config, settings)
     else:
@@ -82,40 +82,38 @@ def evaluate_model(
     return ModelScores(task, scores, len(examples))
 
 
-def _config_for(
-    columns: Mapping[str, Any],
+def _with_options(
     task: Task,
     config: Any,
-    run: Path | None,
-    paths: Sequence[Path] | None,
+    options: Mapping[str, Any],
+    kind: str,
     where: str,
-) -> Any:
-    """Return the configuration that the columns belong to: that of the run, or of the task's first
-    recipe if the run is of another task. UsageError if there is no file of examples."""
-    if paths is None:
-        name = next(iter(columns))
-        raise UsageError(
-            f"--{name} describes a file of examples, and no file is named",
-            where,
-            f"name one: headway eval {run or 'RUN'} FILE --{name} NAME",
-        )
-    return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()
+) -> tuple[Any, Any]:
+    """Return the configuration with the columns in the options, and the settings of the evaluation.
 
-
-def _check_known(
-    options: Mapping[str, Any], settings: Any, config: Any, kind: str, where: str
-) -> None:
-    """Raise UsageError for an option that is neither an option of the evaluation nor, with a
-    configuration, one of its settings."""
-    allowed = {*fields_of(settings), *(() if config is None else fields_of(config))}
+    kind: of the model, for errors. Raises UsageError for an unknown option.
+    """
+    settings = task.evaluation()
+    columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
+    if columns:
+        config = _config_of(task, config)
+    known_columns = fields_of(config) if columns else {}
     for option in options:
-        if option not in allowed:
+        if option not in {**fields_of(settings), **known_columns}:
             known = ", ".join(_named(name, where) for name in fields_of(settings))
             raise UsageError(
                 f"{_named(option, where)} is no option of the evaluation of a {kind}",
                 where,
                 f"one of: {known}" if known else "leave it out: this evaluation has no options",
             )
+    chosen = {name: value for name, value in options.items() if name not in columns}
+    config = override(config, columns, where) if columns else config
+    return config, override(settings, chosen, where)
+
+
+def _config_of(task: Task, config: Any) -> Any:
+    """Return the configuration, or that of the task's first recipe if it is of another task."""
+    return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()
 
 
 def _named(option: str, where: str) -> str:

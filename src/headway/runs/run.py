@@ -122,8 +122,7 @@ def train(
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
         _announce(run, job, machine, pace)
         if resumed is not None:
-            run.emit("resumed", path=str(resumed), skipped=skipped)
-            _check_best(run, folder / MODEL)
+            _announce_resumed(run, resumed, skipped, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
 
@@ -221,8 +220,12 @@ def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
         )
 
 
-def _check_best(run: TrainingState, model: Path) -> None:
-    """Reset the best score if the best model is damaged or missing, so that it is saved again."""
+def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: Any, model: Path) -> None:
+    """Announce the checkpoint from which a run goes on, and those that were skipped.
+
+    Resets the best score if the best model is damaged or missing, so that it is saved again.
+    """
+    run.emit("resumed", path=str(checkpoint), skipped=skipped)
     try:
         if model.exists():
             verify_files(model)

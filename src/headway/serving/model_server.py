@@ -11,10 +11,11 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from headway.bundle import Bundle
+from headway.interop import ChatTemplate
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard, checked_origin
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import ChatTemplate, template_of
+from headway.serving.http.chat_templates import template_of
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT

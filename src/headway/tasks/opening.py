@@ -107,7 +107,7 @@ def load(
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
-    path = model_path(folder)
+    path, adapter = _model_and_adapter(folder)
     if path.parent.parent == Path(folder) / CHECKPOINTS:
         warnings.warn(
             f"{folder} has no evaluated model yet: {path.parent.name}, its newest checkpoint, is "
@@ -115,6 +115,8 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
             HeadwayWarning,
             stacklevel=3,
         )
+    if adapter is not None:
+        _check_adapter(path, adapter)
     if path.is_file():
         _check_family(family, "llama2.c", path)
         return _llama2c(path, device)
@@ -123,9 +125,14 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     values = read_json(path / CONFIG_FILE)
     if isinstance(values, dict) and values.get(FOREIGN) is not None:
         _check_family(family, str(values[FOREIGN]), path)
-        return _foreign(path, device, str(values[FOREIGN]))
+        return _foreign(path, device, str(values[FOREIGN]), adapter)
     if isinstance(values, dict) and "format" not in values and _is_hugging_face(values):
-        return _foreign(path, device, _named_type(family, path / CONFIG_FILE))
+        return _foreign(path, device, _named_type(family, path / CONFIG_FILE), adapter)
+    if adapter is not None:
+        raise DataError(
+            "an adapter of PEFT can only be merged into a model of Hugging Face's format",
+            str(adapter),
+        )
     metadata = read_config_file(path)
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
@@ -154,24 +161,31 @@ def model_path(folder: str | Path) -> Path:
     """Return the model file, or the folder with the config.json, that `load` reads for `folder`.
 
     That of a run is its best model, or before its first evaluation the model of its newest
-    checkpoint. Raises UsageError if there is none.
+    checkpoint; that of an adapter is its base model. Raises UsageError if there is none.
     """
+    return _model_and_adapter(folder)[0]
+
+
+def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
+    """Return `model_path`, and the folder of the adapter that is merged into this model."""
     path = Path(folder)
     if path.is_file():
-        return path
+        return path, None
     if (path / MODEL / CONFIG_FILE).is_file():
         path = path / MODEL
     elif not (path / CONFIG_FILE).is_file() and (path / RUN_FILE).is_file():
-        return _newest_checkpoint(path)
+        return _newest_checkpoint(path), None
     if not (path / CONFIG_FILE).is_file():
         path = interop.read_sentence_folder(path).encoder
+    if (adapter := interop.find_adapter(path)) is not None:
+        return adapter.base, adapter.folder
     if not (path / CONFIG_FILE).is_file():
         missing = f"there is no {CONFIG_FILE}" if path.exists() else "there is no such folder"
         raise UsageError(
             f"{folder} holds no model: {missing}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
         )
-    return path
+    return path, None
 
 
 def _newest_checkpoint(run: Path) -> Path:
@@ -230,9 +244,20 @@ def _is_hugging_face(values: dict[str, Any]) -> bool:
     return not FOREIGN_KEYS.isdisjoint(values)
 
 
-def _foreign(path: Path, device: str, kind: str) -> Bundle:
-    """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`."""
-    model: Any = interop.build(*interop.read(path, kind))
+def _check_adapter(base: Path, adapter: Path) -> None:
+    """Warn if the folder of an adapter has another tokenizer or chat template than its base, which
+    are used."""
+    for name in ("tokenizer.json", "chat_template.jinja"):
+        theirs, ours = (adapter / name, base / name)
+        if theirs.is_file() and not (ours.is_file() and ours.read_bytes() == theirs.read_bytes()):
+            text = f"{theirs} is ignored: {name} of the base model, {base}, is used"
+            warnings.warn(text, HeadwayWarning, stacklevel=2)
+
+
+def _foreign(path: Path, device: str, kind: str, adapter: Path | None = None) -> Bundle:
+    """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`. adapter:
+    the folder of an adapter that is merged into the model."""
+    model: Any = interop.build(*interop.read(path, kind, adapter))
     spec = spec_of(model.config.family)
     if spec is None or spec.foreign is None:
         raise DataError(

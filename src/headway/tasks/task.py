@@ -174,6 +174,19 @@ class Derived(Protocol):
 
 
 @runtime_checkable
+class HasDefaultOptions(Protocol):
+    """A bundle whose model has its own defaults for the options of its verb."""
+
+    @property
+    def default_options(self) -> Any: ...
+
+
+def default_options(task: Predicting, bundle: Any) -> Any:
+    """Return the options of a task where a user sets none: those of the model, if it has any."""
+    return bundle.default_options if isinstance(bundle, HasDefaultOptions) else task.options()
+
+
+@runtime_checkable
 class Predicting(Protocol):
     """A `Task` whose verb is `Bundle.predict`.
 

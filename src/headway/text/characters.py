@@ -35,6 +35,7 @@ class CharacterTokenizer:
         self.characters = characters
         self.ids = {character: i for i, character in enumerate(characters, start=1)}
         self.bos = self.eos = 0
+        self.ends = (0,)
         self.size = len(characters) + 1
 
     @classmethod

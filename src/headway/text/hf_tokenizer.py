@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,15 @@ class PretrainedTokenizer:
     special token is never encoded as that token.
     """
 
-    def __init__(self, engine: tokenizers.Tokenizer, bos: int, eos: int) -> None:
+    def __init__(
+        self, engine: tokenizers.Tokenizer, bos: int, eos: int, ends: Collection[int] = ()
+    ) -> None:
+        """ends: further tokens that end an output."""
         # The JSON does not store this option. Without it a text could contain the eos token.
         engine.encode_special_tokens = True
         self.size: int = 1 + max(engine.get_vocab().values(), default=-1)  # ids may have gaps
-        for name, token in (("bos", bos), ("eos", eos)):
+        self.ends = tuple(dict.fromkeys((eos, *ends)))
+        for name, token in (("bos", bos), *(("eos", end) for end in self.ends)):
             string = engine.id_to_token(token) if 0 <= token < self.size else None
             if string is None:
                 raise DataError(
@@ -53,12 +57,15 @@ class PretrainedTokenizer:
         self.bos, self.eos = bos, eos
 
     @classmethod
-    def of_json(cls, content: Any, bos: int, eos: int, where: str) -> PretrainedTokenizer:
+    def of_json(
+        cls, content: Any, bos: int, eos: int, where: str, ends: Collection[int] = ()
+    ) -> PretrainedTokenizer:
         """Make a tokenizer from the parsed JSON of a Hugging Face `tokenizer.json`.
 
-        where: name of the file for errors. Raises DataError if `content` is not a tokenizer.
+        where: name of the file for errors. ends: further tokens that end an output. Raises
+        DataError if `content` is not a tokenizer.
         """
-        return cls(cls.engine_of(content, where), bos, eos)
+        return cls(cls.engine_of(content, where), bos, eos, ends)
 
     @staticmethod
     def engine_of(content: Any, where: str) -> tokenizers.Tokenizer:
@@ -164,33 +171,39 @@ class PretrainedTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.sha256(self._json()).hexdigest()
+        return hashlib.sha256(self._json({})).hexdigest()
 
-    def _json(self) -> bytes:
+    def _json(self, more: Mapping[str, Any]) -> bytes:
+        """Return the contents of the file. more: entries on which no id of a text depends."""
         content = {
             "format": FORMAT,
             "bos": self.bos,
             "eos": self.eos,
+            **more,
             "tokenizer": self.engine_json,
         }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`: the Hugging Face format inside headway's own."""
-        write_file(folder / FILE, self._json())
+        more = {"ends": list(self.ends)} if len(self.ends) > 1 else {}
+        write_file(folder / FILE, self._json(more))
 
     @classmethod
     def load(cls, path: Path) -> PretrainedTokenizer:
         """Read a file that `save` wrote. Raises DataError for another file."""
         content = read_json(path, FILE_LIMIT)
-        is_format = isinstance(content, dict) and content.get("format") == FORMAT
-        if not is_format or any(type(content.get(name)) is not int for name in ("bos", "eos")):
+        content = content if isinstance(content, dict) else {}
+        ends = content.get("ends", [])
+        ids = [content.get("bos"), content.get("eos"), *(ends if isinstance(ends, list) else [""])]
+        if content.get("format") != FORMAT or any(type(token) is not int for token in ids):
             raise DataError(
                 f"the file is not a tokenizer of format {FORMAT!r}",
                 str(path),
                 "give the folder of a model that headway saved",
             )
-        return cls.of_json(content.get("tokenizer"), content["bos"], content["eos"], str(path))
+        engine = cls.engine_of(content.get("tokenizer"), str(path))
+        return cls(engine, content["bos"], content["eos"], ends)
 
 
 class WrittenSpecialTokens:

@@ -18,9 +18,9 @@ class Roles:
     """Ids of the tokens with a role in an encoder-decoder.
 
     pad: padding. start: the token that the decoder reads first. end: the token after the last one.
-    unknown: the token of unknown characters; None if there are none. prefix: tokens before every
-    text. suffix: tokens after every text, before `end`. size: the size of the model's vocabulary,
-    which may be larger than the tokenizer's.
+    ends: further tokens that end an output. unknown: the token of unknown characters; None if there
+    are none. prefix: tokens before every text. suffix: tokens after every text, before `end`. size:
+    the size of the model's vocabulary, which may be larger than the tokenizer's.
     """
 
     pad: int
@@ -29,6 +29,7 @@ class Roles:
     unknown: int | None = None
     prefix: tuple[int, ...] = ()
     suffix: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
     size: int
 
 

@@ -28,6 +28,7 @@ class MissingTokenizer:
     def __init__(self, missing: DataError, size: int = 0) -> None:
         self.missing, self.size = missing, size
         self.bos = self.eos = -1
+        self.ends = (-1,)
         self.fingerprint = ""
 
     def encode(self, text: str) -> list[int]:

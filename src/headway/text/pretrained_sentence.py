@@ -65,7 +65,7 @@ class PretrainedSentenceTokenizer:
         known += [None] * (self.size - len(known))  # the model's vocabulary may be larger
         self._tokens = [name or f"<unused {i}>" for i, name in enumerate(known[: self.size])]
         self._ids = {name: index for index, name in enumerate(self._tokens)}
-        numbers = {roles.pad, roles.start, roles.end, *roles.prefix, *roles.suffix}
+        numbers = {roles.pad, roles.start, *self.ends, *roles.prefix, *roles.suffix}
         numbers |= set() if languages is None else {languages.end, *languages.ids.values()}
         for number in numbers:
             if not 0 <= number < self.size:
@@ -137,6 +137,10 @@ class PretrainedSentenceTokenizer:
     @property
     def prefix(self) -> tuple[int, ...]:
         return self.roles.prefix
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return tuple(dict.fromkeys((self.roles.end, *self.roles.ends)))
 
     def encode(self, text: str) -> list[int]:
         return self.encode_batch([text])[0]
@@ -231,6 +235,7 @@ class PretrainedSentenceTokenizer:
                 "unknown": roles.unknown,
                 "prefix": list(roles.prefix),
                 **({"suffix": list(roles.suffix)} if roles.suffix else {}),
+                **({"ends": list(roles.ends)} if roles.ends else {}),
                 "size": roles.size,
             },
             "names": self._names,
@@ -314,16 +319,17 @@ def _code(name: str) -> re.Match[str] | None:
 
 def _roles_of(content: Any) -> Roles | None:
     """Read the roles of a file; None if they are not valid."""
-    roles = {"suffix": [], **content} if isinstance(content, dict) else {}
+    roles = {"suffix": [], "ends": [], **content} if isinstance(content, dict) else {}
     if roles.keys() != Roles.__dataclass_fields__.keys():
         return None
     numbers = [roles[name] for name in ("pad", "start", "end", "size")]
     numbers += [] if roles["unknown"] is None else [roles["unknown"]]
-    for side in ("prefix", "suffix"):
+    for side in ("prefix", "suffix", "ends"):
         numbers += roles[side] if isinstance(roles[side], list) else [None]
     if not all(type(number) is int and 0 <= number <= 2**24 for number in numbers):
         return None
-    return Roles(**{**roles, "prefix": tuple(roles["prefix"]), "suffix": tuple(roles["suffix"])})
+    lists = {side: tuple(roles[side]) for side in ("prefix", "suffix", "ends")}
+    return Roles(**{**roles, **lists})
 
 
 def _valid_names(names: Any) -> bool:

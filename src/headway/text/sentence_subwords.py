@@ -46,6 +46,7 @@ class SentenceSubwords(ByteLevel):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         self.pad, self.bos, self.eos = (self.special_ids[name] for name in self.specials)
+        self.ends = (self.eos,)
         self.language_tags: dict[str, int] = {
             tag[1]: index
             for name, index in self.special_ids.items()

@@ -12,10 +12,11 @@ class SentenceTokenizer(Protocol):
     """Converts sentences to ids 0 .. size-1 and back.
 
     pad: id of the padding. bos: id of the token that the decoder reads first. eos: id of the token
-    after the last one. prefix: ids that begin the ids of every text (BART's <s>). special_ids: the
-    special tokens by name. language_tags: ids of the tags of target languages that a source may
-    begin with. sentinels: ids of the sentinels of span corruption, in order. fingerprint: sha256 of
-    everything that the ids depend on.
+    after the last one. ends: ids of all tokens that end an output; `eos` is the first. prefix: ids
+    that begin the ids of every text (BART's <s>). special_ids: the special tokens by name.
+    language_tags: ids of the tags of target languages that a source may begin with. sentinels: ids
+    of the sentinels of span corruption, in order. fingerprint: sha256 of everything that the ids
+    depend on.
     """
 
     size: int
@@ -25,6 +26,9 @@ class SentenceTokenizer(Protocol):
     special_ids: dict[str, int]
     language_tags: dict[str, int]
     sentinels: tuple[int, ...]
+
+    @property
+    def ends(self) -> tuple[int, ...]: ...
 
     @property
     def prefix(self) -> tuple[int, ...]: ...

@@ -28,6 +28,7 @@ class TextSubwords(ByteLevel):
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         super().__init__(engine)
         self.bos = self.eos = self.special_ids[EOS]
+        self.ends = (self.eos,)
 
     def begin(self, text: str) -> list[int]:
         """Return the ids of `text` at the start of a text, that is, after the token </s>."""

@@ -12,8 +12,9 @@ class TextTokenizer(Protocol):
     """Converts text to ids 0 .. size-1 and back.
 
     bos: id of the token before the first token of a text. eos: id of the token after the last one;
-    the two may be the same token (GPT-2: <|endoftext|>). fingerprint: sha256 of everything that the
-    ids depend on.
+    the two may be the same token (GPT-2: <|endoftext|>). ends: ids of all tokens that end an
+    output; `eos` is the first. A chat model often has two: one ends a turn, one a text.
+    fingerprint: sha256 of everything that the ids depend on.
     """
 
     @property
@@ -24,6 +25,9 @@ class TextTokenizer(Protocol):
 
     @property
     def eos(self) -> int: ...
+
+    @property
+    def ends(self) -> tuple[int, ...]: ...
 
     @property
     def fingerprint(self) -> str: ...

@@ -42,8 +42,9 @@ class PromptReader:
         self._at_once = at_once if job.scored is None else BLOCK
         self.outputs = open_outputs(model, tokenizer, [job.prompt], job.config)
         sampling = sampling_of(model, tokenizer, job.config, 1)
-        shortest = [MinLength(job.config.min_tokens, token) for token in sorted(job.stop_tokens)]
-        rules = (*job.rules, *(shortest if job.config.min_tokens else ()), *sampling.rules)
+        rules = (*job.rules, *sampling.rules)
+        if job.config.min_tokens and job.stop_tokens:
+            rules = (MinLength(job.config.min_tokens, sorted(job.stop_tokens)), *rules)
         eos = NO_TOKEN if job.ignores_eos else sampling.eos
         self.sampling = replace(sampling, rules=rules, eos=eos)
         for output in self.outputs:

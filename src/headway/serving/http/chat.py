@@ -106,7 +106,7 @@ async def chat_completions(request: Request) -> Response:
         served=served,
         bundle=bundle,
         prompts=[prompt],
-        config=generation_config(fields, wanted, fields.top_logprobs or 0),
+        config=generation_config(bundle, fields, wanted, fields.top_logprobs or 0),
         fields=fields,
         form=ChatForm(),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,

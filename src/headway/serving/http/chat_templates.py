@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError
-from headway.files import read_bytes, read_json
-from headway.interop.named_tokens import CONFIG_FILE, template_tokens
+from headway.errors import UsageError
+from headway.interop import ChatTemplate, read_chat_template
 from headway.serving.http.control_tokens import ControlTokens, strings_in
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
@@ -29,46 +28,16 @@ from headway.text import TextTokenizer
 CHILD = Path(__file__).with_name("template_child.py")
 SECONDS = 60.0
 """Time for a reply of the child, with its start; the child limits the CPU time of a template."""
-LARGEST_TEMPLATE, LONGEST_PROMPT = 2**17, 2**20
-TEMPLATE_FILE, FURTHER_TEMPLATES = "chat_template.jinja", "additional_chat_templates"
-DEFAULT, WITH_TOOLS = "default", "tool_use"
+LONGEST_PROMPT = 2**20
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names by which clients send the reasoning of a message; a template finds it by the first two."""
 
 
 def template_of(run: str | Path) -> ChatTemplate | None:
     """Return the chat template of the model that `headway.load` reads for `run`, or None."""
-    return read_template(Path(run), model_path(run))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatTemplate:
-    """The chat templates of a model.
-
-    by_name: the templates by their names, of which `DEFAULT` and `WITH_TOOLS` are selected without
-    being named. special_tokens: the texts of the special tokens that the template gets as
-    variables, by their names (bos_token); None for those of the tokenizer.
-    """
-
-    by_name: Mapping[str, str]
-    special_tokens: Mapping[str, str] | None = None
-
-    @property
-    def default(self) -> str | None:
-        """The template for a conversation without tools."""
-        return self.by_name.get(DEFAULT)
-
-    def selected(self, name: str | None, *, has_tools: bool) -> str:
-        """Return the template of a name; without one that for tools, or the default.
-
-        ApiError 400 if there is no such template.
-        """
-        if name is None:
-            name = WITH_TOOLS if has_tools and WITH_TOOLS in self.by_name else DEFAULT
-        if name not in self.by_name:
-            known = ", ".join(sorted(self.by_name))
-            raise ApiError(400, f"there is no chat template {name!r}; templates: {known}")
-        return self.by_name[name]
+    run, path = Path(run), model_path(run)
+    # the model of an adapter, with its tokenizer and template, is elsewhere
+    return read_chat_template(run, path) if path.is_relative_to(run) else read_chat_template(path)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,61 +61,6 @@ class Conversation:
     template_name: str | None = None
 
 
-def read_template(*folders: Path) -> ChatTemplate | None:
-    """Return the chat templates in the first of these folders that has any; None if none has.
-
-    They are in chat_template.jinja and in `FURTHER_TEMPLATES`, or else in tokenizer_config.json, as
-    a text or as a list of named ones. Raises DataError for damaged files.
-    """
-    for place in folders:
-        by_name = _template_files(place) or _configured_templates(place / CONFIG_FILE)
-        if by_name:
-            return ChatTemplate(by_name=by_name, special_tokens=template_tokens(place))
-    return None
-
-
-def _template_files(folder: Path) -> dict[str, str]:
-    paths = {path.stem: path for path in sorted((folder / FURTHER_TEMPLATES).glob("*.jinja"))}
-    if (folder / TEMPLATE_FILE).is_file():
-        paths.setdefault(DEFAULT, folder / TEMPLATE_FILE)
-    return {name: _read_text(path) for name, path in paths.items()}
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return read_bytes(path, LARGEST_TEMPLATE).decode()
-    except UnicodeDecodeError as error:
-        hint = "save the chat template as UTF-8"
-        raise DataError(f"not UTF-8: {error}", str(path), hint) from error
-
-
-def _configured_templates(path: Path) -> dict[str, str]:
-    """Return the chat templates in tokenizer_config.json, by name."""
-    content = read_json(path) if path.is_file() else None
-    value = content.get("chat_template") if isinstance(content, dict) else None
-    if value is None:
-        return {}
-    by_name = {DEFAULT: value}
-    if isinstance(value, dict):
-        by_name = value
-    elif isinstance(value, list):
-        by_name = {_named(n, item, path): item.get("template") for n, item in enumerate(value)}
-    for name, template in by_name.items():
-        if not isinstance(template, str) or len(template) > LARGEST_TEMPLATE:
-            raise DataError(f"chat_template {name!r} must be a text of at most 128 KiB", str(path))
-    return by_name
-
-
-def _named(number: int, item: Any, path: Path) -> str:
-    """Return the name of an item of a list of templates."""
-    name = item.get("name") if isinstance(item, dict) else None
-    if not isinstance(name, str):
-        found = f"{item!r:.80}"
-        why = f"chat_template[{number}] must be an object with name and template, found {found}"
-        raise DataError(why, str(path))
-    return name
-
-
 class Templates:
     """Renders templates in a child process, which is started when it is first needed."""
 
@@ -158,9 +72,11 @@ class Templates:
         self, template: ChatTemplate, conversation: Conversation, tokenizer: TextTokenizer
     ) -> list[int]:
         """Return the tokens of a conversation. ApiError 400 if the template refuses it or fails."""
-        source = template.selected(
-            conversation.template_name, has_tools=conversation.tools is not None
-        )
+        has_tools = conversation.tools is not None
+        try:
+            source = template.selected(conversation.template_name, has_tools=has_tools)
+        except UsageError as error:
+            raise ApiError(400, error.what) from error
         special = template.special_tokens
         if special is None:
             bos, eos = tokenizer.token_strings([tokenizer.bos, tokenizer.eos])

@@ -75,7 +75,7 @@ async def completions(request: Request) -> Response:
         served=served,
         bundle=bundle,
         prompts=prompts,
-        config=generation_config(fields, max_tokens, fields.logprobs or 0),
+        config=generation_config(bundle, fields, max_tokens, fields.logprobs or 0),
         fields=fields,
         form=CompletionForm(),
         echoes=await beside_others(size, _texts, fields, prompts, bundle.tokenizer)

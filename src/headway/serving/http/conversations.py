@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from headway.serving.http.chat_templates import ChatTemplate, Conversation
+from headway.interop import ChatTemplate
+from headway.serving.http.chat_templates import Conversation
 from headway.serving.http.generation_fields import GenerationFields
 from headway.serving.http.replies import ApiError
 

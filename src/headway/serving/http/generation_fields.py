@@ -9,13 +9,13 @@ from typing import Annotated
 
 import msgspec
 
+from headway.bundle import TextGenerating
 from headway.decoding import Bias, Forbidden, GenerationConfig, Only, Rule
 from headway.errors import UsageError
 from headway.serving.http.formats import FormatFields
 from headway.serving.http.known_fields import KnownFields, Refused
 from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel
-from headway.settings import override
 from headway.text import TextTokenizer
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
@@ -125,13 +125,17 @@ def check_fields(fields: GenerationFields) -> None:
 
 
 def generation_config(
-    fields: GenerationFields, max_tokens: int, alternatives: int
+    bundle: TextGenerating, fields: GenerationFields, max_tokens: int, alternatives: int
 ) -> GenerationConfig:
-    """Return the settings of generation. Raises ApiError 400 for values that exclude each other."""
+    """Return the settings of generation: those of the request, completed by the model's defaults.
+
+    Raises ApiError 400 for values that exclude each other.
+    """
     changes = {
         "max_tokens": max_tokens,
         "min_tokens": fields.min_tokens,
-        "temperature": _temperature(fields),
+        # the limit of top-p sampling at 0 is greedy
+        "temperature": 0.0 if fields.top_p == 0 else fields.temperature,
         "top_k": fields.top_k if (fields.top_k or 0) > 0 else None,
         "top_p": fields.top_p or None,
         "min_p": fields.min_p,
@@ -141,7 +145,7 @@ def generation_config(
         "presence_penalty": fields.presence_penalty,
         "samples": fields.n,
         "seed": (time.time_ns() if fields.seed is None else fields.seed) % 2**62,
-        "stop": fields.stops,
+        "stop": fields.stops or None,
         "beam": fields.beam,
         "length_penalty": fields.length_penalty,
         "early_stopping": fields.early_stopping,
@@ -149,17 +153,10 @@ def generation_config(
     }
     given = {name: value for name, value in changes.items() if value is not None}
     try:
-        return override(GenerationConfig(), given, "the request")
+        return bundle.with_defaults(given, "the request", GenerationConfig(temperature=1.0))
     except UsageError as error:
         name = re.match(r"\w*", error.what)
         raise ApiError(400, error.what, param=name and name.group()) from error
-
-
-def _temperature(fields: GenerationFields) -> float:
-    """Return the temperature; 0 is greedy. The limit of top-p sampling at 0 is greedy, too."""
-    if fields.top_p == 0:
-        return 0.0
-    return 1.0 if fields.temperature is None else fields.temperature
 
 
 def max_tokens_of(name: str, value: int, prompts: Sequence[Sequence[int]], context: int) -> int:

@@ -39,7 +39,7 @@ from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
 from headway.settings import fields_of, override
-from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions
+from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions, default_options
 
 MOST_INPUTS = 256
 PICTURE = 256  # what an image counts, in tokens
@@ -156,7 +156,8 @@ async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
     task = served.verbs[verb]
-    options = options_of(task, asked.parameters or {}, PARAMETERS.get(verb, {}))
+    known = PARAMETERS.get(verb, {})
+    options = options_of(task, served.bundle, asked.parameters or {}, known)
     is_list = isinstance(asked.inputs, list)
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
@@ -227,15 +228,15 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, parameters: Mapping[str, Any], known: KnownFields) -> Any:
-    """Return the options of a task. Raises ApiError 400 for one that it does not have, and for
-    names of files: a client may not read the files of the server.
+def options_of(task: Any, bundle: Any, parameters: Mapping[str, Any], known: KnownFields) -> Any:
+    """Return the options of a task, completed by those of the model. Raises ApiError 400 for one
+    that it does not have, and for names of files: a client may not read the files of the server.
 
     known: parameters of clients that are no options of the task.
     """
     names = task.option_names if isinstance(task, Pipeline) else {}
     kinds = typing.get_type_hints(task.options)
-    options = task.options()
+    options = default_options(task, bundle)
     for key, value in parameters.items():
         name = names.get(key, key)
         if name not in kinds:

@@ -139,7 +139,7 @@ async def _by_labels(
     label: str | None,
 ) -> list[float]:
     """Return the probability of a label for each pair, or the number of a regression model."""
-    options = options_of(task, {}, {})
+    options = options_of(task, served.bundle, {}, {})
     inputs = [task.input(text=first, second=second) for first, second in pairs]
     predictions = await computed(request, served, inputs, options)
     scores: list[float] = []

@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from headway.bundle import Bundle
+from headway.interop import ChatTemplate
 from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
-from headway.serving.http.chat_templates import ChatTemplate
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
 

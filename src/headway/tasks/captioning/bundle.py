@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from headway.bundle import (
     SearchTrace,
     StoredBundle,
     attention_of,
+    folder_stopping,
     image_patches,
     next_token_readout,
 )
@@ -25,58 +25,52 @@ from headway.bundle.arguments import checked
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     Candidate,
-    Forbidden,
+    EarlyStopping,
     GenerationConfig,
     Hypothesis,
-    Limits,
     Observer,
     Row,
-    Rule,
     Sampling,
     beam_search,
     check_search,
+    end_of,
     greedy_search,
     open_rows,
     sample_steps,
 )
 from headway.errors import DataError, UsageError
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Captioner
 from headway.settings import override
 from headway.shapes import Float, Tensor
+from headway.tasks.captioning.limits import (
+    limits_of_search,
+    longest_caption,
+    without_specials,
+)
 from headway.tasks.captioning.prediction import (
-    BEST,
+    Caption,
     CaptionedFile,
     CaptionInput,
     CaptionOptions,
     WrittenCaption,
+    folder_options,
 )
 from headway.tasks.captioning.reader import CaptionReader
-
-
-@dataclass(frozen=True)
-class Caption:
-    """A generated caption.
-
-    log_probability: in nats. score: the value by which captions are ranked. tokens: the ids.
-    finished: False if it was truncated at the maximum length.
-    """
-
-    text: str
-    score: float
-    log_probability: float
-    tokens: tuple[int, ...]
-    finished: bool
 
 
 class CaptionerBundle(StoredBundle):
     """A captioner with its reader: it generates sentences that describe images."""
 
     kind: ClassVar[str] = "captioner"
+    settings_kind: ClassVar[Kind | None] = "captioner"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
     reader_class = CaptionReader
     model: Captioner
 
-    def __init__(self, model: Captioner, reader: CaptionReader) -> None:
+    def __init__(
+        self, model: Captioner, reader: CaptionReader, settings: FolderSettings = NO_SETTINGS
+    ) -> None:
         check_reader(reader.images, model.config.vit)
         if reader.size != model.config.gpt.vocabulary:
             raise DataError(
@@ -84,7 +78,7 @@ class CaptionerBundle(StoredBundle):
                 f"the model is {model.config.gpt.vocabulary:,}",
                 hint="use the tokenizer with which the model was trained",
             )
-        super().__init__(model, reader)
+        super().__init__(model, reader, settings)
         self.reader = reader
 
     @property
@@ -95,8 +89,7 @@ class CaptionerBundle(StoredBundle):
     @property
     def longest(self) -> int:
         """The maximum number of tokens of a caption."""
-        limit = self.model.max_length
-        return self.reader.longest if limit is None else min(self.reader.longest, limit - 1)
+        return longest_caption(self.model, self.reader)
 
     @checked
     def caption(
@@ -104,13 +97,14 @@ class CaptionerBundle(StoredBundle):
         images: Sequence[AnyImage],
         *,
         language: str | None = None,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[str]:
         """Generate the best caption of every image, in order.
 
-        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy.
+        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy. If unset,
+        beam, length_penalty and early_stopping are those of `default_options`.
         """
         captions = self.search(
             images,
@@ -124,11 +118,15 @@ class CaptionerBundle(StoredBundle):
     def predict(
         self,
         inputs: Sequence[CaptionInput],
-        options: CaptionOptions = BEST,
+        options: CaptionOptions | None = None,
         *,
         first: int = 1,
     ) -> list[CaptionedFile]:
-        """Generate captions of image files, by `search` or by `sample`."""
+        """Generate captions of image files, by `search` or by `sample`.
+
+        options: if unset, `default_options`.
+        """
+        options = options or self.default_options
         for language in options.languages:
             self.reader.first(language)  # raises UsageError for an unknown language
         images = [item.image for item in inputs]
@@ -184,16 +182,21 @@ class CaptionerBundle(StoredBundle):
         images: Sequence[AnyImage],
         *,
         language: str | None = None,
-        beam: int = 4,
+        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[list[Caption]]:
         """Generate the `num_best` best captions of every image by beam search, best first.
 
         The captions of an image do not depend on the other images. length_penalty, early_stopping:
-        see `decoding.length_penalty` and `decoding.beam_search`.
+        see `decoding.length_penalty` and `decoding.beam_search`. What is unset is that of
+        `default_options`.
         """
+        usual = self.default_options
+        beam = usual.beam if beam is None else beam
+        length_penalty = usual.length_penalty if length_penalty is None else length_penalty
+        early_stopping = usual.early_stopping if early_stopping is None else early_stopping
         captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
             captions += self.search_tensors(
@@ -218,9 +221,11 @@ class CaptionerBundle(StoredBundle):
         beam, num_best, alpha = how
         check_search(beam, num_best, alpha)
         first = self.reader.first(language)
-        limits = Limits(
-            first, self.reader.tokenizer.eos, [self.longest] * len(images), self._rules()
-        )
+        generation = self.settings.generation
+        limits = limits_of_search(self.model, self.reader, generation, [first] * len(images))
+        stopping: EarlyStopping = early_stopping
+        if generation is not None:
+            stopping = folder_stopping(generation, early_stopping)
         inputs = (images.to(self.device),)
         if beam == 1:
             hypotheses = [[best] for best in greedy_search(self.model, inputs, limits, alpha)]
@@ -229,7 +234,7 @@ class CaptionerBundle(StoredBundle):
                 *(self.model, inputs, limits),
                 width=beam,
                 alpha=alpha,
-                early_stopping=early_stopping,
+                early_stopping=stopping,
                 num_best=num_best,
                 observe=observe,
             )
@@ -254,10 +259,12 @@ class CaptionerBundle(StoredBundle):
             )
         first, captions = self.reader.first(language), []
         for batch in batches_of(self.reader.images, images, self.device):
-            rules = [*self._rules(), *config.rules(self.reader.tokenizer, len(batch))]
+            rules = [
+                *without_specials(self.reader),
+                *config.rules(self.reader.tokenizer, len(batch)),
+            ]
             most = min(config.max_tokens, self.longest)
-            eos = self.reader.tokenizer.eos
-            sampling = Sampling(eos=eos, max_tokens=most, rules=rules)
+            sampling = Sampling(eos=self.reader.tokenizer.ends, max_tokens=most, rules=rules)
             seeds = [[config.seed + i for i in range(config.samples)] for _ in batch]
             rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
             state = self.model.start(batch).reorder([row.item for row in rows])
@@ -269,9 +276,10 @@ class CaptionerBundle(StoredBundle):
             ]
         return captions
 
-    def _rules(self) -> list[Rule]:
-        specials = self.reader.specials
-        return [Forbidden([[token] for token in specials])] if specials else []
+    @property
+    def default_options(self) -> CaptionOptions:
+        """The options where a user sets none: those of the pretrained folder, if there is one."""
+        return folder_options(self.settings.generation)
 
     def _caption(self, best: Hypothesis) -> Caption:
         text = self.reader.decode(best.tokens)
@@ -369,6 +377,6 @@ class CaptionerBundle(StoredBundle):
             candidates=candidates,
             first=self.reader.first(language),
             best=best.tokens,
-            end=(self.reader.tokenizer.eos,) if best.finished else (),
+            end=end_of(best.tokens, candidates) if best.finished else (),
             names=self.reader.token_strings,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway import interop
+from headway.bundle import folder_max_tokens
 from headway.bundle.files import CONFIG_FILE
 from headway.files import read_json
 from headway.interop import Exported
@@ -14,7 +15,7 @@ from headway.tasks.captioning.reader import CaptionReader
 from headway.text import MissingTokenizer, PretrainedTokenizer
 
 LONGEST = 64
-"""Maximum number of tokens of a caption, which these folders do not specify."""
+"""Maximum number of tokens of a caption, if the folder does not specify it."""
 
 
 def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> CaptionerBundle:
@@ -28,13 +29,20 @@ def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> Captio
         tokenizer.size = model.config.gpt.vocabulary
     elif type(start) is int:
         tokenizer = PretrainedTokenizer.of_json(
-            tokenizer.engine_json, start, tokenizer.eos, str(folder / CONFIG_FILE)
+            tokenizer.engine_json, start, tokenizer.eos, str(folder / CONFIG_FILE), tokenizer.ends
         )
     images = interop.read_captioner_images(folder, model.config.vit)
-    return CaptionerBundle(model, CaptionReader(images, tokenizer, (), LONGEST))
+    settings = interop.read_folder_settings(folder, "captioner")
+    longest = LONGEST
+    if settings.generation is not None:
+        longest = folder_max_tokens(settings.generation) or LONGEST
+    reader = CaptionReader(images, tokenizer, (), longest)
+    return CaptionerBundle(model, reader, settings)
 
 
 def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> Exported:
     """Write a Hugging Face folder with the captioner, its tokenizer and its image reader."""
     parts = (bundle.reader.images, bundle.reader.tokenizer)
-    return interop.export_captioner(bundle.model, *parts, folder, bundle.languages, family)
+    return interop.export_captioner(
+        bundle.model, *parts, folder, bundle.languages, family, bundle.settings
+    )

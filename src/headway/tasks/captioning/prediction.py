@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.interop import GenerationDefaults
 from headway.settings import BEAMS, PENALTY, SEED, required, setting
 
 
@@ -74,6 +75,34 @@ class CaptionOptions:
 
 
 BEST = CaptionOptions()
+
+
+def folder_options(generation: GenerationDefaults | None) -> CaptionOptions:
+    """Return the options where a user sets none. generation: the defaults of a pretrained folder;
+    None if the model is from none."""
+    if generation is None or not generation.is_chosen:
+        return BEST
+    return replace(
+        BEST,
+        beam=generation.beams,
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping is True,
+    )
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A generated caption.
+
+    log_probability: in nats. score: the value by which captions are ranked. tokens: the ids.
+    finished: False if it was truncated at the maximum length.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[int, ...]
+    finished: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) 
     if numbers is not None and numbers.sigmoid:
         settings = {"problem_type": None, ACTIVATION: {ACTIVATION_NAME: SIGMOID}}
     tokenizer = bundle.reader.tokenizer
-    return interop.export(model, tokenizer, folder, family, labels, settings=settings)
+    return interop.export(model, tokenizer, folder, family, labels, keys=settings)
 
 
 def _has_sigmoid(folder: Path) -> bool:

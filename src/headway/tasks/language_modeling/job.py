@@ -12,6 +12,7 @@ from torch import nn
 from headway.bundle import TextBundle
 from headway.data.packing import PackedBatches
 from headway.errors import UsageError
+from headway.interop import NO_SETTINGS
 from headway.machine import Machine
 from headway.models import GPT
 from headway.settings import override
@@ -78,7 +79,9 @@ class LanguageJob:
         return Example(self.prepared.tokenizer.decode(first))
 
     def bundle(self, model: Any) -> TextBundle:
-        return TextBundle(without_adapters(model, self.config.lora), self.prepared.tokenizer)
+        settings = NO_SETTINGS if self.start is None else self.start.settings
+        merged = without_adapters(model, self.config.lora)
+        return TextBundle(merged, self.prepared.tokenizer, settings)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training

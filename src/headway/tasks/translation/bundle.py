@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from headway.bundle import (
     Attention,
     ForwardPass,
@@ -21,45 +19,47 @@ from headway.bundle import (
     next_token_readout,
 )
 from headway.bundle.arguments import checked
-from headway.data.batches import collate_sources
-from headway.decoding import Candidate, Ensemble, Observer, check_search
+from headway.decoding import Candidate, Ensemble, Observer, end_of
 from headway.decoding.search import Normalisation
 from headway.errors import DataError, UsageError
+from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
-from headway.tasks.translation.options import FOUR_BEAMS, TranslateInput, TranslateOptions
+from headway.tasks.translation.options import TranslateInput, TranslateOptions, folder_options
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
 from headway.tasks.translation.predicting import Translated, check_room, predict
+from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
+    ROWS,
+    TOKENS,
     BeamSettings,
     Translation,
     TranslationSearch,
     encoded_phrases,
     groups_by_length,
     in_groups,
+    max_source_tokens,
+    settings_of,
 )
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
-from headway.text import TokenizerPair, positions_of_words
-
-ROWS = 64
-"""Maximum number of sentences that are decoded together."""
-
-TOKENS = 4096
-"""Maximum number of source tokens that are decoded together, and of one text.
-
-The time of a search is quadratic in the length.
-"""
+from headway.text import TokenizerPair
 
 
 class TranslatorBundle(StoredBundle):
     """A translator with its tokenizers: translates plain sentences."""
 
     kind: ClassVar[str] = "translator"
+    settings_kind: ClassVar[Kind | None] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
     reader_class = TokenizerPair
     model: Translator
 
     def __init__(
-        self, model: Translator, tokenizer: TokenizerPair, origin: Origin = UNKNOWN
+        self,
+        model: Translator,
+        tokenizer: TokenizerPair,
+        *,
+        origin: Origin = UNKNOWN,
+        settings: FolderSettings = NO_SETTINGS,
     ) -> None:
         config = model.config
         for side, size in (
@@ -73,7 +73,7 @@ class TranslatorBundle(StoredBundle):
                     f"size of the model is {size:,}",
                     hint="use the tokenizer with which the model was trained",
                 )
-        super().__init__(model, tokenizer)
+        super().__init__(model, tokenizer, settings)
         self.tokenizer, self.origin = tokenizer, origin
         self._others: tuple[Translator, ...] = ()  # further members of an ensemble
         self.target_languages = TargetLanguages(tuple(sorted(tokenizer.source.language_tags)))
@@ -83,7 +83,10 @@ class TranslatorBundle(StoredBundle):
     @classmethod
     def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> TranslatorBundle:
         """See `StoredBundle.open`. The run of the folder, if any, names the languages."""
-        return cls(model, cls.checked_reader(model, folder, contents), origin_of_run(folder))
+        bundle = super().open(model, folder, contents)
+        assert isinstance(bundle, TranslatorBundle)
+        bundle.origin = origin_of_run(folder)
+        return bundle
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -113,11 +116,14 @@ class TranslatorBundle(StoredBundle):
             )
         elif language is not None:
             self.target_languages.check(language)
-        bundle = TranslatorBundle(self.model, tokenizer, self.origin)
+        bundle = self._with_tokenizer(tokenizer)
         bundle._others = self._others
         if tokenizer.languages is None:
             bundle.target_languages = replace(self.target_languages, chosen=language)
         return bundle
+
+    def _with_tokenizer(self, tokenizer: TokenizerPair) -> TranslatorBundle:
+        return TranslatorBundle(self.model, tokenizer, origin=self.origin, settings=self.settings)
 
     def ensemble(self, others: Sequence[TranslatorBundle]) -> TranslatorBundle:
         """Return a bundle that translates with the mean of the probabilities of several models.
@@ -131,7 +137,7 @@ class TranslatorBundle(StoredBundle):
                     hint="train both with one tokenizer: train the first, copy its tokenizer.json "
                     "into the new run folder, train the second there",
                 )
-        joint = TranslatorBundle(self.model, self.tokenizer, self.origin)
+        joint = self._with_tokenizer(self.tokenizer)
         joint.target_languages = self.target_languages
         joint._others = tuple(other.model for other in others)
         return joint
@@ -139,7 +145,12 @@ class TranslatorBundle(StoredBundle):
     @property
     def _search(self) -> TranslationSearch:
         stepper = Ensemble([self.model, *self._others]) if self._others else self.model
-        return TranslationSearch(stepper, self.model, self.tokenizer)
+        return TranslationSearch(stepper, self.model, self.tokenizer, self.settings.generation)
+
+    @property
+    def default_options(self) -> TranslateOptions:
+        """The options where a user sets none: those of the pretrained folder, if there is one."""
+        return folder_options(self.settings.generation)
 
     @property
     def longest(self) -> int:
@@ -151,11 +162,12 @@ class TranslatorBundle(StoredBundle):
         self,
         texts: Sequence[str],
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
     ) -> list[str]:
-        """Return the best translation of each text, in order. beam: the width; 1 is greedy."""
+        """Return the best translation of each text, in order. beam: the width; 1 is greedy. If
+        unset, they are those of `default_options`."""
         translations = self.search(
             texts, beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
         )
@@ -164,7 +176,7 @@ class TranslatorBundle(StoredBundle):
     def predict(
         self,
         inputs: Sequence[TranslateInput],
-        options: TranslateOptions = FOUR_BEAMS,
+        options: TranslateOptions | None = None,
         *,
         first: int = 1,
     ) -> list[Translated]:
@@ -174,21 +186,22 @@ class TranslatorBundle(StoredBundle):
         of any form (`origin.by_line`). A line of more than `longest` tokens is split at the ends of
         its sentences; it has one translation. A text that was split has no alignment.
 
-        first: the number of the first input. Raises UsageError for more translations than beams,
+        options: if unset, `default_options`. first: the number of the first input. Raises
+        UsageError for more translations than beams,
         and if an alignment is requested of a model without attention.
         """
-        return predict(self, inputs, options, first)
+        return predict(self, inputs, options or self.default_options, first)
 
     @checked
     def search(
         self,
         texts: Sequence[str],
         *,
-        beam: int = 4,
+        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float = 1.0,
-        normalisation: Normalisation = "gnmt",
-        early_stopping: bool = False,
+        length_penalty: float | None = None,
+        normalisation: Normalisation | None = None,
+        early_stopping: bool | None = None,
         coverage: float = 0.0,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
@@ -201,48 +214,51 @@ class TranslatorBundle(StoredBundle):
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        length_penalty, normalisation: see `decoding.length_penalty`. early_stopping: see
-        `decoding.beam_search`. coverage: weight of the penalty for source tokens without attention
-        (`decoding.coverage`). contain: for each text, the phrases that its translations must
-        contain; empty for no phrases. avoid: phrases that none may contain. first: the number of
-        the first text, in errors. progress: called with the number of texts translated so far.
-        observe: receives the candidates of every step of the search; only for a single text. Raises
-        UsageError for a text of more than `longest` tokens, and if no translation fits the phrases.
+        beam, length_penalty, normalisation, early_stopping: if unset, those of `default_options`;
+        see `decoding.length_penalty` and `decoding.beam_search`. coverage: weight of the penalty
+        for source tokens without attention (`decoding.coverage`). contain: for each text, the
+        phrases that its translations must contain; empty for no phrases. avoid: phrases that none
+        may contain. first: the number of the first text, in errors. progress: called with the
+        number of texts translated so far. observe: receives the candidates of every step of the
+        search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
+        and if no translation fits the phrases.
         """
-        check_search(beam, num_best, length_penalty)
-        if coverage and beam == 1:
-            raise UsageError(
-                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
-                hint="set a beam width of at least 2, or no coverage penalty",
-            )
-        if observe is not None and (len(texts) != 1 or beam == 1):
-            problem = "observe needs a single text and a beam width above 1"
-            raise UsageError(problem, hint="[text], beam=4")
-        settings = BeamSettings(
+        settings = self._settings(
             beam=beam,
-            num_best=num_best,
-            alpha=length_penalty,
+            length_penalty=length_penalty,
             normalisation=normalisation,
             early_stopping=early_stopping,
+            nbest=num_best,
             coverage=coverage,
+        )
+        if observe is not None and (len(texts) != 1 or settings.beam == 1):
+            problem = "observe needs a single text and a beam width above 1"
+            raise UsageError(problem, hint="[text], beam=4")
+        settings = replace(
+            settings,
             phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
             avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
         ids = self._encoded(texts, first)
 
-        def decode(chosen: list[int]) -> list[list[Translation]]:
-            rows = [ids[i] for i in chosen]
-            return self._search.by_beam(rows, settings.of(chosen), observe)
+        def decode(indices: list[int]) -> list[list[Translation]]:
+            rows = [ids[i] for i in indices]
+            return self._search.by_beam(rows, settings.of(indices), observe)
 
         return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
+
+    def _settings(self, **chosen: Any) -> BeamSettings:
+        """Return the settings of a search. chosen: options; those that are None are the default."""
+        changes = {name: value for name, value in chosen.items() if value is not None}
+        return settings_of(replace(self.default_options, **changes))
 
     def stream(
         self,
         text: str,
         *,
-        beam: int = 4,
-        length_penalty: float = 1.0,
-        early_stopping: bool = False,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+        early_stopping: bool | None = None,
         coverage: float = 0.0,
     ) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.
@@ -251,16 +267,11 @@ class TranslatorBundle(StoredBundle):
         parts, joined, are the translation that `search` returns for the same settings. Raises
         UsageError for a text of more than `longest` tokens.
         """
-        check_search(beam, 1, length_penalty)
+        chosen = {"length_penalty": length_penalty, "early_stopping": early_stopping}
+        settings = self._settings(beam=beam, coverage=coverage, **chosen)
         (row,) = self._encoded([text], 1)
         if row:
-            yield from self._search.streamed(
-                row,
-                beam=beam,
-                alpha=length_penalty,
-                early_stopping=early_stopping,
-                coverage=coverage,
-            )
+            yield from self._search.streamed(row, settings)
 
     def sample(
         self,
@@ -323,28 +334,7 @@ class TranslatorBundle(StoredBundle):
             target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
         self.check_length(len(source_ids) - self._num_tags, "the source")
         check_room(len(target_ids), self.model.max_target, "the target")
-        tokens, keys = collate_sources([source_ids], first)
-        tokens, keys = tokens.to(self.device), None if keys is None else keys.to(self.device)
-        ids = {
-            "source": [*source_ids, first.eos],
-            "read": [second.bos, *target_ids],
-            "target": [*target_ids, second.eos],
-        }
-        read = torch.tensor([ids["read"]], device=self.device)
-        sides = {"source": first, "read": second, "target": second}
-        return ForwardPass(
-            model=self.model,
-            run=lambda: self.model(tokens, read, keys),
-            tokens={name: side.token_strings(ids[name]) for name, side in sides.items()},
-            axes={
-                "encoder": ("source", "source"),
-                "decoder": ("read", "read"),
-                "cross": ("target", "source"),
-            },
-            embeddings={"source": "source_embedding", "read": "target_embedding"},
-            ids=ids,
-            words={name: positions_of_words(side, ids[name]) for name, side in sides.items()},
-        )
+        return forward_pass(self.model, self.tokenizer, source_ids, target_ids)
 
     def attention(
         self,
@@ -389,12 +379,6 @@ class TranslatorBundle(StoredBundle):
             candidates=candidates,
             first=target.bos,
             best=best.tokens,
-            end=(target.eos,) if best.finished else (),
+            end=end_of(best.tokens, candidates) if best.finished else (),
             names=target.token_strings,
         )
-
-
-def max_source_tokens(model: Translator) -> int:
-    """Return the maximum number of tokens of a text that the model translates."""
-    limit = model.max_source
-    return TOKENS if limit is None else min(TOKENS, limit - 1)

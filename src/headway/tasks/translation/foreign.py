@@ -12,15 +12,19 @@ from headway.tasks.translation.origin import origin_of_foreign
 
 
 def from_hugging_face(model: Translator, folder: Path, model_type: str) -> TranslatorBundle:
-    """Make a bundle of the model with the tokenizers of the folder."""
+    """Make a bundle of the model with the tokenizers and the settings of the folder."""
     vocabulary = model.config.target_vocabulary
+    settings = interop.read_folder_settings(folder, "translator")
     tokenizers = interop.read_translator_tokenizers(folder, vocabulary)
-    return TranslatorBundle(model, tokenizers, origin_of_foreign(folder, model_type))
+    origin = origin_of_foreign(folder, model_type)
+    return TranslatorBundle(model, tokenizers, origin=origin, settings=settings)
 
 
 def to_hugging_face(bundle: TranslatorBundle, folder: Path, family: str | None) -> Exported:
     """Write a Hugging Face folder with the translator and its tokenizers."""
-    return interop.export_translator_to_hf(bundle.model, bundle.tokenizer, folder, family)
+    return interop.export_translator_to_hf(
+        bundle.model, bundle.tokenizer, folder, family, bundle.settings
+    )
 
 
 def to_ctranslate2(bundle: TranslatorBundle, folder: Path, dtype: str) -> ExportedCTranslate2:

@@ -18,13 +18,14 @@ from headway.data.parallel_corpus import Corpus, JoinedCorpora
 from headway.data.span_corruption import SpanCorruption
 from headway.errors import UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
+from headway.interop import NO_SETTINGS
 from headway.machine import Machine, free_memory
 from headway.models import Translator, shapes_only
 from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.bundle import TranslatorBundle, max_source_tokens
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
     SENTINELS,
@@ -36,6 +37,7 @@ from headway.tasks.translation.data import (
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
+from headway.tasks.translation.search import max_source_tokens
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.training import (
@@ -144,7 +146,8 @@ class TranslationJob:
         return None if pair is None else Example(pair.source, target=pair.target)
 
     def bundle(self, model: Any) -> TranslatorBundle:
-        return TranslatorBundle(model, self.prepared.tokenizers)
+        settings = NO_SETTINGS if self.start is None else self.start.settings
+        return TranslatorBundle(model, self.prepared.tokenizers, settings=settings)
 
     def plan(self) -> dict[str, Any]:
         first = self.buckets.epoch(0)

@@ -8,6 +8,7 @@ no file tells its languages translates as it was trained to, whatever a request 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headway.data.formats.parallel import same_language
@@ -41,8 +42,10 @@ def read_request(
     check_languages(bundle, source, target)
     has_tokens = bundle.tokenizer.languages is not None
     alternatives = _number(fields.get("alternatives", 0))
-    options = TranslateOptions(
-        beam=max(4, alternatives + 1),
+    defaults = bundle.default_options
+    options = replace(
+        defaults,
+        beam=max(defaults.beam, alternatives + 1),
         nbest=alternatives + 1,
         to=target if bundle.languages or has_tokens else None,
         from_language=source if has_tokens and source != "auto" else None,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.decoding.search import Normalisation
+from headway.decoding.search import NORMALISATION_HELP, Normalisation
+from headway.interop import GenerationDefaults
 from headway.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
 
 
@@ -43,11 +44,7 @@ class TranslateOptions:
         ge=0,
         le=PENALTY,
     )
-    normalisation: Normalisation = setting(
-        "gnmt",
-        "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
-        "length ** length_penalty.",
-    )
+    normalisation: Normalisation = setting("gnmt", NORMALISATION_HELP)
     early_stopping: bool = setting(
         False,
         "End a search when as many translations as beams are finished, and no unfinished one has a "
@@ -91,3 +88,19 @@ class TranslateOptions:
 
 
 FOUR_BEAMS = TranslateOptions()
+
+
+def folder_options(generation: GenerationDefaults | None) -> TranslateOptions:
+    """Return the options where a user sets none. generation: the defaults of a pretrained folder;
+    None if the model is from none."""
+    if generation is None:
+        return FOUR_BEAMS
+    ranked = replace(FOUR_BEAMS, normalisation="transformers")
+    if not generation.is_chosen:
+        return ranked
+    return replace(
+        ranked,
+        beam=generation.beams,
+        length_penalty=generation.length_penalty,
+        early_stopping=generation.early_stopping is True,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from headway.data.formats import Pair
 from headway.data.placeholders import Placeholders
@@ -10,7 +11,6 @@ from headway.evaluation.paired import Sums
 from headway.evaluation.placeholder_accuracy import placeholder_accuracy
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationScoring
-from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.texts import Text, translate_texts
 
 PLACEHOLDERS = "placeholders"
@@ -61,7 +61,8 @@ def _are_repaired(
     split = [bundle.target_languages.split_tag(source) for source in sources]
     for tag in dict.fromkeys(tag for tag, _ in split):
         indices = [i for i, (of_source, _) in enumerate(split) if of_source == tag]
-        searching = TranslateOptions(
+        searching = replace(
+            bundle.default_options,
             beam=options.beam,
             length_penalty=options.length_penalty,
             early_stopping=options.early_stopping,

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from headway.bundle import folder_max_tokens, folder_rules, folder_stopping
 from headway.data.batches import collate_sources
 from headway.decoding import (
+    EarlyStopping,
     Forbidden,
     Hypothesis,
     Limits,
@@ -23,6 +25,7 @@ from headway.decoding import (
     Sampling,
     TextStreamer,
     beam_search,
+    check_search,
     expected_utilities,
     greedy_search,
     sample_steps,
@@ -30,9 +33,20 @@ from headway.decoding import (
 )
 from headway.decoding.search import Normalisation
 from headway.errors import UsageError
+from headway.interop import GenerationDefaults
 from headway.models import Translator
 from headway.shapes import Tensor
+from headway.tasks.translation.options import TranslateOptions
 from headway.text import TokenizerPair
+
+ROWS = 64
+"""Maximum number of sentences that are decoded together."""
+
+TOKENS = 4096
+"""Maximum number of source tokens that are decoded together, and of one text.
+
+The time of a search is quadratic in the length.
+"""
 
 
 @dataclass(frozen=True)
@@ -60,8 +74,16 @@ class BeamSettings:
     normalisation: Normalisation
     early_stopping: bool
     coverage: float
-    phrases: Sequence[Sequence[Sequence[int]]]
-    avoided: Sequence[Sequence[int]]
+    phrases: Sequence[Sequence[Sequence[int]]] = ()
+    avoided: Sequence[Sequence[int]] = ()
+
+    def __post_init__(self) -> None:
+        check_search(self.beam, self.num_best, self.alpha)
+        if self.coverage and self.beam == 1:
+            raise UsageError(
+                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
+                hint="set a beam width of at least 2, or no coverage penalty",
+            )
 
     def of(self, chosen: Sequence[int]) -> BeamSettings:
         """Return the settings for some of the inputs."""
@@ -70,14 +92,30 @@ class BeamSettings:
         return replace(self, phrases=[self.phrases[i] for i in chosen])
 
 
+def settings_of(options: TranslateOptions) -> BeamSettings:
+    """Return the settings of a search without phrases.
+
+    Raises UsageError for options that exclude each other.
+    """
+    return BeamSettings(
+        beam=options.beam,
+        num_best=options.nbest,
+        alpha=options.length_penalty,
+        normalisation=options.normalisation,
+        early_stopping=options.early_stopping,
+        coverage=options.coverage,
+    )
+
+
 @dataclass(frozen=True)
 class TranslationSearch:
     """Searches with a model, or with an ensemble. stepper: gives the probabilities. model: the
-    model that limits the lengths."""
+    model that limits the lengths. generation: the defaults of a pretrained model."""
 
     stepper: Any
     model: Translator
     tokenizer: TokenizerPair
+    generation: GenerationDefaults | None = None
 
     def by_beam(
         self,
@@ -86,17 +124,7 @@ class TranslationSearch:
         observe: Observer | None = None,
     ) -> list[list[Translation]]:
         """Return the best translations of the ids of each text, best first."""
-        target, inputs = self.tokenizer.target, self._inputs(rows)
-        rules = self._rules(len(rows), search.avoided)
-        if search.phrases:
-            rules.append(Phrases(search.phrases, target.eos))
-        limits = Limits(
-            target.bos,
-            target.eos,
-            self._max_lengths(rows),
-            rules,
-            normalisation=search.normalisation,
-        )
+        inputs, limits = self._inputs(rows), self._limits(rows, search)
         if search.beam == 1 and not search.phrases:  # greedy search does not look for phrases
             best = greedy_search(self.stepper, inputs, limits, search.alpha)
             return [[self._translation(hypothesis)] for hypothesis in best]
@@ -106,34 +134,24 @@ class TranslationSearch:
             limits,
             width=search.beam,
             alpha=search.alpha,
-            early_stopping=search.early_stopping,
+            early_stopping=self._early_stopping(search),
             num_best=search.num_best,
             coverage=search.coverage,
             observe=observe,
         )
         return [[self._translation(hypothesis) for hypothesis in best] for best in lists]
 
-    def streamed(
-        self,
-        row: Sequence[int],
-        *,
-        beam: int,
-        alpha: float,
-        early_stopping: bool,
-        coverage: float,
-    ) -> Iterator[str]:
+    def streamed(self, row: Sequence[int], search: BeamSettings) -> Iterator[str]:
         """Yield the text of the best translation of the ids of one text, as it becomes certain."""
-        target = self.tokenizer.target
-        limits = Limits(target.bos, target.eos, self._max_lengths([row]), self._rules(1))
-        writer = TextStreamer(target)
+        writer = TextStreamer(self.tokenizer.target)
         parts = stream_beam(
             self.stepper,
             self._inputs([row]),
-            limits,
-            width=beam,
-            alpha=alpha,
-            early_stopping=early_stopping,
-            coverage=coverage,
+            self._limits([row], search),
+            width=search.beam,
+            alpha=search.alpha,
+            early_stopping=self._early_stopping(search),
+            coverage=search.coverage,
         )
         for token in itertools.chain.from_iterable(parts):
             if text := writer.feed(token):
@@ -141,22 +159,65 @@ class TranslationSearch:
         if text := writer.finish():
             yield text
 
-    def _rules(self, count: int, avoided: Sequence[Sequence[int]] = ()) -> list[Rule]:
-        """Return the rules of the outputs for `count` texts: special tokens that none contains, and
-        the prefix of all."""
-        target = self.tokenizer.target
-        never = {target.pad, target.bos} - {target.eos}
-        rules: list[Rule] = [Forbidden([*([token] for token in sorted(never)), *avoided])]
-        return [*rules, Prefix([target.prefix] * count)] if target.prefix else rules
+    def _limits(self, rows: Sequence[Sequence[int]], search: BeamSettings) -> Limits:
+        """Return the limits of a search. Where phrases are required, its outputs are ranked as in
+        transformers, but none is cut."""
+        target, generation = self.tokenizer.target, self.generation
+        as_transformers = search.normalisation == "transformers" and not search.phrases
+        lengths = self._max_lengths(rows, cut=as_transformers)
+        rules = self._rules(lengths, search.avoided, cut=as_transformers)
+        if search.phrases:
+            rules.append(Phrases(search.phrases, target.ends))
+        ranked = search.normalisation
+        return Limits(
+            target.bos,
+            target.ends,
+            lengths,
+            rules,
+            prompts=[] if generation is None else [[target.bos]] * len(rows),
+            cut=as_transformers,
+            normalisation="average" if ranked == "transformers" and search.phrases else ranked,
+            renormalise=generation is not None and generation.renormalise,
+        )
+
+    def _early_stopping(self, search: BeamSettings) -> EarlyStopping:
+        """Return when the search ends: as the user chose, or as the pretrained folder says."""
+        if self.generation is None or search.normalisation != "transformers":
+            return search.early_stopping
+        return folder_stopping(self.generation, search.early_stopping)
+
+    def _rules(
+        self,
+        lengths: Sequence[int],
+        avoided: Sequence[Sequence[int]] = (),
+        *,
+        cut: bool = False,
+    ) -> list[Rule]:
+        """Return the rules of the outputs for texts with these maximum lengths: special tokens
+        that none contains, and the prefix of all. cut: see `Limits`."""
+        target, generation = self.tokenizer.target, self.generation
+        if generation is not None:
+            rules = folder_rules(generation, target.ends, lengths, prefix=target.prefix, cut=cut)
+            return [Forbidden(avoided), *rules] if avoided else rules
+        never = {target.pad, target.bos} - set(target.ends)
+        rules = [Forbidden([*([token] for token in sorted(never)), *avoided])]
+        return [*rules, Prefix([target.prefix] * len(lengths))] if target.prefix else rules
 
     def _inputs(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor | None]:
         source, keys = collate_sources(rows, self.tokenizer.source)
         device = next(self.model.parameters()).device
         return source.to(device), None if keys is None else keys.to(device)
 
-    def _max_lengths(self, rows: Sequence[Sequence[int]]) -> list[int]:
+    def _max_lengths(self, rows: Sequence[Sequence[int]], *, cut: bool = False) -> list[int]:
+        """Return the maximum number of tokens of each output. cut: see `Limits`."""
         limit = self.model.max_target
-        return [min(2 * len(row) + 10, limit - 1 if limit else 10**9) for row in rows]
+        room = 10**9 if limit is None else limit if cut else limit - 1
+        longest = None if self.generation is None else folder_max_tokens(self.generation)
+        if longest is not None:
+            return [max(1, min(longest if cut else longest - 1, room))] * len(rows)
+        # a forced </s> is one of the tokens
+        ends = int(cut and self.generation is not None and bool(self.generation.forced_end))
+        return [min(2 * len(row) + 10 + ends, room) for row in rows]
 
     def by_sampling(
         self, rows: Sequence[Sequence[int]], count: int, seed: int
@@ -168,8 +229,8 @@ class TranslationSearch:
             for i in range(len(rows))
             for j in range(count)
         ]
-        rules = [*self._rules(len(rows)), MinP(0.02)]
-        sampling = Sampling(eos=target.eos, max_tokens=max(lengths), rules=rules)
+        rules = [*self._rules(lengths), MinP(0.02)]
+        sampling = Sampling(eos=target.ends, max_tokens=max(lengths), rules=rules)
         with torch.inference_mode():
             state = self.stepper.start(*self._inputs(rows))
             state = state.reorder([output.item for output in outputs])
@@ -235,3 +296,9 @@ def in_groups(
         done += len(chosen)
         progress(done)
     return results
+
+
+def max_source_tokens(model: Translator) -> int:
+    """Return the maximum number of tokens of a text that the model translates."""
+    limit = model.max_source
+    return TOKENS if limit is None else min(TOKENS, limit - 1)

@@ -1,0 +1,139 @@
+"""Every key of every file of a Hugging Face folder is used, named in a warning, or refused."""
+
+import json
+import warnings
+
+import pytest
+import torch
+
+import headway
+from headway.errors import DataError, HeadwayWarning
+from headway.interop import config_keys, generation_config, generation_keys, preprocessor_config
+from headway.interop.hf_config import HFConfig, Ignored
+from headway.interop.hf_folders import FAMILIES
+from tests.fixtures.hf_gpt import Bytes
+from tests.fixtures.language_model_tokenizers import put
+
+transformers = pytest.importorskip("transformers")
+
+IMAGE_PROCESSORS = ("ViTImageProcessor", "BitImageProcessor")
+
+
+def used_and_left(family):
+    """Return the keys of the class of a family that Headway reads, and all others."""
+    defaults = json.loads(json.dumps(transformers.CONFIG_MAPPING[family]().to_dict()))
+    read, left = set(), set(defaults)
+    for architecture in FAMILIES[family].architectures:
+        config = HFConfig(defaults, "config.json")
+        config.values.get("model_type"), config.values.get("architectures")
+        architecture.config(config, ())
+        read |= config.values.read
+    return read & left, left - read
+
+
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "vision" not in name])
+def test_every_key_of_a_family_is_used_or_has_a_reason(family):
+    used, left = used_and_left(family)
+    assert used
+    for key in sorted(left):
+        rule = config_keys.IGNORED_KEYS.get(key)
+        assert rule is not None and rule.reason, f"{key} of {family} is neither used nor listed"
+
+
+def test_every_key_of_generation_config_is_used_or_has_a_reason():
+    keys = set(transformers.GenerationConfig().to_dict())
+    assert keys <= generation_keys.KEYS | {*generation_config.ROLES}
+    for key, rule in generation_keys.IGNORED_KEYS.items():
+        assert rule.reason, key
+
+
+@pytest.mark.parametrize("name", IMAGE_PROCESSORS)
+def test_every_key_of_an_image_processor_is_used_or_has_a_reason(name, tmp_path):
+    values = getattr(transformers, name)().to_dict()
+    put(tmp_path, preprocessor_config=values)
+    vit = headway.interop.hf_folders.ViTConfig(image_size=224)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        preprocessor_config.read_image_reader(tmp_path, vit, "vit")
+
+
+@pytest.mark.parametrize(
+    ("value", "neutral", "covered"),
+    [
+        (False, (False,), True),
+        (0, (False,), False),
+        ([], ([],), True),
+        (3, None, True),
+        (3, (), False),
+    ],
+)
+def test_a_neutral_value_has_the_type_of_the_table(value, neutral, covered):
+    assert Ignored("reason", neutral).covers(value) == covered
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tokenizer = Bytes()
+    shape = {"hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2}
+    config = transformers.LlamaConfig(
+        **shape,
+        num_attention_heads=2,
+        max_position_embeddings=48,
+        vocab_size=tokenizer.size,
+        bos_token_id=0,
+        eos_token_id=1,
+        attention_bias=True,
+    )
+    torch.manual_seed(2)
+    model = transformers.LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    model.save_pretrained(tmp_path)
+    tokenizer.save(tmp_path)
+    put(tmp_path, tokenizer_config={"bos_token": "<s>", "eos_token": "</s>"})
+    return model, tmp_path
+
+
+def changed(folder, **values):
+    contents = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**contents, **values}))
+
+
+def test_a_llama_with_biases_of_attention_alone_has_the_logits_of_transformers(folder):
+    model, path = folder
+    ids = torch.arange(2, 30)[None]
+    ours = headway.load(path, fast=False).model(ids)
+    torch.testing.assert_close(ours, model(ids).logits, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "values", [{"auto_map": {"AutoModel": "code.Model"}}, {"rope_scale": 2.0}, {"headway": {}}]
+)
+def test_an_unknown_key_is_named_with_its_value(values, folder):
+    changed(folder[1], **values)
+    ((key, value),) = values.items()
+    with pytest.warns(HeadwayWarning) as caught:
+        headway.load(folder[1])
+    assert [f"{key}={value!r} is ignored" in str(warning.message) for warning in caught] == [True]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"quantization_config": {"bits": 4}},
+        {"final_logit_softcapping": 30.0},
+        {"logits_scaling": 8.0},
+        {"layer_types": ["full_attention", "sliding_attention"]},
+    ],
+)
+def test_a_key_that_makes_another_model_is_refused(values, folder):
+    changed(folder[1], **values)
+    with pytest.raises(DataError, match=next(iter(values))):
+        headway.load(folder[1])
+
+
+@pytest.mark.parametrize("values", [{"logits_scaling": 1.0}, {"use_cache": False}, {"prefix": "x"}])
+def test_a_value_that_changes_nothing_is_read_in_silence(values, folder):
+    changed(folder[1], **values)
+    headway.load(folder[1])
