@@ -1,6 +1,7 @@
 """Chat: templates in a child process, and JSON of a given form."""
 
 import json
+import resource
 
 import pytest
 
@@ -111,7 +112,13 @@ def test_the_child_serves_again_after_a_template_that_took_too_long():
         await templates.close()
         return ids
 
+    def spent() -> float:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return ended.ru_utime + ended.ru_stime
+
+    before = spent()
     assert run(answer()) == tokens_of(TEMPLATE, [("user", "a")])
+    assert spent() - before < 6, "a template has 2 seconds of CPU time, besides two starts"
 
 
 def test_a_template_is_read_from_a_folder(tmp_path):
