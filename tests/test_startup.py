@@ -100,6 +100,7 @@ def test_help_imports_the_command_line_and_the_names_of_tasks():
         "errors",
         "extensions",
         "files",
+        "folders",
         "former_names",
         "machine",
         "threads",

@@ -154,7 +154,7 @@ def training() -> Sheet:
         **{"linear": "less", "warmup-stable-decay": "ink"},
     }
     for number, (kind, colour) in enumerate(kinds.items()):
-        config = ScheduleConfig(kind=kind, warmup=warmup)  # type: ignore[arg-type]
+        config = ScheduleConfig(kind=kind, warmup=float(warmup), final=0.0)  # type: ignore[arg-type]
         points = [
             (44 + 0.34 * step, base - 132 * learning_rate(config, 1.0, step, total))
             for step in range(1, total + 1, 9)

@@ -267,10 +267,8 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
     """The settings in which two configurations of one class differ: (key, value in a, in b)."""
-    values_a, values_b = flat(a), flat(b)
-    return [
-        (key, value, values_b[key]) for key, value in values_a.items() if value != values_b[key]
-    ]
+    pairs = zip(flat(a).items(), flat(b).values(), strict=True)
+    return [(key, old, new) for (key, old), new in pairs if old != new]
 
 
 def explain(config: Any, key: str) -> str:

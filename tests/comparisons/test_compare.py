@@ -49,8 +49,8 @@ def test_a_failure_of_any_kind_is_recorded_and_the_next_run_starts(tmp_path):
 def test_a_run_is_finished_when_its_last_end_was_no_interruption(tmp_path, stop, finished):
     assert not is_finished(tmp_path)
     rows = [
-        '{"kind": "finished", "stop": "interrupted"}',
-        f'{{"kind": "finished", "stop": "{stop}"}}',
+        '{"kind": "finished", "step": 3, "stop": "interrupted"}',
+        f'{{"kind": "finished", "step": 3, "stop": "{stop}"}}',
     ]
     (tmp_path / "metrics.jsonl").write_text("\n".join(rows) + "\n")
     assert is_finished(tmp_path) is finished

@@ -35,7 +35,7 @@ import headway.machine  # noqa: E402
 from headway.machine import Machine, MachineConfig  # noqa: E402
 
 
-def _prepared(config: MachineConfig) -> Machine:
+def _prepared(config: MachineConfig, *, rows: int = 16) -> Machine:
     return Machine(DEVICE, config.dtype, 1)
 
 

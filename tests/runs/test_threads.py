@@ -19,7 +19,10 @@ def train(tmp_path, monkeypatch):
     write_corpus(tmp_path / "corpus")
 
     def train(steps=2, **changes):
-        settings = {**TRANSLATOR, **{f"machine.{name}": value for name, value in changes.items()}}
+        settings = {
+            **TRANSLATOR,
+            **{f"machine.{name}": value for name, value in changes.items()},
+        }
         return headway.train(
             "translate", data="corpus", steps=steps, run="x", settings=settings, quiet=True
         )

@@ -2,6 +2,9 @@
 
 All records were made anew on 2026-11-26: scores of attention are scaled within their product,
 before they are rounded to bfloat16 where that is their dtype, and not after it.
+
+Those of recipes with new defaults (schedule, learning rate, Muon for language models) were made
+once more that day. With the former settings, named explicitly, translators were bit-identical.
 """
 
 _FROZEN = "frozen parameters are not averaged, so that checkpoints have no averages of them"

@@ -368,7 +368,7 @@ def test_a_missing_key_of_an_object_is_refused_with_its_line(encoder, tmp_path):
     lines = [{"text": "a fox", "score": 1.5}, {"text": "an owl", "score": None}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
     tables = {"regress": str(tmp_path / "t.jsonl")}
-    with pytest.raises(DataError, match=r"'score' is not a text or number\n.*t.jsonl:2"):
+    with pytest.raises(DataError, match=r"'score' is null, or missing, .*\n.*t.jsonl:2"):
         train(fine_tuning("regress", tables, encoder), tmp_path / "new")
 
 

@@ -339,7 +339,7 @@ def test_a_pretrained_model_without_the_masked_lm_head_gets_a_new_one(first, sto
         ({"data__train": ()}, UsageError, "no training text is named"),
         ({"data__train": ("nowhere.txt",)}, UsageError, "nowhere.txt"),
         ({"data__new_tokens": 4}, UsageError, "extends the vocabulary"),
-        ({"recipe": "bert-domain"}, UsageError, "continues the pre-training"),
+        ({"name": "bert-domain"}, UsageError, "continues the pre-training"),
         ({"data__tokenizer": "nowhere"}, UsageError, "nowhere"),
         ({"training__start": "FIRST", "data__tokenizer": "FIRST"}, UsageError, "leave out"),
         (

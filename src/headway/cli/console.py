@@ -137,12 +137,13 @@ def prepare_streams() -> None:
     """Set the encodings of standard output and standard error, as the module describes.
 
     A stream that is closed (`>&-`) becomes /dev/null: the next file that is opened would get its
-    number, and with it what libraries print.
+    number, and with it what libraries print. `sys.stdin` stays None, which verbs refuse to read.
     """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             lowest = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, os.fdopen(lowest, mode, encoding="utf-8"))
+            if name != "stdin":
+                setattr(sys, name, os.fdopen(lowest, "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             is_data = stream is sys.stdout and not stream.isatty()

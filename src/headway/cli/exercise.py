@@ -164,7 +164,7 @@ def solution(name: str, /, *, yes: bool = False) -> None:
     """
     exercise = _exercise(name)
     if not yes:
-        if not sys.stdin.isatty():
+        if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError(
                 "the solution needs a confirmation, and standard input is no terminal",
                 hint=f"{program()} exercise solution {name} --yes",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,15 +113,11 @@ def serve(
         raise UsageError("no model is named", hint="headway serve runs/NAME")
     names, loader = model_names(runs, name), machine.prepare()
     settings = _settings(limits, loader, host, port, _key(key_file, host))
-    settings = _reachable(settings, allow_host or [], allow_origin or [])
-    settings = _with_threads(settings, loader)
+    settings = _reachable(settings, allow_host, allow_origin)
+    if loader.device == "cpu":
+        settings = _with_threads(settings, loader.threads)
     bundles = dict(zip(names, map(loader.load, runs), strict=True))
     settings = replace(settings, engine=_with_room(limits, settings.engine, list(bundles.values())))
-
-    def ready(address: str, _: object) -> None:
-        for name, bundle in bundles.items():
-            talk.print(f"serving   {name}: {bundle.kind} on {bundle.device}", markup=False)
-        talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
 
     from headway.serving.http.chat_templates import template_of
     from headway.serving.http.request_log import write_log
@@ -130,25 +126,33 @@ def serve(
     write_log(requests=log)
     templates = dict(zip(names, map(template_of, runs), strict=True))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
-    if not serve_bundles(bundles, settings, ready, templates):
+    if not serve_bundles(bundles, settings, _announce(bundles), templates):
         raise SystemExit(1)
 
 
-def _with_threads(settings: ServerSettings, loader: Loader) -> ServerSettings:
+def _announce(bundles: Mapping[str, Bundle]) -> Callable[[str, object], None]:
+    """Return a function that names the models and the address once the server listens."""
+
+    def ready(address: str, _: object) -> None:
+        for name, bundle in bundles.items():
+            talk.print(f"serving   {name}: {bundle.kind} on {bundle.device}", markup=False)
+        talk.print(f"open      {address}   (Ctrl-C ends the server)", markup=False)
+
+    return ready
+
+
+def _with_threads(settings: ServerSettings, number: int) -> ServerSettings:
     """Return settings with the number of CPU threads of an engine, and leave one to this thread.
-    On another device nothing changes.
 
     OpenMP keeps the threads that once computed for a thread. When there are more of them than
     cores, GNU's puts them to sleep after every operation, and a step of decoding with a small model
     takes 1.7 times as long. So only the engines' threads compute with several.
     """
-    if loader.device != "cpu":
-        return settings
     import torch
 
-    talk.print(f"threads   {loader.threads} (--threads)", markup=False)
+    talk.print(f"threads   {number} (--threads)", markup=False)
     torch.set_num_threads(1)
-    return replace(settings, engine=replace(settings.engine, threads=loader.threads))
+    return replace(settings, engine=replace(settings.engine, threads=number))
 
 
 def _settings(
@@ -179,7 +183,7 @@ def _settings(
 
 
 def _reachable(
-    settings: ServerSettings, hosts: Sequence[str], origins: Sequence[str]
+    settings: ServerSettings, hosts: Sequence[str] | None, origins: Sequence[str] | None
 ) -> ServerSettings:
     """Return the settings of a server with further names, and for pages of other origins.
 
@@ -187,8 +191,8 @@ def _reachable(
     """
     from headway.serving.guard import checked_origin
 
-    checked = tuple(checked_origin(origin) for origin in origins)
-    return replace(settings, hosts=tuple(hosts), origins=checked)
+    checked = tuple(checked_origin(origin) for origin in origins or ())
+    return replace(settings, hosts=tuple(hosts or ()), origins=checked)
 
 
 def _with_room(

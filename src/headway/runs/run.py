@@ -112,13 +112,7 @@ def train(
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
         run, budget = untrained(job, machine), _budget(job, pace)
-        checkpoint = job.config.checkpoint
-        save = Checkpointing(
-            folder / CHECKPOINTS,
-            checkpoint.every or budget,
-            checkpoint.keep,
-            save_model=lambda path: job.bundle(run.model).save(path),
-        )
+        save = _checkpointing(job, run, budget, folder)
         resumed, skipped = save.resume(run)
         _check_steps(run, job.config.training.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
@@ -131,6 +125,16 @@ def train(
             _announce_resumed(run, resumed, skipped, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
+
+
+def _checkpointing(job: Job, run: TrainingState, budget: Budget, folder: Path) -> Checkpointing:
+    checkpoint = job.config.checkpoint
+    return Checkpointing(
+        folder / CHECKPOINTS,
+        checkpoint.every or budget,
+        checkpoint.keep,
+        save_model=lambda path: job.bundle(run.model).save(path),
+    )
 
 
 def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, Machine]:

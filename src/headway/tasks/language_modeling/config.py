@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +16,12 @@ from headway.tasks.sections import (
     RunSettings,
     TextDataConfig,
     averaging,
+    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
+
+SCRATCH_RATE, TUNING_RATE = 5e-3, 2e-3
+"""Peak learning rates: of Muon from scratch, and of AdamW for fine-tuning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,23 @@ class LanguageDataConfig(TextDataConfig):
     )
     vocabulary: int = setting(
         4000, "vocabulary size of the tokenizers bpe and unigram", ge=257, le=VOCABULARY
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageOptimizerConfig(OptimizerConfig):
+    """Settings of the optimizer; the job sets values that are None before training."""
+
+    kind: Literal["adamw", "muon"] | None = setting(  # type: ignore[assignment]
+        None,
+        "optimizer; muon updates the matrices inside blocks and uses adamw for the rest; if unset, "
+        "muon from scratch, adamw for the fine-tuning of a pre-trained model",
+    )
+    lr: float | None = setting(  # type: ignore[assignment]
+        None,
+        f"peak learning rate; if unset, {SCRATCH_RATE:g} from scratch and {TUNING_RATE:g} for "
+        "fine-tuning",
+        gt=0,
     )
 
 
@@ -99,6 +120,7 @@ class LanguageRunConfig(RunSettings):
     recipe: str = setting("gpt", "name of the recipe that these settings extend")
     data: LanguageDataConfig = section(LanguageDataConfig)
     model: GPTConfig = section(GPTConfig)
+    optimizer: LanguageOptimizerConfig = section(LanguageOptimizerConfig)
     training: LanguageTrainingConfig = section(LanguageTrainingConfig)
     lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: LanguageEvaluationConfig = section(LanguageEvaluationConfig)
@@ -106,14 +128,15 @@ class LanguageRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the data or the pre-trained model decide."""
+        optimizer = unset_settings(self, "optimizer.kind", "optimizer.lr")
         if self.training.start is None:
             is_longer = self.training.length > self.model.max_length
-            return frozenset({"model.vocabulary"} | ({"model.max_length"} if is_longer else set()))
+            return optimizer | {"model.vocabulary", *(["model.max_length"] if is_longer else [])}
         shape = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
-        return frozenset(shape - {"model.dropout"})
+        return optimizer | shape - {"model.dropout"}
 
 
-_OPTIMIZER = OptimizerConfig(kind="muon", lr=5e-3, beta2=0.95, eps=1e-8, weight_decay=0.1)
+_OPTIMIZER = LanguageOptimizerConfig(beta2=0.95, eps=1e-8, weight_decay=0.1)
 _SCHEDULE = ScheduleConfig(kind="warmup-stable-decay", warmup=0.04, decay=0.5, final=0.0)
 
 
@@ -141,7 +164,7 @@ def gpt_tiny() -> LanguageRunConfig:
         recipe="gpt-tiny",
         data=LanguageDataConfig(vocabulary=2000),
         model=GPTConfig(**GPTConfig.sizes["modern-char"]),  # type: ignore[arg-type]
-        optimizer=OptimizerConfig(lr=4e-3, beta2=0.95, eps=1e-8, weight_decay=0.1),
+        optimizer=replace(_OPTIMIZER, kind="adamw", lr=4e-3),
         schedule=_SCHEDULE,
         training=LanguageTrainingConfig(steps=800, batch_size=8, length=128),
     )

@@ -18,7 +18,12 @@ from headway.models import GPT
 from headway.settings import override
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, prepare_blocks, update_size
-from headway.tasks.language_modeling.config import LanguageRunConfig, LanguageScoring
+from headway.tasks.language_modeling.config import (
+    SCRATCH_RATE,
+    TUNING_RATE,
+    LanguageRunConfig,
+    LanguageScoring,
+)
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
 from headway.tasks.language_modeling.evaluation import ScoredText, Windows
 from headway.tasks.text_data import opened
@@ -93,7 +98,12 @@ class LanguageJob:
 def _fitted(
     config: LanguageRunConfig, prepared: PreparedLanguage, start: TextBundle | None
 ) -> LanguageRunConfig:
-    """Set the shape of the pre-trained model, or the vocabulary size and the maximum length."""
+    """Set the shape of the pre-trained model, or the vocabulary size and the maximum length; and
+    the optimizer that suits training from scratch or fine-tuning."""
+    kind, rate = ("muon", SCRATCH_RATE) if start is None else ("adamw", TUNING_RATE)
+    kind = config.optimizer.kind or kind
+    optimizer = {"optimizer.kind": kind, "optimizer.lr": config.optimizer.lr or rate}
+    config = override(config, optimizer, "the kind of training")
     if start is not None:
         shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
         shape["model.dropout"] = config.model.dropout

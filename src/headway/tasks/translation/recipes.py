@@ -95,5 +95,5 @@ def emoji_names() -> TranslationRunConfig:
         optimizer=OptimizerConfig(lr=3e-3),
         schedule=ScheduleConfig(warmup=0.22, final=0.02),
         training=TranslationTrainingConfig(steps=900, tokens=2048, average=0.995),
-        evaluation=TranslationEvaluationConfig(sentences=400),
+        evaluation=TranslationEvaluationConfig(every=300, sentences=400),
     )
