@@ -39,6 +39,8 @@ ONLY_SAMPLED: KnownFields = {
     "stream": Refused((False,)),
 }
 """Fields that beam search does not take."""
+FIELDS = {"typical": "typical_p", "samples": "n", "beam": "best_of", "alternatives": "logprobs"}
+"""Settings of `GenerationConfig` whose fields have other names."""
 ONLY_WITH_BEAMS: KnownFields = {
     "length_penalty": Refused((1,)),
     "early_stopping": Refused((False,)),
@@ -155,8 +157,10 @@ def generation_config(
     try:
         return bundle.with_defaults(given, "the request", GenerationConfig(temperature=1.0))
     except UsageError as error:
-        name = re.match(r"\w*", error.what)
-        raise ApiError(400, error.what, param=name and name.group()) from error
+        setting = re.split(r"\W", error.what, maxsplit=1)[0]
+        name = FIELDS.get(setting, setting)
+        message = name + error.what.removeprefix(setting)
+        raise ApiError(400, message, param=name) from error
 
 
 def max_tokens_of(name: str, value: int, prompts: Sequence[Sequence[int]], context: int) -> int:
