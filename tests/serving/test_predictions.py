@@ -340,9 +340,19 @@ def test_a_parameter_of_a_client_is_honoured_or_named(client, verb, name):
     assert name in error["message"] or own in error["message"]
 
 
-def test_an_aggregation_that_the_tagger_has_not_is_named_with_the_one_that_it_has(client):
-    body = {"inputs": TEXT, "parameters": {"aggregation_strategy": "simple"}}
+@pytest.mark.parametrize("strategy", ["none", "simple", "first", "average", "max"])
+def test_an_aggregation_of_the_tags_of_tokens(strategy, client):
+    (found,) = MODELS["tagger"].entities([TEXT], strategy)
+    reply = ask(client, "tag", TEXT, aggregation_strategy=strategy)
+    assert [item["word"] for item in reply] == [entity.word for entity in found.entities]
+    assert reply
+    label = "entity" if strategy == "none" else "entity_group"
+    assert all(label in item and ("index" in item) == (strategy == "none") for item in reply)
+
+
+def test_an_unknown_aggregation_is_named_with_those_that_there_are(client):
+    body = {"inputs": TEXT, "parameters": {"aggregation_strategy": "last"}}
     error = client.post("/tag", body).json["error"]
-    assert error["param"] == "aggregation_strategy" and '"first"' in error["message"]
+    assert error["param"] == "aggregation_strategy" and "average" in error["message"]
     unknown = client.post("/tag", {"inputs": TEXT, "parameters": {"xyz": 1}}).json["error"]
-    assert unknown["param"] == "xyz" and "there are no settings" in unknown["message"]
+    assert unknown["param"] == "xyz" and "aggregation_strategy" in unknown["message"]

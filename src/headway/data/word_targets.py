@@ -51,6 +51,19 @@ def word_sequences(
     ]
 
 
+def token_sequences(
+    tokenizer: EncoderTokenizer, words: Sequence[Sequence[int]], length: int
+) -> list[WordSequence]:
+    """Return the tokens of words as sequences of at most `length` ids, in which every token counts
+    as a word. They are split between words, if a word is not too long itself."""
+    room = length - 2
+    pieces = [list(word[i : i + room]) for word in words for i in range(0, max(len(word), 1), room)]
+    return [
+        _row(tokenizer, [[token] for piece in part for token in piece])
+        for part in _parts(pieces, room)
+    ]
+
+
 def _parts(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
     """Yield the words in order, in parts of at most `room` tokens, each as long as possible."""
     part: list[list[int]] = []

@@ -12,8 +12,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayError
 from headway.files import read_bytes, read_json, write_file
-from headway.interop.added_tokens import with_added_tokens
-from headway.interop.hf_config import HFConfig
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
     VOCABULARY_FILE,
@@ -21,6 +19,7 @@ from headway.interop.language_model_tokenizers import (
     special_token_id,
 )
 from headway.interop.named_tokens import NAMES_FILES, read_json_object
+from headway.interop.tokenizer_engines import finished, read_engine, word_settings
 from headway.text import (
     EncoderTokenizer,
     MissingEncoderTokenizer,
@@ -52,15 +51,14 @@ def read_encoder_tokenizer(folder: str | Path, model_type: str | None = None) ->
     """
     folder = Path(folder)
     if (folder / FILE).exists():
-        engine = _one_file(folder)
+        engine = read_engine(folder)
     elif (folder / WORDS_FILE).exists():
-        engine = _wordpiece(folder)
+        engine = finished(_wordpiece(folder), folder)
     elif (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
-        engine = _byte_pairs(folder)
+        engine = finished(_byte_pairs(folder), folder)
     else:
         missing = DataError("there is no tokenizer", str(folder), _what_to_do(folder))
         return MissingEncoderTokenizer(missing)
-    engine = with_added_tokens(engine, folder)
     vocabulary = engine.get_vocab()
     ids = [_special_id(folder, vocabulary, name, defaults) for name, defaults in DEFAULTS.items()]
     return EncoderTokenizer(engine, _framing(engine, ids, folder, model_type))
@@ -73,33 +71,6 @@ def _what_to_do(folder: Path) -> str:
             "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     return f"add {FILE}, or {WORDS_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE} to the folder"
-
-
-def _one_file(folder: Path) -> tokenizers.Tokenizer:
-    """Read tokenizer.json. As in transformers, settings of tokenizer_config.json for lower case and
-    accents take precedence."""
-    content = read_json(folder / FILE, FILE_LIMIT)
-    normalizer = content.get("normalizer") if isinstance(content, dict) else None
-    if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        normalizer |= _word_settings(folder)
-    return PretrainedTokenizer.engine_of(content, str(folder / FILE))
-
-
-def _word_settings(folder: Path) -> dict[str, bool]:
-    """Return BERT's settings of text normalisation in tokenizer_config.json, by the names of the
-    tokenizers library."""
-    path = folder / NAMES_FILES[0]
-    tokenizer_config = HFConfig(read_json_object(path), str(path))
-    names = {
-        "do_lower_case": "lowercase",
-        "strip_accents": "strip_accents",
-        "tokenize_chinese_chars": "handle_chinese_chars",
-    }
-    return {
-        ours: tokenizer_config.flag(theirs, False)
-        for theirs, ours in names.items()
-        if theirs in tokenizer_config.values
-    }
 
 
 def _wordpiece(folder: Path) -> tokenizers.Tokenizer:
@@ -115,7 +86,7 @@ def _wordpiece(folder: Path) -> tokenizers.Tokenizer:
     unknown = _unknown(folder, vocabulary)
     model = models.WordPiece(vocabulary, unk_token=unknown, max_input_chars_per_word=100)
     engine = tokenizers.Tokenizer(model)
-    settings: dict[str, Any] = {"lowercase": True, **_word_settings(folder)}
+    settings: dict[str, Any] = {"lowercase": True, **word_settings(folder)}
     engine.normalizer = normalizers.BertNormalizer(**settings)
     engine.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     engine.decoder = decoders.WordPiece(prefix="##")

@@ -12,8 +12,8 @@ from tokenizers import decoders, models, pre_tokenizers, processors
 
 from headway.errors import DataError, HeadwayWarning
 from headway.files import read_bytes, read_json
-from headway.interop.added_tokens import with_added_tokens
 from headway.interop.named_tokens import NAMES_FILES, named_values, read_json_object, text_of
+from headway.interop.tokenizer_engines import finished, read_engine
 from headway.text import MissingTokenizer, PretrainedTokenizer
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, LARGEST_ID
 
@@ -26,7 +26,7 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
     """Read the tokenizer of a language model from `tokenizer.json`, or from GPT-2's `vocab.json`
     and `merges.txt`. If there are neither, the result is an `MissingTokenizer`.
 
-    The tokens that other files add to it have their ids (`with_added_tokens`). The tokens that
+    The tokens that other files add to it have their ids (`added_tokens`). The tokens that
     begin and end a text (bos, eos) are named in tokenizer_config.json or special_tokens_map.json,
     or have their ids in generation_config.json or config.json; if only one of them is specified,
     the other is the same. All ids of `eos_token_id` end an output, too: it may be a list, and that
@@ -36,9 +36,7 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
     """
     folder = Path(folder)
     if (folder / FILE).exists():
-        content = read_json(folder / FILE, FILE_LIMIT)
-        engine = PretrainedTokenizer.engine_of(content, str(folder / FILE))
-        engine = with_added_tokens(engine, folder)
+        engine = read_engine(folder)
         return PretrainedTokenizer(engine, *_ends(folder, engine.get_vocab()))
     if (folder / VOCABULARY_FILE).exists() and (folder / MERGES_FILE).exists():
         return _two_files(folder)
@@ -49,7 +47,7 @@ def read_tokenizer(folder: str | Path) -> PretrainedTokenizer | MissingTokenizer
 def _two_files(folder: Path) -> PretrainedTokenizer:
     """Read GPT-2's two files, with the bos token that its settings may add before a text."""
     engine = byte_level(folder, "GPT-2", ("GPT2Tokenizer", "GPT2TokenizerFast", "gpt2"))
-    engine = with_added_tokens(engine, folder)
+    engine = finished(engine, folder)
     vocabulary = engine.get_vocab()
     bos, eos, ends = _ends(folder, vocabulary, vocabulary.get(END))
     if read_json_object(folder / NAMES_FILES[0]).get("add_bos_token") is True:

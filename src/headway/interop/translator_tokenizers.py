@@ -10,7 +10,7 @@ import tokenizers
 
 from headway.errors import DataError
 from headway.files import read_bytes, read_json
-from headway.interop.added_tokens import with_added_tokens, with_declared_names
+from headway.interop.added_tokens import with_declared_names
 from headway.interop.hf_config import HFConfig
 from headway.interop.language_model_tokenizers import (
     IDS_FILES,
@@ -19,6 +19,8 @@ from headway.interop.language_model_tokenizers import (
     special_token_id,
 )
 from headway.interop.named_tokens import CONFIG_FILE, read_json_object
+from headway.interop.tokenizer_engines import read_engine
+from headway.interop.tokenizer_keys import check_tokenizer_keys
 from headway.interop.translator_languages import (
     MODEL_TYPES,
     FolderLanguages,
@@ -26,7 +28,7 @@ from headway.interop.translator_languages import (
     language_names,
     read_languages,
 )
-from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer, Roles, TokenizerPair
+from headway.text import PretrainedSentenceTokenizer, Roles, TokenizerPair
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, LARGEST_ID
 from headway.text.sentencepiece import parse_sentencepiece
 
@@ -53,6 +55,7 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
     folder = Path(folder)
     if (folder / FILE).exists():
         return _one_file(folder, vocabulary)
+    check_tokenizer_keys(folder, None)
     if (folder / SOURCE_MODEL).exists() and (folder / VOCABULARY_FILE).exists():
         return _two_models(folder, vocabulary)
     model_type = read_json_object(folder / IDS_FILES[1]).get("model_type")
@@ -69,8 +72,7 @@ def read_translator_tokenizers(folder: str | Path, vocabulary: int) -> Tokenizer
 
 def _one_file(folder: Path, vocabulary: int) -> TokenizerPair:
     """Read tokenizer.json, whose template shows the tokens before every text."""
-    content = read_json(folder / FILE, FILE_LIMIT)
-    engine = with_added_tokens(PretrainedTokenizer.engine_of(content, str(folder / FILE)), folder)
+    engine = read_engine(folder)
     whole, inner = (engine.encode("a", add_special_tokens=added).ids for added in (True, False))
     start = next((i for i in range(len(whole)) if whole[i : i + len(inner)] == inner), 0)
     prefix, suffix = tuple(whole[:start]), tuple(whole[start + len(inner) :])

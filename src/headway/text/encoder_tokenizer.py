@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,24 @@ class EncoderTokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of `ids` without special tokens, as far as the tokens preserve it."""
         return str(self._engine.decode(checked_ids(ids, self.size), skip_special_tokens=True))
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The id of the token for unknown characters; None if the tokenizer has none."""
+        model = self.engine_json["model"]
+        name = model.get("unk_token")
+        number = model.get("unk_id") if name is None else self._engine.token_to_id(name)
+        return None if number is None else int(number)
+
+    @property
+    def has_continuation_prefix(self) -> bool:
+        """Whether tokens that continue a word have a prefix (##)."""
+        return bool(self._prefix)
+
+    def joined(self, strings: Sequence[str]) -> str:
+        """Return the text of the strings of tokens, or of words."""
+        decoder = self._engine.decoder
+        return " ".join(strings) if decoder is None else str(decoder.decode(list(strings)))
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return the string of each token, for display."""

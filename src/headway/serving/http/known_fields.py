@@ -267,9 +267,6 @@ PREDICTIONS: KnownFields = {
 
 PARAMETERS: Mapping[str, KnownFields] = {
     "tag": {
-        "aggregation_strategy": Refused(
-            ("first",), 'use "first": a word has the tag of its first token, and tags form spans'
-        ),
         "ignore_labels": Refused((["O"],)),
         "stride": Refused(),
     },

@@ -10,18 +10,20 @@ from headway.data.formats.tags import TaggedSentence, read_tagged
 from headway.evaluation.scores import Scores
 from headway.machine import Machine
 from headway.tasks.job import Emit, Job
+from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.bundle import (
     PredictedSpan,
     PredictedWord,
     TaggedText,
     TaggerBundle,
+    TagOptions,
 )
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import check_tags, tagged_sentences
 from headway.tasks.tagging.evaluation import evaluate
 from headway.tasks.tagging.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.tagging.job import prepare
-from headway.tasks.tagging.show import prediction_line, score_lines
+from headway.tasks.tagging.show import entities_line, prediction_line, score_lines
 from headway.tasks.tagging.teaching import STUDENTS
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 
@@ -42,6 +44,7 @@ class Tagging(TaskDefaults):
     option_names: Mapping[str, str] = {}
     lists_one = False
     input: type[Any] = TextInput
+    options: type[Any] = TagOptions
     students = STUDENTS
     next_commands: Sequence[str] = ('tag {run} "..."', "eval {run}")
 
@@ -72,8 +75,11 @@ class Tagging(TaskDefaults):
         return evaluate(bundle, examples, progress)
 
     def pipeline_form(
-        self, bundle: TaggerBundle, prediction: TaggedText, options: NoOptions
+        self, bundle: TaggerBundle, prediction: TaggedText | TextEntities, options: TagOptions
     ) -> list[dict[str, Any]]:
+        if isinstance(prediction, TextEntities):
+            return [_entity_form(entity) for entity in prediction.entities]
+
         def form(label: str, item: PredictedSpan | PredictedWord) -> dict[str, Any]:
             place = {"word": item.text, "start": item.start, "end": item.end}
             return {"entity_group": label, "score": item.probability, **place}
@@ -83,12 +89,22 @@ class Tagging(TaskDefaults):
         return [form(word.tag, word) for word in prediction.words if word.tag != "O"]
 
     def show_prediction(
-        self, bundle: TaggerBundle, prediction: TaggedText, options: NoOptions
+        self, bundle: TaggerBundle, prediction: TaggedText | TextEntities, options: TagOptions
     ) -> list[Styled]:
+        if isinstance(prediction, TextEntities):
+            return [entities_line(prediction)]
         return [prediction_line(bundle.tags, prediction)]
 
     def show_scores(self, scores: Scores) -> list[str]:
         return score_lines(scores)
+
+
+def _entity_form(entity: Entity) -> dict[str, Any]:
+    """Return an entity as the pipeline of transformers does: a group, or a single token."""
+    place = {"word": entity.word, "start": entity.start, "end": entity.end}
+    if entity.index is None:
+        return {"entity_group": entity.label, "score": entity.probability, **place}
+    return {"entity": entity.label, "score": entity.probability, "index": entity.index, **place}
 
 
 TASK = Tagging()

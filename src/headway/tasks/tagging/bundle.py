@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from headway.bundle import (
     Attention,
@@ -25,12 +25,14 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.spans import are_span_tags, spans_of
-from headway.data.word_targets import WordSequence, word_sequences
+from headway.data.word_targets import WordSequence, token_sequences, word_sequences
 from headway.errors import DataError, UsageError
 from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import BertTagger
+from headway.settings import setting
 from headway.shapes import Float, Tensor
-from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
+from headway.tasks.tagging.aggregation import Strategy, TaggedToken, TextEntities, entities_of
+from headway.tasks.task import TextInput
 from headway.text import EncoderTokenizer
 
 TAGS_FILE = "tags.json"
@@ -77,6 +79,21 @@ class TaggedText:
     spans: tuple[PredictedSpan, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class TagOptions:
+    """Options of a prediction."""
+
+    aggregation_strategy: Literal["words", Strategy] = setting(
+        "words",
+        "How tags form entities. words: a word has the tag of its first token, and words form "
+        "spans. none, simple, first, average, max: as in the pipeline of transformers, from the "
+        "tags of all tokens.",
+    )
+
+
+DEFAULTS = TagOptions()
+
+
 @dataclass(frozen=True)
 class TagReader:
     """Encodes texts for a tagger, and names its tags.
@@ -113,6 +130,31 @@ class TagReader:
             else:
                 words.append((start, end))
         return [part for start, end in words for part in _split_punctuation(text, start, end)]
+
+    def encode_tokens(
+        self, text: str
+    ) -> tuple[list[tuple[str, int, int, bool]], list[WordSequence]]:
+        """Encode a text token by token.
+
+        Returns its tokens (string, first character, end, whether it continues a word) and the
+        sequences that have all of them in order.
+        """
+        ids, spans = self.tokenizer.encode_spans(text)
+        unknown = self.tokenizer.unknown
+        tokens, words = [], list[list[int]]()
+        for i, string, (start, end) in zip(
+            ids, self.tokenizer.token_strings(ids), spans, strict=True
+        ):
+            if self.tokenizer.has_continuation_prefix:
+                continues = self._continues[i]
+            else:  # as the pipeline of transformers has it: every space separates words
+                continues = start > 0 and i != unknown and " " not in text[start - 1 : start + 1]
+            tokens.append((text[start:end] if i == unknown else string, start, end, continues))
+            if words and continues:
+                words[-1].append(i)
+            else:
+                words.append([i])
+        return tokens, token_sequences(self.tokenizer, words, self.max_length)
 
     @cached_property
     def _continues(self) -> list[bool]:
@@ -219,11 +261,31 @@ class TaggerBundle(BundleWithReader):
             tagged.append(self._tagged(text, spans, best))
         return tagged
 
+    @checked
+    def entities(self, texts: Sequence[str], strategy: Strategy = "simple") -> list[TextEntities]:
+        """Return the entities of texts as the pipeline of transformers does (`entities_of`).
+
+        A long text is split into several sequences, while the pipeline drops its end.
+        """
+        encoded = [self.reader.encode_tokens(text) for text in texts]
+        logits = iter(self.word_logits([row for _, rows in encoded for row in rows]))
+        found = []
+        for text, (tokens, rows) in zip(texts, encoded, strict=True):
+            probabilities = [p for _ in rows for p in next(logits).softmax(-1)]
+            tagged = [
+                TaggedToken(*token, p) for token, p in zip(tokens, probabilities, strict=True)
+            ]
+            join = self.reader.tokenizer.joined
+            found.append(TextEntities(text, entities_of(tagged, self.tags, strategy, join)))
+        return found
+
     def predict(
-        self, inputs: Sequence[TextInput], options: NoOptions = NO_OPTIONS, *, first: int = 1
-    ) -> list[TaggedText]:
-        """Tag the inputs as `tag` does."""
-        return self.tag([item.text for item in inputs])
+        self, inputs: Sequence[TextInput], options: TagOptions = DEFAULTS, *, first: int = 1
+    ) -> list[TaggedText] | list[TextEntities]:
+        """Tag the inputs as `tag` does, or as `entities` if the options name another strategy."""
+        texts = [item.text for item in inputs]
+        strategy = options.aggregation_strategy
+        return self.tag(texts) if strategy == "words" else self.entities(texts, strategy)
 
     def reading(self, text: str | Sequence[str]) -> ForwardPass:
         """Prepare a forward pass over a text that fits into one sequence, for inspection.

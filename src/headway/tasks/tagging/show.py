@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from headway.data.spans import are_span_tags
 from headway.evaluation.scores import Scores
+from headway.tasks.tagging.aggregation import TextEntities
 from headway.tasks.tagging.bundle import TaggedText
 from headway.tasks.task import Styled
 
@@ -21,12 +22,24 @@ def prediction_line(tags: Collection[str], prediction: TaggedText) -> Styled:
 
 
 def _bracketed(prediction: TaggedText) -> Styled:
+    return _with_labels(
+        prediction.text, [(span.label, span.start, span.end) for span in prediction.spans]
+    )
+
+
+def entities_line(prediction: TextEntities) -> Styled:
+    """Format the text with [label words] for each entity."""
+    entities = [(entity.label, entity.start, entity.end) for entity in prediction.entities]
+    return _with_labels(prediction.text, entities)
+
+
+def _with_labels(text: str, spans: Sequence[tuple[str, int, int]]) -> Styled:
     parts, last = [], 0
-    for span in prediction.spans:
-        parts.append((prediction.text[last : span.start], ""))
-        parts += [("[", ""), (span.label, "cyan"), (f" {span.text}]", "bold")]
-        last = span.end
-    return [*parts, (prediction.text[last:], "")]
+    for label, start, end in spans:
+        parts.append((text[last:start], ""))
+        parts += [("[", ""), (label, "cyan"), (f" {text[start:end]}]", "bold")]
+        last = end
+    return [*parts, (text[last:], "")]
 
 
 def score_lines(scores: Scores) -> list[str]:
