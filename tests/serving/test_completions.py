@@ -222,7 +222,7 @@ def test_max_tokens_of_minus_1_fills_the_context(client):
 
 
 def test_max_tokens_of_minus_1_ends_at_the_length_that_the_list_of_models_shows():
-    """Without learned positions a model could go on for ever; a longer prompt is still continued."""
+    """Rotary positions alone would never end an output; a longer prompt is still continued."""
     fields = {"temperature": 0, "ignore_eos": True, "max_tokens": -1}
     with running({"gpt": language_model(positions="rotary", max_length=24)}) as client:
         (model,) = client.get("/v1/models").json["data"]
