@@ -221,6 +221,17 @@ def test_max_tokens_of_minus_1_fills_the_context(client):
     assert generated == 11 + 20 and {c["finish_reason"] for c in reply["choices"]} == {"length"}
 
 
+def test_max_tokens_of_minus_1_ends_at_the_length_that_the_list_of_models_shows():
+    """Rotary positions alone would never end an output; a longer prompt is still continued."""
+    fields = {"temperature": 0, "ignore_eos": True, "max_tokens": -1}
+    with running({"gpt": language_model(positions="rotary", max_length=24)}) as client:
+        (model,) = client.get("/v1/models").json["data"]
+        for length in (3, 23):
+            usage = client.complete(prompt=[9] * length, **fields)["usage"]
+            assert usage["total_tokens"] == model["max_model_len"] == 24
+        assert client.complete(prompt=[9] * 30, temperature=0, max_tokens=1)["usage"]
+
+
 def generated(client, **fields):
     """The tokens of an output, and why it ended."""
     fields = {"prompt": PROMPT, "temperature": 0, "max_tokens": 20, "logprobs": 0, **fields}

@@ -53,6 +53,23 @@ def test_examples_of_one_content_stay_in_one_split():
     assert [text for text, _ in valid] == [text for text in HELD_OUT if text != HELD_OUT[3]]
 
 
+def test_of_few_examples_one_content_is_held_out_that_no_label_needs():
+    few = [text for text in TEXTS if not is_held_out(text, 0.2)][:6]
+    examples = [(text, label) for text, label in zip(few, "aabbcd", strict=True)] * 2
+    for labels in (lambda example: (), lambda example: example[1:]):
+        train, valid = hold_out(examples, lambda example: example[0], 0.2, labels=labels)
+        assert len(valid) == 2 and valid[0] == valid[1] not in train and len(train) == 10
+    assert valid[0][1] in "ab"
+
+
+def test_no_example_is_held_out_if_every_label_needs_its_own_or_all_are_equal():
+    few = HELD_OUT[:3] + [text for text in TEXTS if text not in HELD_OUT][:3]
+    for texts in (few, [TEXTS[0]] * 9):
+        train, valid, _ = held_out(texts, {text: text.replace(" ", "") for text in texts})
+        assert train == texts and not valid
+    assert hold_out(TEXTS[:9], lambda text: text, 0.0)[1] == []
+
+
 def test_without_labels_no_example_is_moved():
     assert hold_out(TEXTS, lambda text: text, 0.2)[1] == HELD_OUT
     assert hold_out([], lambda text: text, 0.2) == ([], [])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import TypeVar
 
 from headway.errors import DataError
@@ -31,9 +33,11 @@ def hold_out(
     """Split examples into training examples and held-out examples; both keep their order.
 
     The first held-out example with a label that no training example has stays in training, together
-    with all examples of the same content: a model cannot learn a class without an example. content:
-    the text or bytes of an example that decide. labels: the labels of an example. emit: receives a
-    note with the number of such examples. unit: what the examples are called in the note.
+    with all examples of the same content: a model cannot learn a class without an example. If that
+    leaves none of few examples, those of one content are held out whose labels all occur in the
+    others, if there are any. content: the text or bytes of an example that decide. labels: the
+    labels of an example. emit: receives a note with the number of examples that stay. unit: what
+    the examples are called in the note.
     """
     digests = [_digest(content(example)) for example in examples]
     held = [_is_below(digest, fraction) for digest in digests]
@@ -48,6 +52,10 @@ def hold_out(
         if is_held and (digest in needed or not learned.issuperset(labels(example))):
             needed.add(digest)
             learned.update(labels(example))
+    if fraction > 0 and all(digest in needed for digest in compress(digests, held)):
+        spare = _spare_content(examples, digests, labels)
+        if spare is not None:
+            held, needed = [digest == spare for digest in digests], set()
     train: list[T] = []
     valid: list[T] = []
     for example, digest, is_held in zip(examples, digests, held, strict=True):
@@ -60,6 +68,22 @@ def hold_out(
         )
         emit({"kind": "note", "text": text})
     return train, valid
+
+
+def _spare_content(
+    examples: Sequence[T], digests: Sequence[bytes], labels: Callable[[T], Iterable[str]]
+) -> bytes | None:
+    """Return the first digest, in their order, without whose examples the others have all labels.
+
+    None if there is no such digest, or if all digests are equal.
+    """
+    everywhere = Counter(label for example in examples for label in set(labels(example)))
+    for chosen in sorted(set(digests)) if len(set(digests)) > 1 else ():
+        of_chosen = compress(examples, (digest == chosen for digest in digests))
+        counts = Counter(label for example in of_chosen for label in set(labels(example)))
+        if all(count < everywhere[label] for label, count in counts.items()):
+            return chosen
+    return None
 
 
 def check_sides(

@@ -22,7 +22,7 @@ from headway.serving.http.generation_fields import (
 )
 from headway.serving.http.known_fields import CHAT, KnownFields
 from headway.serving.http.replies import ApiError
-from headway.serving.http.served import ServedModels
+from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT
 from headway.serving.http.texts import Output, TextRequest, answer, request_rules
 
@@ -101,7 +101,7 @@ async def chat_completions(request: Request) -> Response:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
     prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
     prompt = truncated(prompt, fields, served)
-    wanted = _max_tokens(fields, prompt, served.context)
+    wanted = _max_tokens(fields, prompt, served)
     asked = TextRequest(
         served=served,
         bundle=bundle,
@@ -115,9 +115,9 @@ async def chat_completions(request: Request) -> Response:
     return await answer(request, asked, models.seconds)
 
 
-def _max_tokens(fields: ChatRequest, prompt: list[int], context: int) -> int:
+def _max_tokens(fields: ChatRequest, prompt: list[int], served: ServedModel) -> int:
     """Return the maximum number of tokens of an output; if unset, what the context has room for."""
     for name in ("max_completion_tokens", "max_tokens"):
         if (value := getattr(fields, name)) is not None:
-            return max_tokens_of(name, value, [prompt], context)
-    return max_tokens_of("max_tokens", -1, [prompt], context)
+            return max_tokens_of(name, value, [prompt], served)
+    return max_tokens_of("max_tokens", -1, [prompt], served)

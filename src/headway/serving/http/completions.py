@@ -68,7 +68,7 @@ async def completions(request: Request) -> Response:
     prompts = await beside_others(size, read_prompts, fields, served)
     wanted = 16 if fields.max_tokens is None else fields.max_tokens
     only_echo = wanted == 0 and bool(fields.echo)
-    max_tokens = max_tokens_of("max_tokens", wanted or int(only_echo), prompts, served.context)
+    max_tokens = max_tokens_of("max_tokens", wanted or int(only_echo), prompts, served)
     if fields.echo and fields.stream and fields.logprobs is not None:
         raise ApiError(400, "echo with logprobs cannot be streamed", param="stream")
     asked = TextRequest(

@@ -163,14 +163,16 @@ def generation_config(
         raise ApiError(400, message, param=name) from error
 
 
-def max_tokens_of(name: str, value: int, prompts: Sequence[Sequence[int]], context: int) -> int:
+def max_tokens_of(
+    name: str, value: int, prompts: Sequence[Sequence[int]], served: ServedModel
+) -> int:
     """Return the maximum number of tokens of an output. -1 is what the context has room for.
 
     Raises ApiError 400 for 0, which names the field `name`.
     """
     if value == 0:
         raise ApiError(400, f"{name} must be at least 1, or -1 for no limit", param=name)
-    return max(1, context - min(map(len, prompts))) if value == -1 else value
+    return served.room(min(map(len, prompts))) if value == -1 else value
 
 
 def truncated(prompt: list[int], fields: GenerationFields, served: ServedModel) -> list[int]:

@@ -45,6 +45,16 @@ class ServedModel:
         unbounded = getattr(self.bundle.model, "max_length", None) is None
         return max(context, LONGEST_PROMPT) if unbounded else context
 
+    def room(self, prompt: int) -> int:
+        """The number of tokens that an output without a limit may have after `prompt` tokens.
+
+        The prompt and the output together have the length that the model's configuration names,
+        which the list of models shows. Only a longer prompt, which a model without learned
+        positions can read, is continued further: up to the longest prompt that is accepted.
+        """
+        length = getattr(self.bundle.config, "max_length", None) or LONGEST_PROMPT
+        return max(1, (length if prompt < length else self.context) - prompt)
+
     @cached_property
     def longest_prompt(self) -> int:
         """The maximum number of characters of a prompt: if each of its tokens was the longest of
