@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from headway import load
 from headway.bundle import EncoderBundle
+from headway.cli.embed import embed
 from headway.data.encoder_batches import collate_encoder_batch
 from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import export, read_sentence_folder
@@ -259,3 +260,38 @@ def test_prompts_that_cannot_be_are_refused(values, folder):
     write(folder, values, "config_sentence_transformers.json")
     with pytest.raises(DataError, match=next(reversed(values))):
         load(folder)
+
+
+@pytest.fixture
+def prompted(folder):
+    prompts = {"prompts": {"query": "The old baker: ", "passage": ""}}
+    write(folder, prompts, "config_sentence_transformers.json")
+    return folder
+
+
+def vectors(lines):
+    return torch.tensor([[float(x) for x in line.split("\t")[1:]] for line in lines[1:]])
+
+
+def test_embed_puts_the_named_prompt_before_the_texts(prompted, tmp_path):
+    bundle = load(prompted)
+    for name in ("query", "passage"):
+        printed = headway("embed", "there", *TEXTS[:2], "--prompt", name, cwd=tmp_path)
+        expected = bundle.embed(TEXTS[:2], prompt=name)
+        torch.testing.assert_close(
+            vectors(printed.stdout.splitlines()), expected, rtol=0, atol=1e-6
+        )
+
+
+def test_embed_names_the_prompts_if_the_model_lacks_one(prompted, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"--prompt title: .* its prompts are: query, passage"):
+        embed("there", *TEXTS[:2], prompt="title")
+
+
+def test_similar_searches_vectors_of_one_prompt_by_a_query_with_another(prompted, tmp_path):
+    headway("embed", "there", *TEXTS, "--prompt", "query", "-o", "v.npz", cwd=tmp_path)
+    bundle = load(prompted)
+    cosines = bundle.embed(TEXTS, prompt="query") @ bundle.embed([TEXTS[0]], prompt="passage")[0]
+    printed = headway("similar", "there", TEXTS[0], "v.npz", "--prompt", "passage", cwd=tmp_path)
+    assert float(printed.stdout.split("\t")[0]) == pytest.approx(float(cosines.max()), abs=6e-4)

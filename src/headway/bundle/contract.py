@@ -240,18 +240,24 @@ class TextEmbedding(Protocol):
     pooling: Pooling
     length: int
 
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The texts that can precede each text, by name."""
+        ...
+
     def embed(
         self,
         texts: Sequence[str],
         *,
         pooling: Pooling | None = None,
         normalise: bool = True,
+        prompt: str | None = None,
     ) -> Float[Tensor, "N D"]:
-        """Return one vector for each text."""
+        """Return one vector for each text, after the prompt of a name."""
         ...
 
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, before truncation."""
+    def lengths(self, texts: Sequence[str], prompt: str | None = None) -> list[int]:
+        """Return the number of tokens of each text and the prompt, before truncation."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -225,9 +225,17 @@ class EncoderBundle(StoredBundle):
             done += len(chosen)
         return vectors
 
-    def lengths(self, texts: Sequence[str]) -> list[int]:
-        """Return the number of tokens of each text, special tokens included, before truncation."""
-        prefix = self.texts.prefix()
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """The prompts of the model by name, one of which `embed` puts before each text."""
+        return self.texts.prompts
+
+    def lengths(self, texts: Sequence[str], prompt: str | None = None) -> list[int]:
+        """Return the number of tokens of each text, special tokens included, before truncation.
+
+        prompt: as in `embed`.
+        """
+        prefix = self.texts.prefix(prompt)
         prepared = [self.texts.prepared(text, prefix) for text in texts]
         return [FRAME + len(ids) for ids in self.tokenizer.encode_batch(prepared)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headway.cli.console import data, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, MachineFlags
+from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
 from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
 from headway.cli.texts import Texts, gather
@@ -44,6 +44,7 @@ def embed(
     label: str | None = None,
     pooling: Literal["mean", "first"] | None = None,
     raw: bool = False,
+    prompt: str | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -76,24 +77,34 @@ def embed(
         model has it.
     raw
         Do not normalise the vectors to length 1.
+    prompt
+        Name of the model's prompt that precedes each text, such as query. If unset, the model's
+        default, if it has one.
     json
         Print JSON objects instead of a table.
     """
-    from headway.bundle import ImageEncoding, TextEmbedding
-    from headway.tasks.opening import other_kind
-
     _check_paths(output, plot)
     loader = machine.prepare()
-    bundle = loader.load(run)
-    if not isinstance(bundle, TextEmbedding | ImageEncoding):
-        raise other_kind(bundle, run, "text encoder", "image encoder")
+    bundle = _loaded(loader, run)
+    check_prompt(bundle, prompt)
     inputs, unit = _inputs(bundle, texts, column, label)
     _check_texts(inputs.texts, unit, output, plot)
-    vectors = _vectors(bundle, inputs.texts, loader, (pooling, not raw))
+    vectors = _vectors(bundle, inputs.texts, loader, (pooling, not raw, prompt))
     if output is None and plot is None:
         for line in (_objects if json else _table)(inputs, vectors.numpy()):
             data(line)
     _write_files((output, plot), vectors, inputs, unit, run)
+
+
+def _loaded(loader: Loader, run: str) -> TextEmbedding | ImageEncoding:
+    """The encoder of texts or of images. UsageError for a model of another kind."""
+    from headway.bundle import ImageEncoding, TextEmbedding
+    from headway.tasks.opening import other_kind
+
+    bundle = loader.load(run)
+    if not isinstance(bundle, TextEmbedding | ImageEncoding):
+        raise other_kind(bundle, run, "text encoder", "image encoder")
+    return bundle
 
 
 def _inputs(
@@ -131,16 +142,26 @@ def _vectors(
     bundle: TextEmbedding | ImageEncoding,
     texts: Sequence[str],
     machine: Machine,
-    form: tuple[Pooling | None, bool],
+    form: tuple[Pooling | None, bool, str | None],
 ) -> Float[Tensor, "N D"]:
-    """The vectors of texts, or of images by path. form: pooling, and whether to normalise."""
+    """The vectors of texts, or of images by path. form: pooling, whether to normalise, prompt."""
     from headway.bundle import ImageEncoding
 
-    pooling, normalise = form
+    pooling, normalise, prompt = form
     if isinstance(bundle, ImageEncoding):
         with machine.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
-    return vectors_of(bundle, texts, machine, pooling, normalise)
+    return vectors_of(bundle, texts, machine, pooling, normalise=normalise, prompt=prompt)
+
+
+def check_prompt(bundle: TextEmbedding | ImageEncoding, name: str | None) -> None:
+    """UsageError if the model does not have the prompt of --prompt."""
+    from headway.bundle import ImageEncoding
+
+    prompts = {} if isinstance(bundle, ImageEncoding) else bundle.prompts
+    if name is not None and name not in prompts:
+        known = ", ".join(prompts) or "none"
+        raise UsageError(f"--prompt {name}: the model has no such prompt; its prompts are: {known}")
 
 
 def _check_paths(output: Path | None, plot: Path | None) -> None:
@@ -168,7 +189,9 @@ def vectors_of(
     texts: Sequence[str],
     machine: Machine,
     pooling: Pooling | None = None,
+    *,
     normalise: bool = True,
+    prompt: str | None = None,
 ) -> Float[Tensor, "N D"]:
     """The vectors of texts, with a progress bar on a terminal if there are many."""
     import torch
@@ -181,8 +204,9 @@ def vectors_of(
     for start in track(starts, "embedding", console=talk, disable=not is_shown, transient=True):
         with machine.precision():
             chunk = texts[start : start + CHUNK]
-            parts.append(bundle.embed(chunk, pooling=pooling, normalise=normalise).cpu())
-        truncated.add(bundle.lengths(chunk))
+            vectors = bundle.embed(chunk, pooling=pooling, normalise=normalise, prompt=prompt)
+            parts.append(vectors.cpu())
+        truncated.add(bundle.lengths(chunk, prompt))
     truncated.report()
     return torch.cat(parts)
 

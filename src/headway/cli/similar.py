@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from headway.cli.console import data, data_json, talk
-from headway.cli.embed import vectors_of
+from headway.cli.embed import check_prompt, vectors_of
 from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.cli.texts import ARRAYS, gather
 from headway.errors import DataError, UsageError
@@ -27,6 +28,7 @@ def similar(
     *texts: str,
     top: Count = 10,
     column: str = "text",
+    prompt: str | None = None,
     json: bool = False,
     machine: MachineFlags = ON_THIS_MACHINE,
 ) -> None:
@@ -48,6 +50,9 @@ def similar(
         Number of texts to print.
     column
         Column (or JSON key) of the text.
+    prompt
+        Name of the model's prompt that precedes the query. If unset, the model's default, if it
+        has one, which also precedes the texts.
     json
         Print one JSON object per line.
     """
@@ -58,11 +63,13 @@ def similar(
     bundle = loader.load(run)
     if not isinstance(bundle, TextEmbedding):
         raise other_kind(bundle, run, "text encoder")
+    check_prompt(bundle, prompt)
     if any(Path(text).suffix == ARRAYS for text in texts):
-        candidates, cosines = _searched(bundle, query, texts, loader)
+        candidates, cosines = _searched(bundle, (query, prompt), texts, loader)
     else:
         candidates = list(dict.fromkeys(gather(texts, column).texts))
-        cosines = vectors_of(bundle, candidates, loader) @ vectors_of(bundle, [query], loader)[0]
+        of_query = vectors_of(bundle, [query], loader, prompt=prompt)[0]
+        cosines = vectors_of(bundle, candidates, loader) @ of_query
     best = cosines.topk(min(top, len(candidates)))
     for cosine, i in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         if json:
@@ -72,9 +79,12 @@ def similar(
 
 
 def _searched(
-    bundle: TextEmbedding, query: str, texts: Sequence[str], machine: Machine
+    bundle: TextEmbedding,
+    query: tuple[str, str | None],
+    texts: Sequence[str],
+    machine: Machine,
 ) -> tuple[list[str], Float[Tensor, " N"]]:
-    """The distinct texts of a file of vectors, and their cosines with the query."""
+    """The distinct texts of a file of vectors, and their cosines with the query and its prompt."""
     import torch
     import torch.nn.functional as F
 
@@ -97,10 +107,13 @@ def _searched(
         first.setdefault(text, i)
     rows = list(first.values())
     vectors = F.normalize(torch.from_numpy(stored.vectors[rows]), dim=-1)
-    # the file does not save the pooling: its first text is embedded again to find it
-    for pooling in sorted(get_args(Pooling), key=lambda name: name != bundle.pooling):
-        again, of_query = vectors_of(bundle, [stored.texts[rows[0]], query], machine, pooling)
+    # the file does not save pooling and prompt: its first text is embedded again to find them
+    poolings = sorted(get_args(Pooling), key=lambda name: name != bundle.pooling)
+    for pooling, prompt in itertools.product(poolings, (None, *bundle.prompts)):
+        (again,) = vectors_of(bundle, [stored.texts[rows[0]]], machine, pooling, prompt=prompt)
         if len(again) == vectors.shape[1] and float(again @ vectors[0]) > SAME:
+            text, prompt_of_query = query
+            (of_query,) = vectors_of(bundle, [text], machine, pooling, prompt=prompt_of_query)
             if pooling != bundle.pooling:
                 talk.print(f"searched  with pooling {pooling}, like the vectors of the file")
             return [stored.texts[i] for i in rows], vectors @ of_query

@@ -28,7 +28,8 @@ MOST_TEXTS = 1024
 class EmbeddingRequest(RequestBody, kw_only=True):
     """A request for vectors of texts, given as texts or tokens.
 
-    dimensions: the first so many numbers of a vector, scaled to length 1 again.
+    dimensions: the first so many numbers of a vector, scaled to length 1 again. prompt_name: the
+    model's prompt that precedes each text; if unset, the model's default, if it has one.
     """
 
     known: ClassVar[KnownFields] = EMBEDDINGS
@@ -37,6 +38,7 @@ class EmbeddingRequest(RequestBody, kw_only=True):
     model: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**17)] | None = None
+    prompt_name: str | None = None
 
 
 class Similarity(msgspec.Struct):
@@ -50,7 +52,8 @@ class EmbedRequest(RequestBody, kw_only=True):
     """A request for vectors of texts, or for the cosine similarities of a sentence with others.
 
     normalize: unless it is False, vectors have length 1. truncate: if it is False, a text that is
-    too long is an error; else it is cut. dimensions: as in `EmbeddingRequest`.
+    too long is an error; else it is cut. dimensions, prompt_name: as in
+    `EmbeddingRequest`.
     """
 
     known: ClassVar[KnownFields] = EMBED
@@ -60,17 +63,19 @@ class EmbedRequest(RequestBody, kw_only=True):
     normalize: bool | None = None
     truncate: bool | None = None
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=2**17)] | None = None
+    prompt_name: str | None = None
 
 
 async def embeddings(request: Request) -> Response:
     """Return one vector for each text."""
     fields = await read_json(request, EmbeddingRequest)
     served, bundle = _able(request, fields.model)
+    prompt = _known_prompt(bundle, fields.prompt_name)
     size = len(await request.body())
     texts = await beside_others(size, _texts, fields.input, bundle)
-    vectors = await vectors_of(request, served, bundle, texts, normalise=True)
+    vectors = await vectors_of(request, served, bundle, texts, normalise=True, prompt=prompt)
     vectors = _shortened(vectors, fields.dimensions, normalise=True)
-    lengths = await beside_others(size, bundle.lengths, texts)
+    lengths = await beside_others(size, bundle.lengths, texts, prompt)
     tokens = sum(min(length, bundle.length) for length in lengths)
     data = [
         {"object": "embedding", "index": n, "embedding": _encoded(row, fields.encoding_format)}
@@ -84,13 +89,14 @@ async def embed(request: Request) -> Response:
     """Return one vector for each text, or the similarities of a sentence with others."""
     fields = await read_json(request, EmbedRequest)
     served, bundle = _able(request, fields.model)
+    prompt = _known_prompt(bundle, fields.prompt_name)
     texts = _texts_to_embed(fields.inputs)
     check_texts(texts)
     if fields.truncate is False:
         size = len(await request.body())
-        _check_lengths(await beside_others(size, bundle.lengths, texts), bundle.length)
+        _check_lengths(await beside_others(size, bundle.lengths, texts, prompt), bundle.length)
     normalise = fields.normalize is not False or isinstance(fields.inputs, Similarity)
-    vectors = await vectors_of(request, served, bundle, texts, normalise=normalise)
+    vectors = await vectors_of(request, served, bundle, texts, normalise=normalise, prompt=prompt)
     vectors = _shortened(vectors, fields.dimensions, normalise=normalise)
     if isinstance(fields.inputs, Similarity):
         return json_reply((vectors[1:] @ vectors[0]).tolist())
@@ -123,6 +129,15 @@ def _check_lengths(lengths: Sequence[int], most: int) -> None:
         if length > most:
             message = f"text {number} has {length:,} tokens; the maximum of this model is {most:,}"
             raise ApiError(400, f"{message}, and truncate is false", param="truncate")
+
+
+def _known_prompt(bundle: TextEmbedding, name: str | None) -> str | None:
+    """Return the name of a prompt. Raises ApiError 400 if the model does not have it."""
+    if name is not None and name not in bundle.prompts:
+        known = ", ".join(bundle.prompts) or "none"
+        message = f"the model has no prompt {name!r:.80}; its prompts are: {known}"
+        raise ApiError(400, message, param="prompt_name")
+    return name
 
 
 def _able(request: Request, name: str | None) -> tuple[ServedModel, TextEmbedding]:
@@ -167,11 +182,13 @@ async def vectors_of(
     texts: Sequence[str],
     *,
     normalise: bool,
+    prompt: str | None = None,
 ) -> NDArray[np.float32]:
-    """Return the vectors of the texts, as a matrix of float32."""
+    """Return the vectors of the texts after the prompt of that name, as a matrix of float32."""
 
     def compute(items: list[Any]) -> list[Any]:
-        return list(bundle.embed(items, normalise=normalise).float().cpu().numpy())
+        vectors = bundle.embed(items, normalise=normalise, prompt=prompt)
+        return list(vectors.float().cpu().numpy())
 
     models: ServedModels = request.app.state.models
     async with Exchange(request, models.seconds) as exchange:
@@ -179,7 +196,7 @@ async def vectors_of(
             Computation,
             deadline=exchange.deadline,
             cost=sum(1 + len(text) // 3 for text in texts),
-            group=("embed", normalise),
+            group=("embed", normalise, prompt),
             inputs=texts,
             compute=compute,
         )

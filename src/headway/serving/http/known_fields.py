@@ -189,8 +189,8 @@ EMBEDDINGS: KnownFields = {
     "cache_salt": WithoutEffect("embeddings have no prefix cache"),
     "inputs": Refused((), "use input, or POST /embed"),
     "texts": Refused((), "use input"),
-    "input_type": Refused((), "write the prompt before the texts"),
-    "task": Refused((), "write the prompt before the texts"),
+    "input_type": Refused((), "use prompt_name, or write the prompt before the texts"),
+    "task": Refused((), "use prompt_name, or write the prompt before the texts"),
     "late_chunking": Refused((False,)),
     "truncate": Refused((True,)),
     "embedding_type": Refused(("float",), "use encoding_format"),
@@ -199,7 +199,6 @@ EMBEDDINGS: KnownFields = {
 
 EMBED: KnownFields = {
     **_TRUNCATION,
-    "prompt_name": Refused((), "write the prompt before the texts"),
     "options": WithoutEffect("settings of Hugging Face's queue"),
     "parameters": Refused(({},), "send its fields beside inputs"),
     "input": Refused((), "use inputs, or POST /v1/embeddings"),
