@@ -80,6 +80,13 @@ def test_the_same_command_resumes_with_the_batch_of_the_run(train, slow):
         train(training__tokens=32, training__updates=0)
 
 
+def test_the_same_command_takes_no_further_step_once_the_time_is_used_up(train, slow):
+    first = train(training__steps=10**6, training__time="1s")
+    steps = first.history("finished")[-1]["step"]
+    second = train(training__steps=10**6, training__time="1s")
+    assert (second.stop, second.history("finished")[-1]["step"]) == ("time", steps)
+
+
 def test_the_plan_says_what_the_time_buys(train):
     (plan,) = train(training__steps=10**6).history("plan")
     assert plan["buys"].startswith("2s is enough for about ")

@@ -30,10 +30,10 @@ def follow(budget, seconds_of, observers=(), schedule=None, run=None):
             total = budget.total_steps(run.step + 1, run.seconds)
             rates.append(learning_rate(schedule, 1.0, run.step + 1, total))
         run.step += 1
+        run.seconds += seconds
         report = StepReport(1.0, 1.0, 1, 1.0, 0.1, seconds)
         for observer in (budget, *observers):
             observer.after_step(run, report)
-        run.seconds += seconds
     return run, rates
 
 

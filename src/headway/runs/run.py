@@ -319,6 +319,7 @@ def _train(
         config.evaluation.patience,
     )
     evaluation.catch_up(run)
+    budget.begin(run)
     _fit(run, job, machine, budget, [*observers, evaluation, save], go_on)
     if run.stop != "interrupted":
         evaluation.evaluate(run)

@@ -254,3 +254,10 @@ class LoRAConfig:
         "dtype of the frozen weights that adapters are added to; int8 and int4 need a quarter and "
         "an eighth of the memory (QLoRA)",
     )
+
+    def __post_init__(self) -> None:
+        if self.rank == 0 and self.targets:
+            raise ValueError(
+                f"lora.targets={','.join(self.targets)}: there are no adapters, since lora.rank is "
+                "0; set it, as by --lora.rank 8"
+            )

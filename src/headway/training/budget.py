@@ -33,13 +33,17 @@ class Budget:
     seconds: float | None = None
     step_seconds: float = 0.0
 
+    def begin(self, run: TrainingState) -> None:
+        """Stop a run whose time is used up; one that is resumed takes no further step then."""
+        if self.seconds is not None and run.seconds >= self.seconds:
+            run.stop = "time"
+
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         """Record the duration of the step, and stop the run if its time is used up."""
         self.step_seconds = report.seconds
-        seconds = run.seconds + report.seconds
-        run.fraction = self.fraction(run.step, seconds)
-        if self.seconds is not None and seconds >= self.seconds and run.stop is None:
-            run.stop = "time"
+        run.fraction = self.fraction(run.step, run.seconds)
+        if run.stop is None:
+            self.begin(run)
 
     def fraction(self, step: int, seconds: float) -> float:
         """Return the fraction of the budget that is used after a step and a time, at most 1."""

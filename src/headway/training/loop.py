@@ -62,8 +62,9 @@ def fit(
     """
     loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision, recorded)
     while run.step < steps and run.stop is None:
-        started = time.perf_counter()
         report = loop.step()
+        run.seconds += report.seconds
+        started = time.perf_counter()
         for observer in observers:
             observer.after_step(run, report)
         run.seconds += time.perf_counter() - started
