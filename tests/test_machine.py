@@ -13,6 +13,7 @@ import torch
 
 import headway
 from headway import machine
+from headway.cli.flags import MachineFlags
 from headway.errors import UsageError
 from headway.machine import (
     Machine,
@@ -287,3 +288,11 @@ def test_on_a_gpu_cudnn_attends_only_where_shapes_return(graphs, monkeypatch):
         assert torch.backends.cuda.cudnn_sdp_enabled() == graphs
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.parametrize(
+    ("flag", "dtype"), [("auto", "float32"), ("float32", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_verbs_predict_in_float32_unless_bfloat16_is_set(flag, dtype):
+    assert MachineFlags(device="cpu", dtype=flag).prepare().dtype == dtype
+    assert MachineFlags(dtype=flag).settings["dtype"] == flag, "what a training run gets"
