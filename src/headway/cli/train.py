@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -261,12 +262,9 @@ def _bought(settings: AnyRunConfig, tried: AnyRunConfig, trial: Path) -> list[st
     """
     from headway.machine import prepare
     from headway.runs.pace import fitted_to_time, suggested_size
-    from headway.settings import override
     from headway.tasks.sections import parse_time
 
-    machine = prepare(tried.machine)
-    measured = {"machine.dtype": machine.dtype, "machine.threads": machine.threads}
-    config = override(settings, measured, "this machine")
+    machine, config = prepare(tried.machine), replace(settings, machine=tried.machine)
     task, seconds = task_of_config(config), parse_time(settings.training.time)
 
     def job(config: AnyRunConfig) -> Any:

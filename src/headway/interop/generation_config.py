@@ -65,6 +65,15 @@ class GenerationDefaults:
     renormalise: bool = False
     stop: tuple[str, ...] = ()
 
+    @property
+    def search(self) -> dict[str, Any]:
+        """The options of beam search, by the names that translators and captioners share."""
+        return {
+            "beam": self.beams,
+            "length_penalty": self.length_penalty,
+            "early_stopping": self.early_stopping is True,
+        }
+
 
 def read_generation_defaults(folder: Path, kind: Kind) -> GenerationDefaults:
     """Read generation_config.json, or, if there is none, the same keys of config.json.

@@ -209,8 +209,8 @@ class PretrainedTokenizer:
 class WrittenSpecialTokens:
     """Encodes texts in which only some of the texts of special tokens stand for these tokens.
 
-    Such a text becomes another token in its place, with a name that nobody can guess and the same
-    effect on the text beside it. So all of the text between two special tokens is encoded at once.
+    Another token replaces such a text. Its name is secret, and it affects the text beside it as the
+    special token would. So all of the text between two special tokens is encoded at once.
     """
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:

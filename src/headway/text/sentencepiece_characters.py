@@ -78,7 +78,7 @@ def _table(charsmap: bytes) -> list[dict[str, Any]]:
 def _in_table(charsmap: bytes, key: bytes) -> bool:
     """Return whether a compiled table replaces a key.
 
-    The table is a double array: a size in bytes, and so many bytes of units of 32 bits. The child
+    The table is a double array: a size in bytes, then units of 32 bits of that size. The child
     of a unit for a byte is at the position of the unit, xor its offset, xor the byte; bit 8 of a
     unit says that its key is complete.
     """

@@ -1,4 +1,4 @@
-"""Texts of special tokens that a user wrote are told apart from those that a template writes."""
+"""Distinguishes special tokens that a template writes from texts like them that a user wrote."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MOST_TEXTS = 1024
 class EmbeddingRequest(RequestBody, kw_only=True):
     """A request for vectors of texts, given as texts or tokens.
 
-    dimensions: the first so many numbers of a vector, scaled to length 1 again. prompt_name: the
+    dimensions: number of components to keep; the vector is renormalised. prompt_name: the
     model's prompt that precedes each text; if unset, the model's default, if it has one.
     """
 

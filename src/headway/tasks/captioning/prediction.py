@@ -82,12 +82,7 @@ def folder_options(generation: GenerationDefaults | None) -> CaptionOptions:
     None if the model is from none."""
     if generation is None or not generation.is_chosen:
         return BEST
-    return replace(
-        BEST,
-        beam=generation.beams,
-        length_penalty=generation.length_penalty,
-        early_stopping=generation.early_stopping is True,
-    )
+    return replace(BEST, **generation.search)
 
 
 @dataclass(frozen=True)

@@ -98,9 +98,4 @@ def folder_options(generation: GenerationDefaults | None) -> TranslateOptions:
     ranked = replace(FOUR_BEAMS, normalisation="transformers")
     if not generation.is_chosen:
         return ranked
-    return replace(
-        ranked,
-        beam=generation.beams,
-        length_penalty=generation.length_penalty,
-        early_stopping=generation.early_stopping is True,
-    )
+    return replace(ranked, **generation.search)
