@@ -23,7 +23,7 @@ from bench.report import Row, RowsOfDay, as_json, command_line, table, today
 from bench.sentences import source_of_data, trained, write_sentences
 from bench.sides import ROOT, Settings, Side
 from bench.translation import SENTENCES
-from headway.files import write_file
+from headway.base.files import write_file
 
 CLAIMS = (
     "training",

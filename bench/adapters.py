@@ -23,8 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headway.base.devices import MachineConfig, prepare
+from headway.cli.doctor import describe
 from headway.data.formats.lines import read_raw_lines
-from headway.machine import MachineConfig, describe, prepare
 from headway.models import GPT, GPTConfig
 from headway.transforms import fast, lora, quantize
 

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 
 from headway.attention import Mask
-from headway.machine import MachineConfig, describe, prepare
-from headway.shapes import Tensor
-from headway.transforms.fast import FusedDot
+from headway.base.devices import MachineConfig, prepare
+from headway.base.shapes import Tensor
+from headway.cli.doctor import describe
 from headway.transforms.fast.batched import batched_product, onednn_is_faster
-from headway.transforms.fast.dot import path
+from headway.transforms.fast.dot import FusedDot, path
 
 # B H T K
 SIZES = (

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import headway
+from headway.base.devices import MachineConfig, prepare
+from headway.base.metrics_file import read_metrics
 from headway.bundle import TextBundle
 from headway.data.packing import IGNORED, PackedBatches, in_order
 from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.models import GPT, parameter_count
 from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig

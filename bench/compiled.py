@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from headway.attention import Documents
-from headway.machine import MachineConfig, prepare
+from headway.base.devices import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.transforms import compile, fast
 

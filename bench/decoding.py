@@ -35,7 +35,7 @@ from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy
 from headway.interop import write
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.transforms import quantize
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 
 PEERS = ("transformers", "ctranslate2_float32", "ctranslate2_int8")
 REQUIRES = {

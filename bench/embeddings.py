@@ -62,7 +62,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 def sentences(count: int) -> list[str]:
     """Return the sentences to embed."""
     from bench.sentences import synthetic
-    from headway.data.formats import read_labelled
+    from headway.tasks.classification.label_files import read_labelled
 
     data = os.environ.get("HEADWAY_DATA")
     path = Path(data, "cls", "sst2.train.tsv.gz") if data else None

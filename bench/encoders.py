@@ -31,7 +31,7 @@ from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.interop import write
 from headway.models import Bert, BertConfig, ViT, ViTConfig
 from headway.transforms import quantize
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 
 PEERS = ("onnxruntime_float32", "onnxruntime_int8")
 REQUIRES = dict.fromkeys(PEERS, ("onnxruntime", "onnx", "onnxscript", "transformers"))

@@ -28,13 +28,13 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
+from headway.base.devices import MachineConfig, prepare
 from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward
 from headway.decoding import Limits, greedy_search
-from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.training import cross_entropy_sum
 from headway.transforms import fast
-from headway.transforms.fast import chunked_cross_entropy
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 
 B, T, D, H = 64, 32, 256, 8
 Case = tuple[nn.Module, Callable[[nn.Module], Tensor]]

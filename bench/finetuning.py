@@ -28,7 +28,7 @@ from typing import Any
 
 from bench.embeddings import encoder_folder
 from bench.sides import ROOT, measured
-from headway.files import write_file
+from headway.base.files import write_file
 
 SEED = 42
 HELD_OUT = 10  # every tenth text, if a data set has no held-out file

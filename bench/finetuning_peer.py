@@ -19,11 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headway.data.formats import Columns, read_labelled
-from headway.data.formats.questions import Question, read_questions
-from headway.data.formats.tags import read_tagged
-from headway.evaluation import class_scores, number_scores, score_answers, score_spans
-from headway.files import write_file
+from headway.base.files import write_file
+from headway.evaluation import class_scores, number_scores
+from headway.evaluation.squad import score_answers
+from headway.tasks.classification.label_files import Columns, read_labelled
+from headway.tasks.question_answering.question_files import Question, read_questions
+from headway.tasks.tagging.span_f1 import score_spans
+from headway.tasks.tagging.tag_files import read_tagged
 
 WEIGHT_DECAY, CLIP = 0.01, 1.0
 LONGEST_ANSWER = 30  # tokens

@@ -15,7 +15,7 @@ from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.decoding import MostProbable, Sampling, sample
 from headway.models import GPT, GPTConfig
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 
 PEER = "transformers generate"
 PROMPT, WRITTEN, BATCHES = 32, 64, (1, 8)

@@ -31,7 +31,7 @@ from bench.gpu_scale import DRY, Limit, Run, Scale, is_without_gpu, limit
 from bench.gpu_training import training, translator_training
 from bench.report import as_json, table, today
 from bench.sides import ROOT
-from headway.files import write_file
+from headway.base.files import write_file
 
 CLAIMS = (
     "decoding-xl",

@@ -19,7 +19,7 @@ from bench.plain_gpt import Generator, PlainGPT
 from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy_search, sample
 from headway.models import GPT, GPTConfig, Translator
 from headway.transforms import replay_steps
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 
 SOURCE = 24
 MOST_WRITTEN = 64

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from headway.files import write_file
+from headway.base.files import write_file
 
 MEAN, SPREAD = 0.5, 0.5
 CLIP = 1.0

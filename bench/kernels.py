@@ -21,7 +21,8 @@ from headway.attention import Mask
 from headway.blocks import Dropout
 from headway.training import peak_memory
 from headway.transforms import fast
-from headway.transforms.fast import FusedDot, chunked_cross_entropy
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
+from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.linear import linear
 
 HEADS = (256, 4, 14, 32)  # B H T K: captions in a batch of 4,096 tokens

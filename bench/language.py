@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
+from headway.base.devices import Machine
 from headway.data.packing import TextBatch
-from headway.machine import Machine
 from headway.models import GPT, GPTConfig
 from headway.training import (
     OptimizerConfig,

@@ -33,7 +33,7 @@ from headway.attention import (
     SlidingWindow,
 )
 from headway.transforms import fast
-from headway.transforms.fast import FusedDot
+from headway.transforms.fast.dot import FusedDot
 
 ROWS, HEADS, WIDTH = 1, 2, 32  # B H K
 LENGTHS = (1024, 2048, 4096, 8192, 16384)

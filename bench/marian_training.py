@@ -27,16 +27,16 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 import headway
 from bench.training import marian_loss
 from bench.translation import cut
-from headway.data.batches import TranslationBatch, collate, collate_sources
-from headway.data.bucketing import Buckets
-from headway.data.parallel_corpus import Corpus
+from headway.base.metrics_file import read_metrics
 from headway.evaluation import score_translations
-from headway.metrics_file import read_metrics
 from headway.runs.recipes import saved
 from headway.tasks import registry
 from headway.tasks.opening import expect, load
+from headway.tasks.translation.batches import TranslationBatch, collate, collate_sources
+from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import TokenizerPair
 from headway.training.schedules import learning_rate
 

@@ -15,8 +15,9 @@ from functools import partial
 
 import torch
 
-from headway.machine import MachineConfig, describe, prepare
-from headway.shapes import Tensor
+from headway.base.devices import MachineConfig, prepare
+from headway.base.shapes import Tensor
+from headway.cli.doctor import describe
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
 from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, is_exact
 from headway.transforms.fast.linear import by_mkl, by_onednn, linear, mkl_is_fast

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from headway.files import write_file
+from headway.base.files import write_file
 
 GOAL = 1.5
 PACKAGES = (

@@ -28,14 +28,14 @@ from typing import Any
 import torch
 
 from bench.length import exponent
+from headway.base.devices import MachineConfig, prepare
 from headway.decoding import MostProbable, Sampling, open_rows, sample_steps
-from headway.machine import MachineConfig, prepare
 from headway.models import GPT, GPTConfig
 from headway.models.cost import activation_bytes, formula_parameters, training_flops
 from headway.runs import recipe, train
 from headway.training import peak_memory
 from headway.transforms import fast
-from headway.transforms.fast import chunked_cross_entropy
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 
 BEND = 0.2  # the largest exponent above the theory: sizes pass caches, whose speeds differ
 MEBIBYTE = 2**20

@@ -34,7 +34,7 @@ from headway.attention import (
 )
 from headway.training import peak_memory
 from headway.transforms import fast
-from headway.transforms.fast import FusedDot
+from headway.transforms.fast.dot import FusedDot
 
 SIZES = {"sentences": (64, 4, 32, 32), "long": (1, 4, 1024, 32)}  # B H T K
 KERNELS: dict[str, Callable[[int, int], Kernel]] = {

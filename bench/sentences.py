@@ -16,10 +16,10 @@ import sys
 from pathlib import Path
 
 from bench.translation import SENTENCES
-from headway.data.formats import read_pairs
-from headway.files import write_file
+from headway.base.files import write_file
 from headway.runs import recipe, train
 from headway.tasks.translation.directions import corpora_of
+from headway.tasks.translation.pairs.reading import read_pairs
 
 SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
 

@@ -32,6 +32,7 @@ from bench.serving_clients import (
     prompts,
     seconds,
 )
+from headway.base.settings import override
 from headway.bundle import TextBundle
 from headway.decoding import GenerationConfig
 from headway.models import GPT, BertClassifier, GPTConfig
@@ -39,12 +40,11 @@ from headway.models.bert import Bert, BertConfig
 from headway.serving.engine import Engine, EngineSettings, Event, Finished, Generation
 from headway.serving.http.server import Address, ModelServer
 from headway.serving.model_server import ServerSettings, serve_bundles
-from headway.settings import override
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import CharacterTokenizer
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 
 
 def started(bundles: dict[str, Any], settings: EngineSettings) -> tuple[int, ModelServer]:

@@ -157,7 +157,7 @@ def _serve(settings: Settings) -> None:
 def _set_up(settings: Settings) -> None:
     """Set the same number of threads and flush denormals on both sides."""
     if settings.allocator:
-        from headway.machine import MachineConfig, prepare
+        from headway.base.devices import MachineConfig, prepare
 
         prepare(MachineConfig(device="cpu", threads=settings.threads))
         return

@@ -23,20 +23,14 @@ import headway
 from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
-from headway.data.batches import TranslationBatch, collate
-from headway.data.bucketing import Buckets
-from headway.data.parallel_corpus import Corpus
-from headway.machine import Machine
+from headway.base.devices import Machine
 from headway.models import Translator
+from headway.tasks.translation.batches import TranslationBatch, collate
+from headway.tasks.translation.bucketing import Buckets
+from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import TokenizerPair
-from headway.training import (
-    OptimizerConfig,
-    StopRequest,
-    TrainingState,
-    TranslationObjective,
-    fit,
-    optimizer,
-)
+from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
 from headway.transforms import fast
 
 TOKENS, SMOOTHING, CLIP, DROPOUT, RATE = 4096, 0.1, 1.0, 0.1, 3e-4

@@ -25,9 +25,9 @@ import headway
 from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
-from headway.data.batches import collate_sources
 from headway.decoding import Forbidden, Limits, beam_search
 from headway.tasks.opening import expect
+from headway.tasks.translation.batches import collate_sources
 from headway.tasks.translation.bundle import TranslatorBundle
 
 BEAM, BATCH = 4, 64

@@ -63,7 +63,11 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
     note = f"{TEXTS} texts of {LENGTH} tokens; weights differ by at most {difference:.1e}"
     return [
         row(
-            *(f"watching: {names[way][0]}", pairs, "batches/s", names[way][1], device),
+            f"watching: {names[way][0]}",
+            pairs,
+            "batches/s",
+            names[way][1],
+            device,
             goal=None if names[way][1] is unwatched else GOAL,  # a cost without a goal
             note=note if way == "off" else "",
         )

@@ -174,9 +174,9 @@ def settings_index() -> str:
 
 def settings_page(task: str) -> str:
     """The recipes of a task, and its settings: allowed values, default, meaning."""
+    from headway.base.settings import fields_of, plain
     from headway.cli.train import SHORT
     from headway.runs import RECIPES, recipe
-    from headway.settings import fields_of, plain
     from headway.tasks.registry import tasks
 
     recipes = tasks()[task]
@@ -225,7 +225,7 @@ def api_index() -> str:
     return (
         "# Python\n\n"
         "Made from the docstrings. Letters of shapes, such as `B T D`, are explained in "
-        "`headway.shapes` below; every name links to its source.\n\n"
+        "`headway.base.shapes` below; every name links to its source.\n\n"
         f"{_table(('package', 'what it holds'), rows)}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```\n\n{modules}\n"
     )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from headway import machine
+from headway.base import devices
 from tests import shape_checks
 
 shape_checks.install()
@@ -21,13 +21,13 @@ settings.register_profile("headway", deadline=None, derandomize=True)
 settings.load_profile("headway")
 
 
-@functools.wraps(machine.dtype_for)
+@functools.wraps(devices.dtype_for)
 def _same_on_every_processor(device: str, dtype: str) -> str:
     """What `auto` selects in tests: float32, whatever the processor multiplies."""
     return "float32" if dtype == "auto" else dtype
 
 
-machine.dtype_for = _same_on_every_processor
+devices.dtype_for = _same_on_every_processor
 MEMORY, NEEDED = Path("/dev/shm"), 4 * 2**30
 if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > NEEDED:
     # Runs are flushed to disk at every save; in memory that takes no time.

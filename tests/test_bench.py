@@ -17,10 +17,11 @@ from bench.training import SMOOTHING, marian_loss
 from torch.testing import assert_close
 
 from headway.blocks import SinusoidalTable
-from headway.data.batches import TranslationBatch
 from headway.interop.hf_export_translator import order_of_halves
 from headway.models import Translator, TranslatorConfig
-from headway.training import TranslationObjective, peak_memory
+from headway.tasks.translation.batches import TranslationBatch
+from headway.tasks.translation.objective import TranslationObjective
+from headway.training import peak_memory
 
 PAD, BOS, EOS, V = 0, 1, 2, 19
 

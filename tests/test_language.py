@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from headway.base.settings import fields_of
 from headway.runs import configurations
-from headway.settings import fields_of
 from tests.fixtures.user_texts import (
     ROOT,
     SOURCES,

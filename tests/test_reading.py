@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from headway.errors import (
+from headway.base.errors import (
     DataError,
     HeadwayError,
     UsageError,
 )
-from headway.files import (
+from headway.base.files import (
     lock,
     parse_json,
     read_bytes,
@@ -78,7 +78,7 @@ def test_an_error_message_never_repeats_a_whole_file(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from headway.files import lock
+from headway.base.files import lock
 with lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -95,17 +95,7 @@ def test_importing_headway_imports_one_module_of_it():
 
 def test_help_imports_the_command_line_and_the_names_of_tasks():
     packages = {m.split(".")[1] for m in imported_by(running("--help")) if m.startswith("headway.")}
-    foundation = {
-        "config_files",
-        "errors",
-        "extensions",
-        "files",
-        "folders",
-        "former_names",
-        "machine",
-        "threads",
-    }
-    assert packages <= foundation | {"settings", "cli", "tasks"}, packages
+    assert packages <= {"base", "cli", "tasks"}, packages
 
 
 def test_the_lists_cover_every_verb():

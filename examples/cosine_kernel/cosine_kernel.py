@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention import SoftmaxKernel
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class Cosine(SoftmaxKernel):

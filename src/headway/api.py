@@ -14,13 +14,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
 from headway.bundle.arguments import checked
 from headway.cli.progress import Screen
 from headway.cli.train import run_folder
-from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.metrics_file import read_metrics
 from headway.runs import check_same, recipe, saved, with_settings
 from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from headway.attention import Documents, Mask, MultiHeadAttention, ScaledDot
 from headway.transforms import fast
-from headway.transforms.fast import FusedDot
 from headway.transforms.fast.documents import unpacked
+from headway.transforms.fast.dot import FusedDot
 from tests.fixtures.zoo import KERNELS
 
 

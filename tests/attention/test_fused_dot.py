@@ -6,8 +6,9 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.attention import Mask, ScaledDot
-from headway.transforms.fast import FusedDot, blocks
+from headway.transforms.fast import blocks
 from headway.transforms.fast import dot as fused
+from headway.transforms.fast.dot import FusedDot
 from tests.fixtures.kernel_inputs import MASKS, B, H, K, S, T, inputs
 
 # scores of a block, for 3 heads of 5 x 7 in each of 2 rows: a head, two heads, a row, all

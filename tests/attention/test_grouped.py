@@ -15,9 +15,11 @@ from headway.attention import (
 from headway.attention.kernel import spread
 from headway.blocks import RMSNorm
 from headway.transforms import fast
-from headway.transforms.fast import FlexDot, FusedDot, blocks
+from headway.transforms.fast import blocks
 from headway.transforms.fast import dot as fused_module
 from headway.transforms.fast.cache import PreallocatedKeyValues
+from headway.transforms.fast.dot import FusedDot
+from headway.transforms.fast.flex import FlexDot
 
 B, T, S, D, H, G, K = 2, 5, 7, 24, 6, 2, 4
 

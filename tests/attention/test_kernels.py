@@ -14,8 +14,10 @@ from torch.testing import assert_close
 
 from headway.attention import Mask, ScaledDot, SoftmaxKernel, linear
 from headway.attention.kernel import masked_softmax
-from headway.transforms.fast import FlexDot, additive, plain_class, window
+from headway.transforms.fast import additive, window
 from headway.transforms.fast import masks as fast_masks
+from headway.transforms.fast.flex import FlexDot
+from headway.transforms.twins import plain_class
 from tests.fixtures.kernel_inputs import MASKS, B, H, K, S, T, inputs
 from tests.fixtures.zoo import KERNELS
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import headway
+from headway.base.errors import UsageError
 from headway.bundle.arguments import checked
-from headway.errors import UsageError
 from tests.fixtures.bundles import (
     answerer,
     bert_classifier,

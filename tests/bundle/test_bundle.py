@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError, HeadwayError, UsageError
-from headway.tensors import read_tensors, write_tensors
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.tensors import read_tensors, write_tensors
 from headway.text import TokenizerPair
 from headway.transforms import lora, merge_lora
 from tests.fixtures.manifests import flip_one_bit

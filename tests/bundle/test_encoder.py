@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from headway import load
+from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle
-from headway.errors import DataError, UsageError
 from headway.text import EncoderTokenizer
 from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.small_encoder import TEXTS, encoder

@@ -2,9 +2,9 @@
 
 import pytest
 
+from headway.base.errors import DataError, UsageError
 from headway.comparisons.compare import compare, is_finished
 from headway.comparisons.plans import Plan, Variant, read_plan, varied
-from headway.errors import DataError, UsageError
 from headway.lectures.plans import PLANS
 from headway.runs import recipe
 from headway.runs.run import Outcome

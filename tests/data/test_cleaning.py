@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from headway.data.clean_files import clean_files
-from headway.data.cleaning import CleaningRules, clean, learn_languages
-from headway.data.formats import Pair, pair_files
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.tasks.translation.corpora.clean_files import clean_files
+from headway.tasks.translation.corpora.cleaning import CleaningRules, clean, learn_languages
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.pairs.reading import pair_files
 
 ENGLISH = "the house is green and small ; a dog runs with her friends through this quiet street"
 GERMAN = "das Haus ist grün und klein ; ein Hund läuft mit seinen Freunden durch diese stille Gasse"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data.formats import pair_files, read_pairs
-from headway.data.formats.documents import open_document
-from headway.data.formats.plain_text import broken
-from headway.data.formats.po_entries import read_catalogue
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.tasks.translation.documents.opening import open_document
+from headway.tasks.translation.documents.plain_text import broken
+from headway.tasks.translation.documents.po_entries import read_catalogue
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from tests.fixtures.catalogues import PO, TMX, XLIFF_1, XLIFF_2
 
 TEXTS = st.text(

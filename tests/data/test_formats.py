@@ -5,8 +5,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.data.formats import lines, locate, pair_files, read_lines, read_pairs
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.data.formats import lines, read_lines
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import locate
 
 EXOTIC = st.text(alphabet="ab \u2028\u2029\x85\x0b\x0c\x1c\r\u00a0", max_size=8)
 

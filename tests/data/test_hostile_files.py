@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.formats import pair_files, read_pairs
-from headway.data.formats.documents import open_document
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.tasks.translation.documents.opening import open_document
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from tests.fixtures.catalogues import PO, TMX, XLIFF_1, XLIFF_2
 from tests.fixtures.cpu_time import within
 

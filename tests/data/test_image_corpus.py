@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.base.errors import DataError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.images import LabelledImage
 from headway.data.image_batches import ImageBatches
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_examples import FileExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError
 from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import flip_one_bit, reseal
 

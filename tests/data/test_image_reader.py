@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.base.errors import DataError
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError
 from tests.fixtures.images import pixels_of
 
 READER = ImageReader(

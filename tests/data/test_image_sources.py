@@ -6,9 +6,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.data.formats.images import image_files
 from headway.data.image_sources import check_source, read_images
-from headway.errors import DataError, HeadwayWarning, UsageError
 from tests.fixtures.images import pixels_of, png, write_shades
 
 

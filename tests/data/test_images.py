@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.data import images
 from headway.data.images import decoded, read_image, resized, size_and_channels, to_pixels
 from headway.data.images import with_channels as in_channels
-from headway.errors import DataError, HeadwayWarning, UsageError
 from tests.fixtures.images import pixels_of, png, saved
 
 COLOUR, GREY = pixels_of(5, 7), pixels_of(5, 7, 1)

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from headway.data import interface_strings
-from headway.data.fetch import fetch
-from headway.data.formats import locate, pair_files, read_pairs
-from headway.data.formats.documents import open_document
-from headway.data.formats.jed import jed_pairs
-from headway.data.hash_splits import SPLITS
-from headway.data.interface_strings import StringOptions, fetch_strings
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.datasets import interface_strings
+from headway.datasets.fetch import fetch
+from headway.datasets.hash_splits import SPLITS
+from headway.datasets.interface_strings import StringOptions, fetch_strings
+from headway.tasks.translation.documents.jed import jed_pairs
+from headway.tasks.translation.documents.opening import open_document
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import locate
 from tests.fixtures.command_line import headway
 from tests.fixtures.wheels import archive, mo_file, package_files, write_pins, write_wheel
 

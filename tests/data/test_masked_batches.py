@@ -6,17 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from headway.base.errors import DataError
 from headway.data.documents import Part, read_documents
-from headway.data.masked_batches import (
+from headway.tasks.masked_language_modeling.masked_batches import (
     IGNORED,
     MaskedBatches,
     evaluation_batches,
     predictions_per_sequence,
 )
-from headway.data.masking import MaskingConfig
-from headway.data.sentence_pairs import fitted
-from headway.data.sentences import LONGEST, SentenceCorpus, prepare_sentences
-from headway.errors import DataError
+from headway.tasks.masked_language_modeling.masking import MaskingConfig
+from headway.tasks.masked_language_modeling.sentence_pairs import fitted
+from headway.tasks.masked_language_modeling.sentences import (
+    LONGEST,
+    SentenceCorpus,
+    prepare_sentences,
+)
 from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.data.masked_batches import MaskedBatches
-from headway.data.sentence_pairs import SAME_CORPUS, CorpusMixture
+from headway.tasks.masked_language_modeling.masked_batches import MaskedBatches
+from headway.tasks.masked_language_modeling.sentence_pairs import SAME_CORPUS, CorpusMixture
 from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from headway.data.masking import Masking, MaskingConfig
+from headway.tasks.masked_language_modeling.masking import Masking, MaskingConfig
 from headway.text import EncoderTokenizer
 
 TEXTS = [

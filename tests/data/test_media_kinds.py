@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
+from headway.base.errors import DataError
 from headway.data.images import decoded
 from headway.data.media_kinds import BY_SUFFIX, counted, recognised
-from headway.errors import DataError
 
 
 def brand(name: bytes) -> bytes:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.bucketing import Buckets
+from headway.base.errors import UsageError
 from headway.data.mixing import Mixture, check_weights, quotas_of
-from headway.errors import UsageError
+from headway.tasks.translation.bucketing import Buckets
 
 SIZES = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 

@@ -7,7 +7,7 @@ import torch
 from headway.data.image_corpus import ImageCorpus, prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.image_sources import read_images
-from headway.data.multi_crop import ViewBatches, ViewConfig, blurred
+from headway.tasks.self_distillation.multi_crop import ViewBatches, ViewConfig, blurred
 from tests.fixtures.images import write_shades
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.noise import SourceNoise
+from headway.tasks.translation.noise import SourceNoise
 
 BLANK, TAG = 1, 3
 

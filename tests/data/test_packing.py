@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from headway.base.errors import DataError, UsageError
 from headway.data.packing import IGNORED, PackedBatches, TextBatch, in_order
 from headway.data.text_corpus import TextCorpus
-from headway.errors import DataError, UsageError
 from headway.models import GPT, GPTConfig
 from headway.training import TextObjective
 from tests.fixtures.cpu_time import within

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.corpus_check import check
-from headway.data.formats import locate, pair_files, read_pairs
-from headway.data.formats.po_entries import read_catalogue
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.tasks.translation.corpora.corpus_check import check
+from headway.tasks.translation.documents.po_entries import read_catalogue
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import locate
 from tests.fixtures.catalogues import PO, TMX, XLIFF_1, XLIFF_2
 
 needs_gettext = pytest.mark.skipif(

@@ -8,9 +8,9 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from headway.base.errors import DataError, UsageError
 from headway.data.formats.images import label_name
 from headway.data.image_sources import check_source, read_images
-from headway.errors import DataError, UsageError
 from headway.tasks.image_config import LabelledImageDataConfig
 from headway.tasks.image_data import check_images
 from tests.fixtures.images import pixels_of, png, write_shades

@@ -10,11 +10,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.batches import Batches, collate, collate_sources
-from headway.data.bucketing import Buckets
-from headway.data.formats import Pair
-from headway.data.parallel_corpus import Corpus, prepare
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.tasks.translation.batches import Batches, collate, collate_sources
+from headway.tasks.translation.bucketing import Buckets
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.text import PretrainedSentenceTokenizer, TokenizerPair
 from headway.text.language_tokens import Roles
 from tests.fixtures import sentencepiece as written

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.placeholders import Placeholders, is_nested
+from headway.tasks.translation.placeholder_pattern import Placeholders, is_nested
 from tests.fixtures.cpu_time import within
 
 PLAIN = Placeholders()

@@ -2,9 +2,10 @@
 
 import pytest
 
-from headway.data.corpus_check import check
-from headway.data.formats import locate, read_pairs
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.tasks.translation.corpora.corpus_check import check
+from headway.tasks.translation.pairs.reading import read_pairs
+from headway.tasks.translation.pairs.splits import locate
 
 
 def test_multi30k_is_located_by_the_prefix_of_its_files(real_data):

@@ -6,13 +6,15 @@ from decimal import Decimal
 
 import pytest
 
+from headway.base.errors import HeadwayError
 from headway.data.documents import read_documents
-from headway.data.formats import pair_files, read_labelled, read_pairs, read_similar
-from headway.data.formats.questions import read_questions
 from headway.data.formats.records import plain_text, read_records
-from headway.data.formats.splits import locate
-from headway.data.formats.tags import read_tagged
-from headway.errors import HeadwayError
+from headway.tasks.classification.label_files import read_labelled
+from headway.tasks.question_answering.question_files import read_questions
+from headway.tasks.sentence_embedding.similar_files import read_similar
+from headway.tasks.tagging.tag_files import read_tagged
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import locate
 
 ROWS = [{"text": "red fox", "label": "a"}, {"text": "old dog", "label": "b"}]
 

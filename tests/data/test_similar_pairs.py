@@ -6,9 +6,10 @@ import json
 import pytest
 import torch
 
-from headway.data.formats import read_rows, read_similar
-from headway.data.similar_pairs import SimilarPairs, share_texts
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.data.formats import read_rows
+from headway.tasks.sentence_embedding.similar_files import read_similar
+from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs, share_texts
 
 PAIRS = SimilarPairs(
     [[2, i, 3] for i in range(10, 33)],

@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers.audio_utils import mel_filter_bank, spectrogram
 
+from headway.base.errors import DataError
 from headway.data.sound import (
     SpectrogramConfig,
     Waveform,
@@ -23,7 +24,6 @@ from headway.data.sound import (
     sound_pixels,
     sound_shape,
 )
-from headway.errors import DataError
 
 SMALL = SpectrogramConfig(rate=8000, window=200, hop=80, fft=256, mels=23, lowest=60.0)
 

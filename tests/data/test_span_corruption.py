@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.span_corruption import SpanCorruption
+from headway.tasks.translation.span_corruption import SpanCorruption
 
 SENTINELS = tuple(range(1000, 1020))
 IDS = st.lists(st.integers(10, 900), min_size=1, max_size=120)

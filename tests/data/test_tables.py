@@ -8,20 +8,14 @@ import zipfile
 
 import pytest
 
-from headway.data.corpus_check import check
-from headway.data.formats import (
-    locate,
-    pair_files,
-    read_labelled,
-    read_lines,
-    read_pairs,
-    read_rows,
-    read_stream,
-    read_texts,
-)
-from headway.data.formats.documents import open_document
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.data.formats import read_lines, read_rows, read_stream, read_texts
 from headway.data.formats.tables import parsed_number
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.tasks.classification.label_files import read_labelled
+from headway.tasks.translation.corpora.corpus_check import check
+from headway.tasks.translation.documents.opening import open_document
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import locate
 
 COLUMNS = {"text": "--data.text", "label": "--data.label"}
 

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from headway.base.errors import DataError
 from headway.data.documents import Part
 from headway.data.text_corpus import TextCorpus, prepare_text
-from headway.errors import DataError
 from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.manifests import flip_one_bit, reseal
 from tests.fixtures.two_ended_tokenizer import TwoEnds

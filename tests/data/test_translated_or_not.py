@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway.data.formats import pair_files, read_pairs
-from headway.data.formats.documents import open_document
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.tasks.translation.documents.opening import open_document
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 
 HEAD_1 = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">'
 FILE_1 = '<file source-language="en" target-language="fr" datatype="plaintext" original="x"'

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from headway.data.translation_memory import Match, TranslationMemory, edit_distance
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.tasks.translation.translation_memory import Match, TranslationMemory, edit_distance
 
 WORDS = ["open", "close", "the", "a", "file", "folder", "now", "all", ",", "."]
 

@@ -5,10 +5,10 @@ import struct
 import numpy as np
 import pytest
 
+from headway.base.errors import DataError
 from headway.data.images import decoded
 from headway.data.sound import decoded_sound, sound_pixels, sound_shape
 from headway.data.wav import A_LAW, EXTENSIBLE, FLOAT, MU_LAW, PCM, read_wav
-from headway.errors import DataError
 
 GUID = bytes.fromhex("0000 0000 1000 8000 00aa 0038 9b71".replace(" ", ""))
 AMBISONIC = bytes.fromhex("0000 2107 d311 8644 c8c1 ca00 0000".replace(" ", ""))

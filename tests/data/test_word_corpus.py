@@ -5,16 +5,16 @@ import gzip
 import numpy as np
 import pytest
 
-from headway.data.context_windows import BLOCK, ContextWindowSettings, Windows
+from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
-from headway.data.word_corpus import (
+from headway.tasks.word_vectors.context_windows import BLOCK, ContextWindowSettings, Windows
+from headway.tasks.word_vectors.word_corpus import (
     WordCorpus,
     keep_probability,
     prepare_words,
     subsampled,
     uniform,
 )
-from headway.errors import DataError, UsageError
 from headway.text import Vocabulary
 from tests.fixtures.manifests import flip_one_bit, reseal
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.data.word_replacement import AugmentedTexts, Neighbours
+from headway.tasks.classification.word_replacement import AugmentedTexts, Neighbours
 
 # ids 0, 1 are special tokens, 6 continues the previous word; 2 and 3, 4 and 5 have equal directions
 TABLE = torch.tensor(

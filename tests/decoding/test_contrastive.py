@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn.functional import cosine_similarity
 
+from headway.base.errors import UsageError
 from headway.blocks.hidden_states import record_hidden_states
 from headway.decoding import MostProbable, Sampling, greedy_search, open_rows, sample_steps
 from headway.decoding.contrastive import contrastive_steps
 from headway.decoding.layer_contrast import GAP, PLAUSIBLE, contrasted, layer_contrast
 from headway.decoding.rule import PartialOutput
 from headway.decoding.rules import Forbidden, NoRepeat
-from headway.errors import UsageError
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 GPTS = [name for name in MODELS if name.startswith("gpt")]

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from headway.attention import record_attention
+from headway.base.errors import UsageError
 from headway.decoding import beam_search, length_penalty, stream_beam
-from headway.errors import UsageError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
 from tests.fixtures.zoo import BOS, EOS, MODELS, limits, some_rows
 

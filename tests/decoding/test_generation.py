@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+from headway.base.errors import UsageError
 from headway.decoding import (
     GenerationConfig,
     ModelDraft,
@@ -14,7 +15,6 @@ from headway.decoding import (
     log_probabilities,
     stream,
 )
-from headway.errors import UsageError
 from tests.fixtures.written_language import Bytes, gpt
 
 TOKENIZER = Bytes()

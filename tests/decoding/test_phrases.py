@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding import (
     Ensemble,
     Forbidden,
@@ -19,7 +20,6 @@ from headway.decoding import (
     length_penalty,
 )
 from headway.decoding.phrases import Banks
-from headway.errors import UsageError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 

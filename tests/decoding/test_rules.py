@@ -8,6 +8,7 @@ import transformers.generation.logits_process as theirs
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.base.errors import DataError, UsageError
 from headway.decoding import (
     Bias,
     Forbidden,
@@ -27,7 +28,6 @@ from headway.decoding import (
     WithinVocabulary,
     apply_rules,
 )
-from headway.errors import DataError, UsageError
 
 INF = math.inf
 V = 9

@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding import (
     Bias,
     Forbidden,
@@ -28,7 +29,6 @@ from headway.decoding import (
     sample,
     sample_steps,
 )
-from headway.errors import UsageError
 from tests.fixtures.written_language import (
     EOS,
     chi_square_deviation,

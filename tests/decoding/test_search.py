@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.base.errors import DataError
 from headway.decoding import Forbidden, Limits, beam_search, greedy_search, length_penalty
-from headway.errors import DataError
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 

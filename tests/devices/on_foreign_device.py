@@ -31,15 +31,15 @@ def _without_gradients(mode: bool = True) -> Any:
 
 torch.inference_mode = _without_gradients  # type: ignore[misc, assignment]
 
-import headway.machine  # noqa: E402
-from headway.machine import Machine, MachineConfig  # noqa: E402
+import headway.base.devices  # noqa: E402
+from headway.base.devices import Machine, MachineConfig  # noqa: E402
 
 
 def _prepared(config: MachineConfig, *, rows: int = 16) -> Machine:
     return Machine(DEVICE, config.dtype, 1)
 
 
-headway.machine.prepare = _prepared
+headway.base.devices.prepare = _prepared
 
 from headway.training import loop  # noqa: E402
 from tests.fixtures.searches import searches_of  # noqa: E402

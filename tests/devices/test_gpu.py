@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.errors import HeadwayWarning
+from headway.base.errors import HeadwayWarning
 from headway.transforms.recorder import CudaRecorder
 from tests.fixtures.graph_pairs import awaiting
 from tests.fixtures.recorded_trainings import CASES as RECORDED
@@ -105,8 +105,8 @@ def test_images_are_encoded_as_on_a_cpu(name):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_training_step_gives_the_gradient_of_a_cpu_and_awaits_the_device_once(dtype):
+    from headway.base.devices import Machine
     from headway.data.packing import TextBatch
-    from headway.machine import Machine
     from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
 
     plain, moved = twins(MODELS["gpt modern"].build)
@@ -199,9 +199,8 @@ def test_a_run_by_cuda_graphs_is_resumed(trained):
 
 def test_a_training_in_float8_has_the_losses_of_a_cpu_and_of_bfloat16():
     """Rows that are no multiple of 16. A CPU computes float8 products, too, with other sums."""
+    from headway.base.devices import Machine, float8_obstacle
     from headway.data.packing import TextBatch
-    from headway.float8_gpus import float8_obstacle
-    from headway.machine import Machine
     from headway.models import GPT, GPTConfig
     from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
     from headway.transforms import fast, float8
@@ -237,7 +236,7 @@ def test_a_training_in_float8_has_the_losses_of_a_cpu_and_of_bfloat16():
 
 
 def test_products_in_float8_equal_the_equations():
-    from headway.float8_gpus import float8_obstacle
+    from headway.base.devices import float8_obstacle
     from headway.transforms.float8 import Float8Linear, plain_products
 
     if obstacle := float8_obstacle("cuda"):
@@ -265,7 +264,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_equation(
     rows, vocabulary, is_weighted, smoothing
 ):
     from headway.training import cross_entropy_sum
-    from headway.transforms.fast import chunked_cross_entropy
+    from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 
     hidden = torch.randn(rows, 16, device="cuda")
     weight = torch.randn(vocabulary, 16, device="cuda")

@@ -68,8 +68,14 @@ def test_pairs_are_read_from_arguments_a_table_or_a_pipe(working_folder, run_hea
         "classify", "runs/p", standard_input="".join(f"{a}\t{b}\n" for a, b in pairs)
     )[0]
     table = run_headway(
-        *("classify", "runs/p", "--file", "new.tsv"),
-        *("--data.text", "premise", "--data.second", "hypothesis"),
+        "classify",
+        "runs/p",
+        "--file",
+        "new.tsv",
+        "--data.text",
+        "premise",
+        "--data.second",
+        "hypothesis",
     )[0]
     whole_table = run_headway("classify", "runs/p", "--file", "p.tsv")[0]
     assert piped == table == "".join(whole_table.splitlines(keepends=True)[:4])

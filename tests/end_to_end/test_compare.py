@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.files import read_json
+from headway.base.files import read_json
 from tests.fixtures.command_line import TINY, headway, write_corpus
 
 PLAN = """
@@ -82,9 +82,24 @@ def test_other_settings_under_the_same_name_are_refused(compared):
 def test_values_of_a_setting_are_compared_over_several_seeds(compared):
     working_folder = compared[0]
     done = headway(
-        *("compare", "translate", "data", "--source", "en", "--target", "de", *TINY),
-        *("--vary", "model.positions=none,alibi", "--seeds", "1", "2", "--steps", "4"),
-        *("--run", "two", "--quiet"),
+        "compare",
+        "translate",
+        "data",
+        "--source",
+        "en",
+        "--target",
+        "de",
+        *TINY,
+        "--vary",
+        "model.positions=none,alibi",
+        "--seeds",
+        "1",
+        "2",
+        "--steps",
+        "4",
+        "--run",
+        "two",
+        "--quiet",
         cwd=working_folder,
     )
     assert "| positions=none |" in done.stdout and " ± " in done.stdout
@@ -122,9 +137,25 @@ def test_models_of_any_task_are_compared(tmp_path):
     (tmp_path / "t.txt").write_text(text)
     sizes = ("--model.model-dim", "12", "--model.num-heads", "2", "--model.num-kv-heads", "1")
     done = headway(
-        *("compare", "gpt-tiny", "t.txt", *sizes, "--model.ffn-dim", "20", "--steps", "4"),
-        *("--training.length", "10", "--data.vocabulary", "270", "--evaluation.every", "2"),
-        *("--vary", "model.num-layers=1,2", "--threads", "1", "--quiet"),
+        "compare",
+        "gpt-tiny",
+        "t.txt",
+        *sizes,
+        "--model.ffn-dim",
+        "20",
+        "--steps",
+        "4",
+        "--training.length",
+        "10",
+        "--data.vocabulary",
+        "270",
+        "--evaluation.every",
+        "2",
+        "--vary",
+        "model.num-layers=1,2",
+        "--threads",
+        "1",
+        "--quiet",
         cwd=tmp_path,
     )
     assert "| variant | parameters | nats | bits_per_byte | perplexity | steps" in done.stdout
@@ -132,8 +163,20 @@ def test_models_of_any_task_are_compared(tmp_path):
     assert "num_layers=2" in (folder / "nats.svg").read_text()
     assert not (folder / "lengths.svg").exists()
     done = headway(
-        *("compare", "words", "t.txt", "--vary", "model.kind=skip-gram,next-word", "--steps", "4"),
-        *("--data.min-count", "1", "--data.held-out", "0.2", "--threads", "1", "--quiet"),
+        "compare",
+        "words",
+        "t.txt",
+        "--vary",
+        "model.kind=skip-gram,next-word",
+        "--steps",
+        "4",
+        "--data.min-count",
+        "1",
+        "--data.held-out",
+        "0.2",
+        "--threads",
+        "1",
+        "--quiet",
         cwd=tmp_path,
     )
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| kind=")]

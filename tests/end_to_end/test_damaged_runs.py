@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headway.errors import HeadwayWarning
-from headway.metrics_file import read_log, read_metrics
+from headway.base.errors import HeadwayWarning
+from headway.base.metrics_file import read_log, read_metrics
 from headway.runs.report import report_of
 
 EVENTS = [

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.settings import COMMAND_LINE
 from headway.cli.train import split_words
 from headway.runs import recipe, train
-from headway.settings import COMMAND_LINE
 from tests.fixtures.command_line import headway
 from tests.fixtures.language_model_commands import LINES
 from tests.fixtures.language_model_commands import TINY as GPT

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.texts import gather
-from headway.errors import UsageError
 from headway.models import Bert, BertConfig
 from headway.text import EncoderTokenizer
 from tests.fixtures.command_line import headway

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.base.folders import verify_folder
 from headway.cli.main import main
-from headway.folders import verify_folder
 from tests.fixtures.command_line import headway, headway_process, rows, train_words, write_corpus
 from tests.fixtures.manifests import flip_one_bit
 

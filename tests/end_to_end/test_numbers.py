@@ -12,12 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
+from headway.base.devices import MachineConfig
+from headway.base.errors import UsageError
+from headway.base.settings import COMMAND_LINE, MOST, Field, fields_of, override
 from headway.cli.main import app, register_verbs
 from headway.decoding import GenerationConfig
-from headway.errors import UsageError
-from headway.machine import MachineConfig
 from headway.runs import RECIPES, configurations, recipe
-from headway.settings import COMMAND_LINE, MOST, Field, fields_of, override
 from headway.tasks.registry import verbs
 from tests.fixtures.bundles import (
     answerer,

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from headway.base.errors import DataError
 from headway.cli.progress import Screen
 from headway.data.images import decoded
-from headway.errors import DataError
 from headway.runs import recipe
 from headway.tasks.job import update_size
 from tests.fixtures.bundles import gpt, translator

@@ -6,6 +6,7 @@ import re
 import pytest
 import torch
 
+from headway.base.errors import DataError
 from headway.bundle import (
     EncoderBundle,
     TextBundle,
@@ -13,7 +14,6 @@ from headway.bundle import (
 from headway.cli.main import main
 from headway.data.formats import read_lines
 from headway.data.formats.lines import LINE_LIMIT
-from headway.errors import DataError
 from headway.models import (
     GPT,
     Bert,

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from headway.base.settings import fields_of
 from headway.runs import RECIPES
-from headway.settings import fields_of
 from tests.fixtures.command_line import headway
 
 

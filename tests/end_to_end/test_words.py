@@ -137,7 +137,15 @@ def test_several_files_and_columns_are_one_training_text(working_folder, tmp_pat
     (tmp_path / "a.txt").write_text("the fox runs\n" * 3)
     (tmp_path / "b.tsv").write_text("en\tde\n" + "a dog runs\tein hund\n" * 3)
     done = headway(
-        *("train", "words", "a.txt", "b.tsv", "--column", "en", "--steps", "3", *TINY),
+        "train",
+        "words",
+        "a.txt",
+        "b.tsv",
+        "--column",
+        "en",
+        "--steps",
+        "3",
+        *TINY,
         cwd=tmp_path,
     )
     assert "vocabulary size 5" in done.stderr and "train: 18 words" in done.stderr

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.errors import DataError
-from headway.evaluation import Gold, parse_gold, read_gold, score_links
+from headway.base.errors import DataError
+from headway.tasks.translation.alignment_error import Gold, parse_gold, read_gold, score_links
 
 
 def test_links_are_sure_or_possible_and_what_is_sure_is_possible():

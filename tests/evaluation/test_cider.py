@@ -5,7 +5,8 @@ import math
 import pytest
 from torch.testing import assert_close
 
-from headway.evaluation import cider_d, score_against_several, score_translations
+from headway.evaluation import score_against_several, score_translations
+from headway.tasks.captioning.cider import cider_d
 
 SECOND_IMAGE = ["a dog"]
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.errors import DataError, HeadwayError, UsageError
-from headway.evaluation.comet import Comet
+from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.paired import paired_bootstrap
 from headway.tasks import registry
+from headway.tasks.translation.comet import Comet
 from headway.tasks.translation.config import TranslationScoring
 from tests.fixtures.translators import SENTENCES, make
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.bundle import EncoderBundle
-from headway.errors import UsageError
-from headway.evaluation import pseudo_perplexity
 from headway.models import Bert, BertConfig
+from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perplexity
 from headway.text import EncoderTokenizer
 
 TEXTS = ["the fox eats a lemon", "an owl", "the crab sings of the lemon and of bread", ""]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.evaluation import score_answers, score_spans
-from headway.evaluation.squad import plain_words, word_f1
+from headway.evaluation.squad import plain_words, score_answers, word_f1
+from headway.tasks.tagging.span_f1 import score_spans
 
 
 def scores(predicted, true):

@@ -8,10 +8,10 @@ import torch
 
 from headway import load
 from headway.attention import Mask
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import COMMAND_LINE, explain, override
 from headway.models import GPTConfig, TranslatorConfig
 from headway.models.kernels_and_positions import KERNELS, SCORES
-from headway.settings import COMMAND_LINE, explain, override
 from headway.tasks.translation.bundle import TranslatorBundle
 from tests.fixtures.command_line import headway, train_words, write_corpus
 from tests.fixtures.packages import installed, uninstalled

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import attention_layers, record_attention
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.ablation import (
     all_heads,
     head_importance,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.activation_patching import patch_stream
 from tests.fixtures.bundles import encoder, gpt, translator
 

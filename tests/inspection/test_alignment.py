@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection import Alignment, align, heat_map, links
 from headway.inspection.alignment import Head, align_by_head, entropy_by_head
 from tests.fixtures.translators import make

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.attention_flow import rolled, rollout, value_weighted
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import gpt, translator

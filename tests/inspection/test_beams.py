@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding import beam_search
-from headway.errors import UsageError
 from headway.inspection.beams import beam_tree, candidate_tree
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
@@ -93,7 +93,9 @@ def test_a_candidate_of_two_groups_is_one_node():
     family = MODELS["translator"]
     rows, candidates = some_rows(1, seed=3), []
     (hypotheses,) = beam_search(
-        *(family.build(), family.inputs(rows), limits(rows)),
+        family.build(),
+        family.inputs(rows),
+        limits(rows),
         width=4,
         groups=2,
         diversity=0.1,

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import attention_layers, record_attention
+from headway.base.errors import UsageError
 from headway.bundle import part_of
-from headway.errors import UsageError
 from tests.fixtures.bundles import BUNDLES, SENTENCE, answerer, encoder, gpt, tagger, translator
 from tests.fixtures.small_encoder import tokenizer
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.bundle import Attention
-from headway.errors import UsageError
 from headway.inspection import figures
 from headway.inspection.figures import (
     plot_causal_mask,

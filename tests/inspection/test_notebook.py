@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection import notebook, show
 from headway.inspection.page import NotebookPage
 from tests.fixtures.bundles import gpt, translator

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection import plots, principal_components
 from headway.inspection.plots import (
     Panel,

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.bundle import (
     BeamSearching,
     Bundle,
@@ -11,12 +13,10 @@ from headway.bundle import (
     Probe,
     Readout,
 )
-from headway.errors import UsageError
 from headway.inspection.beams import beam_tree
 from headway.inspection.walk import walk
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
-from headway.settings import override
 from headway.tasks.opening import spec_of
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.text import Vocabulary

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import UsageError
 from headway.bundle import attention_of
-from headway.errors import UsageError
 from headway.inspection.tables import Tables
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import tracing
@@ -185,9 +185,21 @@ def test_norms_are_at_the_steps_where_the_model_has_them(norm):
     assert ("Final norm" in titles) == (norm == "pre")
     indices = order(
         steps,
-        *("Tokens", "Embedding", "Position", "Earlier layers", "Queries, keys, values"),
-        *("Scores", "Scale", "Mask", "Softmax", "Weighted sum", "Output projection"),
-        *("Residual", "Feed-forward", "Later layers", "Logits"),
+        "Tokens",
+        "Embedding",
+        "Position",
+        "Earlier layers",
+        "Queries, keys, values",
+        "Scores",
+        "Scale",
+        "Mask",
+        "Softmax",
+        "Weighted sum",
+        "Output projection",
+        "Residual",
+        "Feed-forward",
+        "Later layers",
+        "Logits",
     )
     assert indices == sorted(indices)
 

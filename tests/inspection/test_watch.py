@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import record_inputs
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.ablation import without_heads
 from headway.inspection.block_stacks import stacks_of
 from headway.inspection.logit_lens import lens_logits

@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 import headway
 from headway import interop
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.models import GPTConfig
 from tests.fixtures.hf_gpt import Bytes, random_gpt
 

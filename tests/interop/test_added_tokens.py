@@ -8,7 +8,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.interop import read_encoder_tokenizer, read_tokenizer
 from headway.text import EncoderTokenizer, load_tokenizer
 from tests.fixtures.chat_tokenizers import engine_of

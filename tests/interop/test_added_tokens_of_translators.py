@@ -6,7 +6,7 @@ import pytest
 import transformers
 
 import headway
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.interop import read_translator_tokenizers
 from headway.text import PretrainedSentenceTokenizer
 from tests.fixtures.command_line import headway as run_headway

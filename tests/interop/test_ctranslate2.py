@@ -7,7 +7,7 @@ import tokenizers
 import torch
 
 import headway
-from headway.errors import HeadwayError, UsageError
+from headway.base.errors import HeadwayError, UsageError
 from headway.interop import ctranslate2 as conversion
 from headway.interop import ctranslate2_spec as specification
 from headway.interop import export_language_model, export_translator

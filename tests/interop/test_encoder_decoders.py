@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.base.tensors import read_tensors
 from headway.interop import build, export_translator, export_translator_to_hf, read, write
 from headway.interop.hf_export_translator import with_halves
-from headway.tensors import read_tensors
 from tests.fixtures.encoder_decoders import FAMILIES, inputs, saved, theirs_of
 from tests.fixtures.translators import SENTENCES as TAUGHT
 from tests.fixtures.translators import make

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import headway
+from headway.base.errors import UsageError
 from headway.bundle import EncoderBundle
-from headway.errors import UsageError
 from headway.interop import FAMILIES, read, read_labels, write
 from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
 from tests.fixtures.damage import change, refused, written

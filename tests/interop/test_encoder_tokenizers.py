@@ -7,7 +7,7 @@ import tokenizers
 import transformers
 from tokenizers import processors
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.interop import read_encoder_tokenizer
 from headway.text import EncoderTokenizer
 from tests.fixtures.encoder_tokenizers import (

@@ -5,9 +5,9 @@ import tokenizers
 import torch
 
 import headway
+from headway.base.settings import override
 from headway.interop import export_translator, export_translator_to_hf
 from headway.runs import recipe, train
-from headway.settings import override
 from headway.text import PretrainedSentenceTokenizer
 from tests.fixtures.command_line import sentences
 from tests.fixtures.directions import TINY, write_corpora

@@ -9,9 +9,9 @@ import transformers
 from torch import nn
 
 import headway
+from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
-from headway.errors import HeadwayError, UsageError
 from headway.interop import (
     encoder_tokenizers,
     export,

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import transformers
 
+from headway.base.errors import HeadwayError
 from headway.bundle import TextBundle
 from headway.cli.main import main
-from headway.errors import HeadwayError
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
 from headway.tasks import opening
 from headway.text import CharacterTokenizer, TextBPE

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import headway
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.decoding import GenerationConfig
-from headway.errors import DataError, HeadwayWarning, UsageError
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.encoder_decoders import marian, theirs_of
 from tests.fixtures.hf_gpt import PROMPT, STORY, Bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.interop.hf_config import HFConfig
 
 

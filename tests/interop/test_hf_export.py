@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from headway.errors import DataError, HeadwayError, UsageError
+from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.interop import export, hf_export, read
 from tests.fixtures.hf_gpt import PROMPT, TINY, Bytes, load_in_transformers, random_gpt
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from headway.errors import HeadwayWarning, UsageError
+from headway.base.errors import HeadwayWarning, UsageError
 from headway.interop import FAMILIES, read, write
 from headway.models import GPT, GPTConfig
 from tests.fixtures.damage import change, refused, written

@@ -8,8 +8,8 @@ from safetensors.torch import save_file
 
 import headway
 from headway import interop
+from headway.base.errors import DataError, HeadwayWarning
 from headway.bundle import TextBundle
-from headway.errors import DataError, HeadwayWarning
 from headway.interop import ChatTemplate, FolderSettings, read_chat_template
 from headway.models import GPTConfig
 from headway.serving.http.chat_templates import template_of

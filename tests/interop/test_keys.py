@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.interop import config_keys, generation_config, generation_keys, preprocessor_config
 from headway.interop.hf_config import HFConfig, Ignored
 from headway.interop.hf_folders import FAMILIES

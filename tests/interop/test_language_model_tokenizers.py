@@ -5,7 +5,7 @@ import gzip
 import pytest
 import transformers
 
-from headway.errors import DataError, HeadwayWarning, UsageError
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import read_tokenizer
 from headway.text import load_tokenizer
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, put, small_gpt2

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.attention import Mask
+from headway.base.errors import DataError
 from headway.decoding import Limits, greedy_search
-from headway.errors import DataError
 from headway.interop import (
     build,
     llama2c,

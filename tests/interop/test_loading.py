@@ -7,8 +7,8 @@ import torch
 import transformers
 
 import headway
+from headway.base.errors import DataError, UsageError
 from headway.bundle import TextBundle
-from headway.errors import DataError, UsageError
 from tests.fixtures.tokenizer_folders import folder_with
 
 

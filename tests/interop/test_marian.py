@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.interop import export_translator
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.command_line import write_corpus
@@ -85,7 +85,14 @@ def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
     source = (tmp_path / "again" / "source.spm").read_bytes()
     assert source == (tmp_path / "m" / "source.spm").read_bytes()
     refused = run_headway(
-        *("train", "translate", "corpus", *words, "--data.bpe-dropout", "0.1", "--run", "other"),
+        "train",
+        "translate",
+        "corpus",
+        *words,
+        "--data.bpe-dropout",
+        "0.1",
+        "--run",
+        "other",
         cwd=tmp_path,
         check=None,
     )

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError, UsageError
 from headway.cli.main import main
-from headway.errors import DataError, UsageError
 from headway.interop import write
 from headway.models import (
     GPT,

@@ -7,7 +7,7 @@ import torch
 import transformers
 
 import headway
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.models import Bert, BertClassifier
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.foreign import to_hugging_face

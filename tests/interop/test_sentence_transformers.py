@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from headway import load
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
 from headway.cli.embed import embed
 from headway.data.encoder_batches import collate_encoder_batch
-from headway.errors import DataError, HeadwayWarning, UsageError
 from headway.interop import export, read_sentence_folder
-from headway.training import text_vectors
+from headway.tasks.sentence_embedding.objective import text_vectors
 from tests.fixtures.command_line import headway
 from tests.fixtures.small_encoder import TEXTS, encoder
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.base.tensors import read_tensors, write_tensors
 from headway.interop import build, read, write
-from headway.tensors import read_tensors, write_tensors
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.sentencepiece import model as spm
 from tests.fixtures.sentencepiece import unigram_pieces

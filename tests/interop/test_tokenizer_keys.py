@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.interop import tokenizer_keys
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.language_model_tokenizers import read_tokenizer

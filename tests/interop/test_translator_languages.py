@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import headway
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.inspection.alignment import align, links
 from headway.interop import export_translator, export_translator_to_hf
 from headway.interop.translator_languages import M2M100_CODES

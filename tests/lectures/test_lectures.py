@@ -17,7 +17,7 @@ from headway.cli.main import main
 from headway.lectures import CLAIMS, Claim, Result, gradients, growing_keys, order, scaling
 from headway.lectures.claim import table
 from headway.models import TranslatorConfig
-from headway.transforms.fast import FusedDot
+from headway.transforms.fast.dot import FusedDot
 from tests.fixtures.command_line import headway
 
 QUICK = {

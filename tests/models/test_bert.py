@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.base.settings import flatten, override, to_dict
 from headway.data.encoder_batches import collate_encoder_batch
 from headway.models import (
     Bert,
@@ -22,7 +23,6 @@ from headway.models import (
     parameter_count,
 )
 from headway.models.bert_heads import remove_heads
-from headway.settings import flatten, override, to_dict
 
 SMALL = BertConfig(
     model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, max_length=16, vocabulary=11

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.models import GPTConfig
 from headway.models.budget import (
     DAY,

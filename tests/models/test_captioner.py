@@ -94,7 +94,7 @@ def test_a_pooler_without_a_use_is_refused():
 
 
 def test_sizes_are_configurations_and_large_ones_need_no_memory():
-    from headway.settings import override
+    from headway.base.settings import override
 
     for name, changes in CaptionerConfig.sizes.items():
         config = override(CaptionerConfig(), changes, name)

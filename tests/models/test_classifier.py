@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.labelled_texts import collate_labelled
+from headway.base.settings import override, to_dict
 from headway.models import (
     GPT,
     GPTConfig,
@@ -15,7 +15,7 @@ from headway.models import (
     parameter_count,
     text_classifier,
 )
-from headway.settings import override, to_dict
+from headway.tasks.classification.labelled_texts import collate_labelled
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)
 TEXTS = [[4, 5, 6, 7, 2], [7, 2], [3, 9, 9, 2]]

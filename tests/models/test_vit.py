@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from headway.base.settings import override
 from headway.blocks import ScaledPreNorm
 from headway.models import (
     ViT,
@@ -17,7 +18,6 @@ from headway.models import (
     vit_classifier,
 )
 from headway.models.vit_classifier import pooled
-from headway.settings import override
 
 TINY = ViTConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, image_size=8, image_width=12, channels=3

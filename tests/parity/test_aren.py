@@ -4,10 +4,10 @@ import json
 
 import torch
 
+from headway.base.tensors import read_tensors
 from headway.decoding import Limits, beam_search, greedy_search
 from headway.models import Translator, TranslatorConfig
 from headway.models.contracts import set_parameters
-from headway.tensors import read_tensors
 
 FOLDER = "weights/aren_transliteration"
 SUBLAYERS = {

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 import headway
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle

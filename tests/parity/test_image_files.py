@@ -12,11 +12,11 @@ from PIL import Image
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError, HeadwayWarning
 from headway.bundle.image_encoder import batches_of
 from headway.data.image_corpus import prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.image_sources import read_images
-from headway.errors import DataError, HeadwayWarning
 from headway.interop import read_image_reader
 from headway.models import ViTConfig
 from tests.fixtures.images import pixels_of, saved

@@ -8,8 +8,8 @@ import torch
 from bench.marian import Specials, to_marian
 from torch.testing import assert_close
 
+from headway.base.errors import UsageError
 from headway.decoding import Bias, Forbidden, Limits, beam_search, greedy_search
-from headway.errors import UsageError
 from headway.models import Translator, TranslatorConfig
 
 B, S, T, V = 3, 7, 5, 19
@@ -77,7 +77,9 @@ def test_beams_that_stop_early_equal_marians_generate_with_its_default():
         model.output.weight.mul_(3)
         candidates = []
         (outputs,) = beam_search(
-            *(model, (source, None), LONG),
+            model,
+            (source, None),
+            LONG,
             width=W,
             num_best=W,
             early_stopping=True,

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoderBundle
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError, UsageError
 from headway.interop import build, export_images, read, read_image_reader, read_labels, write
 from headway.interop.preprocessor_config import write_image_reader
 from headway.models import ViT, ViTClassifier, ViTConfig, parameter_count

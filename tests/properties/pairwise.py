@@ -38,7 +38,9 @@ def combinations(models: Sequence[str], kernels: Sequence[str], checks: Sequence
     chosen = pairwise(models, kernels, checks) | set(product(models, [BUILT_WITH], checks))
     return [
         pytest.param(
-            *(name, kernel, check),
+            name,
+            kernel,
+            check,
             id=f"{name}-{kernel}-{check.__name__}",
             marks=() if (name, kernel, check) in chosen else pytest.mark.grid,
         )

@@ -13,14 +13,15 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.attention import Additive, Mask, ScaledDot
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import UsageError
 from headway.blocks.dropout import Dropout
-from headway.errors import UsageError
-from headway.machine import MachineConfig, prepare
 from headway.transforms import compile
-from headway.transforms.fast import FusedDot, fast
 from headway.transforms.fast import dot as fused
 from headway.transforms.fast import linear as products
+from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.linear import linear
+from headway.transforms.fast.table import fast
 from headway.transforms.tracing import tracing
 from tests.fixtures import traced
 from tests.fixtures.command_line import ROOT, write_corpus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.runs import recipe
 from headway.tasks.sections import parse_time
 

@@ -8,10 +8,10 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from headway import runs
+from headway.base.settings import flat
 from headway.cli.main import main
 from headway.runs import RECIPES, DryRun
 from headway.runs.dry_run import EvaluationLimit
-from headway.settings import flat
 from headway.training import Interrupted, StopRequest
 from tests.safety_net.cases import CASES, with_prerequisites
 from tests.safety_net.tiny_data import write_all

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
+from headway.base.errors import HeadwayError, OutOfMemory, is_out_of_memory
+from headway.base.settings import flat, override
 from headway.cli.main import main
-from headway.errors import HeadwayError, OutOfMemory, is_out_of_memory
 from headway.runs import RECIPES, recipe, train
 from headway.runs.out_of_memory import less_memory
-from headway.settings import flat, override
 from headway.training import NonFinite
 from tests.fixtures.language_model_runs import STORY, TINY
 

@@ -3,7 +3,7 @@
 import pytest
 
 import headway
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.runs import pace, recipe
 from headway.runs.pace import Pace
 from tests.fixtures import command_line

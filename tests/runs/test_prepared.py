@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.base.config_files import read_yaml
+from headway.base.errors import UsageError
 from headway.cli.main import main
-from headway.config_files import read_yaml
-from headway.errors import UsageError
 from headway.runs import Outcome, check_same, train
 from headway.runs.data_files import changed_files, remember_files
 from headway.text import load_tokenizer
@@ -101,7 +101,7 @@ def test_data_of_an_unfinished_run_with_other_settings_are_made_again(story, tmp
         "vocabulary": configured(story, data__vocabulary=280),
         "text": configured(str(tmp_path / "other.txt")),
         "recipe": configured(story, name="gpt"),
-        "no run.yaml": configured(story),  # as an earlier version left it
+        "no run.yaml": configured(story),
     }[change]
     if change == "no run.yaml":
         (folder / "run.yaml").unlink()

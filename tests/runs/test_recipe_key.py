@@ -4,7 +4,7 @@ settings of another recipe."""
 import pytest
 
 import headway
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.runs import recipe, saved, with_settings
 from tests.fixtures import command_line
 

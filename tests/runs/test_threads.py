@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import headway
-from headway import threads
-from headway.errors import UsageError
+from headway.base import threads
+from headway.base.errors import UsageError
 from headway.runs import saved
 from headway.tasks.registry import task
 from tests.fixtures.command_line import headway as command_line

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.errors import DataError, HeadwayWarning, UsageError
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.runs import recipe
 from headway.runs import train as train_run
 from headway.tasks.opening import family_of, model_path

@@ -5,7 +5,7 @@ import resource
 
 import pytest
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.interop import ChatTemplate, read_chat_template
 from headway.serving.http.chat_templates import Conversation, Templates
 from headway.serving.http.replies import ApiError

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.interop import ChatTemplate, read_chat_template, read_tokenizer
 from headway.serving.http.chat_templates import Conversation, Templates
 from headway.serving.http.replies import ApiError

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from headway.attention import masks
+from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.decoding import GenerationConfig, generate_from_tokens
-from headway.errors import UsageError
 from headway.models import GPT
 from headway.serving.engine import (
     Cancelled,
@@ -21,7 +21,7 @@ from headway.serving.engine import (
     Metrics,
     Refused,
 )
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures.engine_jobs import (
     WORDS,
     Box,

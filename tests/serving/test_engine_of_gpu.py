@@ -18,7 +18,7 @@ from headway.serving.engine import (
 from headway.serving.engine import engine as engine_module
 from headway.serving.engine.prompts import PromptReader
 from headway.transforms import replay_steps
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures.emulated_graph import EmulatedGraph, storage_of, tensors
 from tests.fixtures.engine_jobs import (
     WORDS,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.serving import Guard
 from headway.serving.guard import checked_origin
 from tests.fixtures.coroutines import run

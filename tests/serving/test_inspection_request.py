@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.serving import InspectionRequest, parse
 
 IMAGE_URL = "data:image/png;base64," + base64.b64encode(b"\x89PNG").decode()

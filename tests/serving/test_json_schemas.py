@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding import PartialOutput
-from headway.errors import UsageError
 from headway.serving.grammar import Grammar
 from tests.fixtures.bundles import TOKENIZER
 from tests.fixtures.cpu_time import within

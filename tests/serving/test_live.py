@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.serving import BundleViewer, InspectionRequest
 from tests.fixtures.bundles import BUNDLES, captioner, gpt, translator
 from tests.fixtures.images import png

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headway import threads
+from headway.base import threads
 from headway.cli.flags import MachineFlags
 from headway.cli.serve import serve
 from headway.serving import model_server

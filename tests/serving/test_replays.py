@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 import torch
 
-from headway.errors import HeadwayWarning
+from headway.base.errors import HeadwayWarning
 from headway.serving.engine import EngineSettings
 from headway.serving.engine.computations import watched
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions

@@ -21,7 +21,7 @@ from headway.serving.engine import (
 from headway.serving.engine.searches import Search, SharedSteps, spread
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures import bundles
 from tests.fixtures.captioners import PIXELS
 from tests.fixtures.images import png

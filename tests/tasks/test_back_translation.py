@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from headway import load
-from headway.data.formats import read_pairs
-from headway.data.noise import SourceNoise
-from headway.data.parallel_corpus import Corpus
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.runs import recipe, saved, train
-from headway.settings import override
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.data import held_out_pairs
 from headway.tasks.translation.directions import corpora_of
+from headway.tasks.translation.noise import SourceNoise
+from headway.tasks.translation.pairs.reading import read_pairs
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import Tokenizer
 from headway.text.bpe_dropout import BPEDropout
 from tests.fixtures.directions import TINY, write_corpora

@@ -9,8 +9,8 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError, UsageError
 from headway.bundle.image_encoder import image_of
-from headway.errors import DataError, UsageError
 from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
 from headway.tasks.captioning.bundle import CaptionerBundle

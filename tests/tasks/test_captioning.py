@@ -9,13 +9,13 @@ import torch
 from torch.testing import assert_close
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle, TextBundle
 from headway.cli.main import main
 from headway.data.image_reader import ImageReader
 from headway.decoding.input_search import InputSearch
-from headway.errors import DataError, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train, with_settings
 from headway.tasks.captioning import TASK
@@ -23,9 +23,9 @@ from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
 from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.job import CaptionJob
+from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.text import TextBPE
-from headway.training import CaptionObjective
 from tests.fixtures.images import png
 
 TINY = {
@@ -108,7 +108,7 @@ def test_the_run_reports_its_scores_and_samples_and_keeps_the_best_model(trained
 def test_training_python_and_the_command_line_give_the_same_scores(trained, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, in every number,
     with the same options."""
-    from headway.evaluation import cider_d
+    from headway.tasks.captioning.cider import cider_d
 
     run, events = trained
     (best,) = [row for row in read_metrics(run / "metrics.jsonl", "valid") if row["is_best"]][-1:]

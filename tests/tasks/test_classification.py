@@ -8,18 +8,18 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, HeadwayWarning, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.data.formats import Columns, read_labelled
-from headway.data.labelled_texts import LabelledTexts
 from headway.data.length_batches import LengthBatches
-from headway.errors import DataError, HeadwayWarning, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
 from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.label_files import Columns, read_labelled
+from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
 from headway.text import CharacterTokenizer

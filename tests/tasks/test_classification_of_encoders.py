@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from headway import load
-from headway.errors import DataError, UsageError
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.evaluation import class_scores, number_scores
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.models import BertClassifier
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry

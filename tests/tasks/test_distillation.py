@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from headway import evaluate, load
-from headway.config_files import read_yaml
-from headway.errors import DataError, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
+from headway.base.config_files import read_yaml
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
+from headway.base.settings import fields_of
 from headway.models import GPT, GPTConfig, TextClassifier
 from headway.runs import recipe, saved, train
-from headway.settings import fields_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.distillation import TASK

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import headway as library
+from headway.base.errors import HeadwayWarning
+from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
-from headway.errors import HeadwayWarning
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved
 from headway.runs import train as train_run
 from headway.tasks.registry import OWN, TASKS, task

@@ -9,8 +9,8 @@ import torch
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoderBundle
-from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTClassifier
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier

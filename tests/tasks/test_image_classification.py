@@ -9,14 +9,14 @@ import torch
 from torch.testing import assert_close
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
 from headway.data.image_examples import FileExamples
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.models import ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry

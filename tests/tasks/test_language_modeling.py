@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import TextBundle
-from headway.errors import DataError, HeadwayError, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.data import (

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import export
-from headway.metrics_file import read_metrics
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring

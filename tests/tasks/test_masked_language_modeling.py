@@ -10,17 +10,17 @@ import torch
 import torch.nn.functional as F
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import EncoderBundle, FillInput, FillOptions
 from headway.cli.main import main
-from headway.data.masked_batches import IGNORED
-from headway.errors import DataError, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
 from headway.tasks.masked_language_modeling.job import PretrainingJob
+from headway.tasks.masked_language_modeling.masked_batches import IGNORED
 from headway.tasks.opening import load_as
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]

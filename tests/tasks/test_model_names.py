@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.tasks.model_names import model_names
 
 

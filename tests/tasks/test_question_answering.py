@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, HeadwayWarning, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.data.formats.questions import Answer, Question, read_questions
-from headway.errors import DataError, HeadwayWarning, UsageError
-from headway.evaluation import score_answers
-from headway.metrics_file import read_metrics
+from headway.evaluation.squad import score_answers
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.question_answering.bundle import (
@@ -26,6 +25,7 @@ from headway.tasks.question_answering.bundle import (
 )
 from headway.tasks.question_answering.config import AnswerScoring
 from headway.tasks.question_answering.data import answered_questions, target_answer
+from headway.tasks.question_answering.question_files import Answer, Question, read_questions
 from headway.tasks.question_answering.windows import Window, covered
 from headway.text import EncoderTokenizer
 from tests.fixtures.tiny_encoder import save_encoder, write_squad

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.formats.questions import Answer, read_questions
+from headway.base.errors import DataError, UsageError
 from headway.data.length_batches import LengthBatches
-from headway.errors import DataError, UsageError
+from headway.tasks.question_answering.question_files import Answer, read_questions
 from headway.tasks.question_answering.windows import (
     AnswerTexts,
     Window,

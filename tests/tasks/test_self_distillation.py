@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
 from headway.data.image_examples import FileExamples
-from headway.errors import DataError, UsageError
-from headway.evaluation import knn_accuracy, linear_accuracy, spread
 from headway.inspection.image_attention import image_attention_of_heads
-from headway.metrics_file import read_metrics
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks.self_distillation import TASK
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
+from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from tests.fixtures.images import pixels_of, png, write_shades
 
 TINY = {

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.bundle import EncoderBundle
 from headway.cli.main import main
-from headway.data.similar_pairs import SimilarPairs
-from headway.errors import DataError, UsageError
-from headway.machine import MachineConfig, prepare
-from headway.metrics_file import read_metrics
 from headway.models import Bert, BertConfig
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
@@ -20,8 +19,9 @@ from headway.tasks.sentence_embedding.config import EmbedScoring
 from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts
 from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
 from headway.tasks.sentence_embedding.job import EmbedJob
+from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
+from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
 from headway.text import EncoderTokenizer
-from headway.training import ContrastiveObjective, CosineObjective
 from tests.fixtures.language_model_runs import weights
 from tests.fixtures.sentence_pairs import PAIRS, scored, table
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from headway import load
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.runs import recipe, saved, train
 
 RATE = 8000

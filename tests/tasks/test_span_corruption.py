@@ -7,8 +7,8 @@ import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
 from headway import evaluate, load
-from headway.errors import DataError, UsageError
-from headway.metrics_file import read_metrics
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.translation.config import TranslationDataConfig
@@ -88,7 +88,7 @@ def test_a_batch_has_corrupted_texts_which_differ_between_epochs(folder):
 
 
 def _machine():
-    from headway.machine import MachineConfig, prepare
+    from headway.base.devices import MachineConfig, prepare
 
     return prepare(MachineConfig(device="cpu", threads=1))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import headway
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.tasks.splits import check_sides, hold_out, is_held_out
 from tests.fixtures.tiny_encoder import save_encoder
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.errors import DataError, UsageError
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.tagging.bundle import TaggerBundle, TagReader
@@ -78,7 +78,7 @@ def test_a_trained_tagger_finds_the_names_in_a_text(trained):
 def test_training_python_and_the_command_line_give_the_same_scores(trained, monkeypatch, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, in every number,
     and its F1 that of the predictions."""
-    from headway.evaluation import score_spans
+    from headway.tasks.tagging.span_f1 import score_spans
 
     validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]

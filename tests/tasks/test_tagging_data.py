@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.data.formats.tags import read_tagged
-from headway.data.spans import WordSpan, are_span_tags, spans_of
+from headway.base.errors import DataError, UsageError
 from headway.data.word_targets import WordTargets, word_sequences
-from headway.errors import DataError, UsageError
+from headway.tasks.tagging.spans import WordSpan, are_span_tags, spans_of
+from headway.tasks.tagging.tag_files import read_tagged
 from headway.text import EncoderTokenizer
 
 CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3

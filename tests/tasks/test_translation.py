@@ -8,19 +8,19 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
+from headway.base.settings import override
 from headway.cli.main import main
-from headway.data.batches import collate_sources
-from headway.errors import DataError, UsageError
 from headway.evaluation import score_against_several, score_translations
 from headway.evaluation.bleu import TRANSLATION_METRICS
 from headway.evaluation.text_overlap import TEXT_METRICS, score_texts
-from headway.evaluation.word_frequency import word_counts
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
-from headway.settings import override
 from headway.tasks import registry
+from headway.tasks.translation.batches import collate_sources
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.word_frequency import word_counts
 from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.translators import make
 

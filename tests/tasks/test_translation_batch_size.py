@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from headway import load
-from headway.errors import UsageError
-from headway.machine import free_memory
+from headway.base.errors import UsageError
+from headway.base.memory import free_memory
+from headway.base.settings import override
 from headway.runs import recipe, saved, train
-from headway.settings import override
 from headway.tasks.translation import job as job_module
 from headway.tasks.translation.batch_size import fitted_batch
 from tests.fixtures.command_line import sentences

@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
 from headway.cli.main import main
-from headway.data.parallel_corpus import Corpus
-from headway.errors import DataError, UsageError
 from headway.evaluation import score_translations
 from headway.runs import recipe, saved, train
-from headway.settings import override
 from headway.tasks import registry
 from headway.tasks.translation.config import TranslationDataConfig, TranslationScoring
 from headway.tasks.translation.data import held_out_pairs
 from headway.tasks.translation.directions import Direction, corpora_of, languages_of
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import Tokenizer, TokenizerPair
 from tests.fixtures.command_line import sentences
 from tests.fixtures.directions import TINY, write_corpora

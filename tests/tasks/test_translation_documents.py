@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from headway.data.formats.po_entries import read_catalogue
-from headway.errors import UsageError
-from headway.tasks.translation.documents import (
+from headway.base.errors import UsageError
+from headway.tasks.translation.document_translation import (
     DocumentOptions,
     document_lines,
     translate_document,
 )
+from headway.tasks.translation.documents.po_entries import read_catalogue
 from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.texts import Text, translate_texts
 from tests.fixtures.catalogues import PO, TMX, XLIFF_2
@@ -125,8 +125,12 @@ def test_options_of_single_translations_are_refused_for_files(tmp_path):
     ):
         with pytest.raises(UsageError, match=flag):
             translate_document(
-                *(dictionary({}), tmp_path / "a.po", tmp_path / "b.po", None),
-                *(DocumentOptions(), options),
+                dictionary({}),
+                tmp_path / "a.po",
+                tmp_path / "b.po",
+                None,
+                DocumentOptions(),
+                options,
             )
     assert not (tmp_path / "b.po").exists()
 
@@ -158,7 +162,7 @@ def test_the_command_line_writes_a_file_of_each_format(folder):
 
 def test_the_report_as_json(folder):
     done = headway(
-        *("translate", "model", "a.md", "--output", "b.md", "--json", "--beam", "2"), cwd=folder
+        "translate", "model", "a.md", "--output", "b.md", "--json", "--beam", "2", cwd=folder
     )
     report = json.loads(done.stdout)
     assert report["texts"] == 2

@@ -5,13 +5,13 @@ import torch
 from bench.alignment import aligned_pairs, error_rates, pharaoh, write_aligned
 
 from headway import load
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
 from headway.cli.main import main
-from headway.errors import DataError, UsageError
 from headway.inspection import align
 from headway.inspection.alignment import Head, alignment_head, links
 from headway.models import TranslatorConfig
 from headway.runs import recipe, saved, train
-from headway.settings import override
 from headway.tasks.translation.job import check
 from tests.fixtures.directions import TINY
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from headway.data.formats import Pair
+from headway.base.metrics_file import read_metrics
 from headway.evaluation import paired_bootstrap
-from headway.evaluation.placeholder_accuracy import placeholder_accuracy
-from headway.metrics_file import read_metrics
 from headway.runs import recipe, train
 from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.placeholder_accuracy import placeholder_accuracy
 from headway.tasks.translation.placeholders import placeholder_sums
 from headway.tasks.translation.target_languages import TargetLanguages
 from tests.fixtures.command_line import headway, sentences

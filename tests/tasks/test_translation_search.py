@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.tasks import registry
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.glossary import Glossary, required_phrases

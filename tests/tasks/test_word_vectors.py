@@ -8,15 +8,15 @@ import pytest
 import torch
 
 import headway
+from headway.base.errors import DataError, UsageError
+from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.data.context_windows import Windows
-from headway.errors import DataError, UsageError
-from headway.metrics_file import read_metrics
 from headway.models import WordsConfig, words_model
 from headway.runs import recipe, saved, train, with_settings
 from headway.tasks import registry
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle
+from headway.tasks.word_vectors.context_windows import Windows
 from headway.text import Vocabulary
 from tests.fixtures.tiny_encoder import save_encoder
 from tests.fixtures.word_vectors import word_vector_bundle

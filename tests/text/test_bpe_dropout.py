@@ -6,9 +6,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from headway.data.batches import RandomSplits, collate
-from headway.data.formats import Pair
-from headway.data.parallel_corpus import prepare
+from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.parallel_corpus import prepare
 from headway.text import Tokenizer, TokenizerPair
 from headway.text.bpe_dropout import BPEDropout
 from tests.fixtures.command_line import sentences

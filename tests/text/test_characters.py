@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text import CharacterTokenizer, TextTokenizer, load_tokenizer
 
 ALPHABET = "\n !aébc🦊</s>"

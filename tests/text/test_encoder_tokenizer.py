@@ -8,7 +8,7 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text import EncoderTokenizer, SpecialTokens
 from tests.fixtures.encoder_tokenizers import roberta_tokenizer
 from tests.fixtures.small_encoder import TEXTS, tokenizer

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, processors
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.text import PretrainedTokenizer, TextTokenizer, load_tokenizer
 from tests.fixtures.hf_tokenizer import END, FOREIGN, engine
 

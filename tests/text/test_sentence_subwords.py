@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text import EncoderTokenizer, TextBPE, Tokenizer, TokenizerPair, UnigramTokenizer
 from headway.text.byte_level import _without_long_words
 from tests.fixtures.cpu_time import within

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.text import PretrainedSentenceTokenizer, PretrainedTokenizer
 from headway.text.language_tokens import Roles
 from headway.text.sentencepiece import BPE, engine_json, parse_sentencepiece

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text import CharacterTokenizer, TextBPE, TextTokenizer, Tokenizer, load_tokenizer
 
 TEXTS = ["The old baker waves.", "  The baker bakes bread </s>\n", "A dog barks, twice."] * 9

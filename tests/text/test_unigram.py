@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
 
-from headway.data.batches import RandomSplits, collate
-from headway.data.formats import Pair
-from headway.data.parallel_corpus import prepare
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.parallel_corpus import prepare
 from headway.text import (
     TextUnigram,
     Tokenizer,

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text import BORDER, Vocabulary, words_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.text import EncoderTokenizer, SpecialTokens, extended, new_words
 
 OLD = ["the fox eats the lemon", "the owl reads and eats", "a crab sings of lemons"] * 4

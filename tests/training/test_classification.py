@@ -7,17 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.labelled_texts import LabelledBatch, collate_labelled
 from headway.models import GPT, Bert, BertClassifier, BertConfig, GPTConfig, TextClassifier
-from headway.training import (
-    ClassificationObjective,
-    OptimizerConfig,
-    RegressionObjective,
-    StopRequest,
-    TrainingState,
-    fit,
-    optimizer,
-)
+from headway.tasks.classification.labelled_texts import LabelledBatch, collate_labelled
+from headway.tasks.classification.objective import ClassificationObjective, RegressionObjective
+from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)
 READER = BertConfig(

@@ -7,18 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from headway.data.encoder_batches import collate_encoder_batch
-from headway.data.similar_pairs import SimilarPairs
 from headway.models import Bert, BertConfig
-from headway.training import (
+from headway.tasks.sentence_embedding.objective import (
     ContrastiveObjective,
     CosineObjective,
-    OptimizerConfig,
-    StopRequest,
-    TrainingState,
-    fit,
-    optimizer,
     text_vectors,
 )
+from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
+from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
 
 SMALL = BertConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=31, dropout=0.0

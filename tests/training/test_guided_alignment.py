@@ -8,10 +8,11 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import record_attention
-from headway.data.batches import TranslationBatch
-from headway.errors import UsageError
-from headway.training import GuidedAlignmentObjective, RDropObjective, TranslationObjective
-from headway.training.objectives.guided_alignment import alignment_loss
+from headway.base.errors import UsageError
+from headway.tasks.translation.batches import TranslationBatch
+from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective, alignment_loss
+from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.r_drop import RDropObjective
 from headway.transforms import recompute
 from tests.fixtures.zoo import MODELS, sources
 

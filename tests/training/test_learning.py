@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from headway.data.batches import TranslationBatch
+from headway.tasks.translation.batches import TranslationBatch
+from headway.tasks.translation.objective import TranslationObjective
 from headway.training import (
     Loss,
     NonFinite,
@@ -19,8 +20,8 @@ from headway.training import (
     WeightAverage,
     fit,
 )
-from headway.training.objectives.translation import TranslationObjective
-from headway.transforms.fast import chunked_cross_entropy, cross_entropy
+from headway.transforms.fast import cross_entropy
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 from tests.fixtures.zoo import MODELS, sources
 
 N, D, V = 23, 6, 11

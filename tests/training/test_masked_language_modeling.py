@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.data.encoder_batches import EncoderBatch
-from headway.data.masked_batches import IGNORED, MaskedBatch
 from headway.models import Bert, BertConfig
-from headway.training import MaskedLanguageModelingObjective, judge
+from headway.tasks.masked_language_modeling.masked_batches import IGNORED, MaskedBatch
+from headway.tasks.masked_language_modeling.objective import MaskedLanguageModelingObjective, judge
 
 SMALL = BertConfig(
     model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_length=9, vocabulary=17, dropout=0.0

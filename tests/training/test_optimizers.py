@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.models import GPT, Bert, BertClassifier, BertConfig
 from headway.training import (
     Loss,

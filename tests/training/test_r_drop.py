@@ -5,9 +5,9 @@ import torch
 from torch.nn.functional import kl_div
 from torch.testing import assert_close
 
-from headway.data.batches import TranslationBatch
-from headway.training import RDropObjective, TranslationObjective
-from headway.training.objectives.r_drop import divergences
+from headway.tasks.translation.batches import TranslationBatch
+from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.r_drop import RDropObjective, divergences
 from tests.fixtures.zoo import MODELS, sources
 
 SOURCE, KEYS = sources([[4, 5, 2], [6, 2]])

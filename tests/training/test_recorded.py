@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.tasks.translation.objective import TranslationObjective
 from headway.training import (
     OptimizerConfig,
     RecordedGradients,
     TextObjective,
     TrainingState,
-    TranslationObjective,
     fit,
     optimizer,
 )

@@ -7,9 +7,12 @@ import torch
 from torch import nn
 
 from headway.blocks import PrototypeHead
-from headway.data.multi_crop import ViewBatch
 from headway.models import SelfDistilled, ViT, ViTConfig
-from headway.training import SelfDistillationConfig, SelfDistillationObjective
+from headway.tasks.self_distillation.multi_crop import ViewBatch
+from headway.tasks.self_distillation.objective import (
+    SelfDistillationConfig,
+    SelfDistillationObjective,
+)
 from headway.training.state import StepReport, TrainingState
 
 SHAPE = ViTConfig(

@@ -6,9 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.data.context_windows import BLOCK, WordBatch
 from headway.models import NextWord, WordsConfig, WordVectors
-from headway.training import NegativeSampling, NextWordObjective, negative_sampling_sum
+from headway.tasks.word_vectors.context_windows import BLOCK, WordBatch
+from headway.tasks.word_vectors.objective import (
+    NegativeSampling,
+    NextWordObjective,
+    negative_sampling_sum,
+)
 
 V, D = 11, 5
 

@@ -9,10 +9,11 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import Additive, Mask
-from headway.transforms.fast import FusedDot, fast
 from headway.transforms.fast import batched as module
 from headway.transforms.fast.batched import WORK, batched_product, onednn_is_faster, prefers_onednn
+from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.linear import available
+from headway.transforms.fast.table import fast
 
 MATMUL = torch.backends.mkldnn.matmul
 SIZES = [(96, 40, 30, 20), (2, 197, 197, 64), (384, 5, 33, 65), (3, 129, 1, 257)]

@@ -40,9 +40,11 @@ from headway.models import GPT, GPTConfig
 from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
 from headway.transforms import LoRALinear, fast, is_fast
-from headway.transforms.fast import FAST, chunked_cross_entropy, plain_class
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
+from headway.transforms.fast.table import FAST
 from headway.transforms.lora import ADAPTED
 from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
+from headway.transforms.twins import plain_class
 from tests.fixtures import bundles, zoo
 
 B, T, S, H, G, K, D, E = 2, 5, 7, 6, 2, 4, 24, 10

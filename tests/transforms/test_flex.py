@@ -8,8 +8,8 @@ from torch.nn.attention import flex_attention as torchs
 from torch.testing import assert_close
 
 from headway.attention import Mask, ScaledDot
-from headway.transforms.fast import FlexDot, FusedDot
-from headway.transforms.fast.flex import compiled, flex_dot, mask_rule
+from headway.transforms.fast.dot import FusedDot
+from headway.transforms.fast.flex import FlexDot, compiled, flex_dot, mask_rule
 from tests.fixtures.kernel_inputs import KEYS, MASKS, B, H, S, T, inputs
 
 ROWS = {"all": (B, H), "one row": (1, H), "one head": (B, 1), "one for all": (1, 1)}

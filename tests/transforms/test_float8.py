@@ -15,9 +15,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
 from headway.data.packing import TextBatch
-from headway.errors import UsageError
-from headway.machine import Machine
 from headway.models import GPT, GPTConfig
 from headway.training import (
     Averaging,

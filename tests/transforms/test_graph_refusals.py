@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from headway.errors import HeadwayWarning
+from headway.base.errors import HeadwayWarning
 from headway.tasks import opening
 from headway.tasks.opening import load
 from headway.transforms import replay_steps

@@ -10,9 +10,9 @@ from copy import deepcopy
 import pytest
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding import MostProbable, Sampling, sample
 from headway.decoding.sampling import open_rows, read_prompts
-from headway.errors import UsageError
 from headway.models import GPT
 from headway.tasks.opening import load
 from headway.transforms import graphs, lora, replay_steps, step_graph

@@ -12,7 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from headway.transforms import quantize
-from headway.transforms.fast import int8, prepare_for_inference, quantized
+from headway.transforms.fast import int8, quantized
 from headway.transforms.fast.int8 import (
     KERNELS,
     Fbgemm,
@@ -22,6 +22,7 @@ from headway.transforms.fast.int8 import (
     OneDNN,
     int8_kernel,
 )
+from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.quantize.numbers import Int8
 
 

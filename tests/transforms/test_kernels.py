@@ -20,7 +20,8 @@ from headway.blocks import LayerNorm, RMSNorm
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.transforms import kernels, quantize, replay_steps
-from headway.transforms.fast import block, fast, prepare_for_inference, residual, static_cache
+from headway.transforms.fast import block, residual, static_cache
+from headway.transforms.fast.table import fast, prepare_for_inference
 from headway.transforms.kernels import norms, one_vector
 from headway.transforms.kernels.linear import linear_for_training
 from headway.transforms.kernels.loss import loss_of_rows

@@ -13,11 +13,12 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from torch.testing import assert_close
 
-from headway.tensors import read_tensors, write_tensors
-from headway.transforms.fast import contiguous_parameters, joint
+from headway.base.tensors import read_tensors, write_tensors
+from headway.transforms.fast import joint
 from headway.transforms.fast import linear as module
 from headway.transforms.fast.joint import linears
 from headway.transforms.fast.linear import FastLinear, linear, pack_weights, product
+from headway.transforms.fast.memory import contiguous_parameters
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
 

@@ -12,11 +12,11 @@ from torch import nn
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError
+from headway.base.folders import MANIFEST
 from headway.blocks import FeedForward
 from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
-from headway.errors import DataError
-from headway.folders import MANIFEST
 from headway.transforms import (
     dequantize,
     fast,
@@ -25,13 +25,11 @@ from headway.transforms import (
     merge_lora,
     quantize,
 )
-from headway.transforms.fast import (
-    contiguous_parameters,
-    prepare_for_inference,
-    release_codes,
-)
 from headway.transforms.fast.int4 import PackedInt4
 from headway.transforms.fast.int8 import Fbgemm
+from headway.transforms.fast.memory import contiguous_parameters
+from headway.transforms.fast.quantized import release_codes
+from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.quantize import GROUPS, NUMBERS, numbers_of, prepare
 from headway.transforms.quantize.layers import LINEARS, Int8Linear, QuantizedLinear
 from headway.transforms.quantize.numbers import Int4, Int8

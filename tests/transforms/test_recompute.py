@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.models import GPT, GPTConfig, parameter_count
 from headway.transforms import recompute
 from tests.fixtures import zoo

@@ -9,7 +9,9 @@ from torch.testing import assert_close
 
 from headway.blocks import GRU
 from headway.training import Loss, TrainingState, WeightAverage, fit
-from headway.transforms.fast import batched, fast, fast_gradients, recurrent
+from headway.transforms.fast import batched, recurrent
+from headway.transforms.fast.recurrent import fast_gradients
+from headway.transforms.fast.table import fast
 
 MATMUL = torch.backends.mkldnn.matmul
 B, T, E, H = 64, 5, 48, 40

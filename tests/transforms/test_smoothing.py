@@ -10,12 +10,12 @@ from torch import nn
 from torch.testing import assert_close
 
 import headway
+from headway.base.errors import DataError
+from headway.base.folders import MANIFEST
 from headway.bundle import TextBundle
 from headway.bundle.files import WEIGHTS_FILE
-from headway.errors import DataError
-from headway.folders import MANIFEST
 from headway.transforms import dequantize, fast, quantize
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.quantize.layers import Int8Linear
 from headway.transforms.quantize.smoothing import column_scales
 from tests.fixtures import bundles

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from headway.base.settings import section
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.bundle import (
     BundleWithReader,
     Probe,
@@ -20,8 +22,6 @@ from headway.data.word_targets import WordSequence, word_sequences
 from headway.models import Bert, BertConfig
 from headway.models.bert_heads import remove_heads
 from headway.models.registry import ModelSpec
-from headway.settings import section
-from headway.shapes import Bool, Float, Int, Tensor
 from headway.tasks.task import NO_OPTIONS, NoOptions, TextInput
 from headway.text import EncoderTokenizer
 

@@ -9,14 +9,15 @@ from typing import Any
 
 import torch
 
+from headway.base.devices import Machine
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import section, setting
+from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
-from headway.errors import DataError, UsageError
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.machine import Machine
 from headway.models import Bert
-from headway.settings import section, setting
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder
 from headway.tasks.job import Emit
@@ -29,7 +30,6 @@ from headway.tasks.sections import (
 from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 from headway.training import Loss, OptimizerConfig
-from headway.transfers import positions_where
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
 
 

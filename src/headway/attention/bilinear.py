@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from headway.attention.kernel import SoftmaxKernel
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class Bilinear(SoftmaxKernel):

@@ -28,8 +28,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from headway.attention.masks import Mask
 from headway.attention.relative import Past
-from headway.shapes import Float, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import upload
 
 
 class KeyValues(NamedTuple):

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import torch
 
-from headway.shapes import Int, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Int, Tensor
+from headway.base.transfers import upload
 
 
 class Documents:

@@ -14,7 +14,7 @@ tensor([[1., 0., 1.],
 from __future__ import annotations
 
 from headway.attention.kernel import SoftmaxKernel
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class Dot(SoftmaxKernel):

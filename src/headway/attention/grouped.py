@@ -22,7 +22,7 @@ from torch import nn
 from headway.attention.kernel import Kernel
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.relative import AttentionPositions
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class GroupedQueryAttention(MultiHeadAttention):

@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from headway.attention.masks import Mask
-from headway.shapes import Bool, Float, Tensor
+from headway.base.shapes import Bool, Float, Tensor
 
 
 class Kernel(nn.Module, abc.ABC):

@@ -21,7 +21,7 @@ import torch
 
 from headway.attention.kernel import Kernel, spread
 from headway.attention.masks import Mask
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 # Tokens between two updates of the running sum of a causal pass: inside, products are quadratic.
 CHUNK = 64

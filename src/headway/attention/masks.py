@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention.documents import Documents
-from headway.shapes import Bool, Int, Tensor
+from headway.base.shapes import Bool, Int, Tensor
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from headway.attention.cache import KeyValueCache, KeyValues
 from headway.attention.kernel import Kernel, ScaledDot
 from headway.attention.masks import Mask
 from headway.attention.relative import AttentionPositions, Past, added, positions_after
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 
 
 class MultiHeadAttention(nn.Module):

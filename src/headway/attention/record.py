@@ -29,8 +29,8 @@ from headway.attention.kernel import Kernel, ScaledDot, spread
 from headway.attention.linear import LinearDot
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
-from headway.errors import UsageError
-from headway.shapes import Float, Tensor
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 
 AttentionMaps = dict[str, list[Tensor]]
 """Name of an attention layer -> its weights, Float "B H T S", one tensor for each call in order."""

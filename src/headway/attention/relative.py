@@ -26,9 +26,9 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from headway.machine import most_exact
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
+from headway.base.devices import most_exact
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 
 Past = Sequence[int] | Int[Tensor, " B"]
 """The number of earlier tokens of each sequence: numbers, one if all agree, or a tensor of the

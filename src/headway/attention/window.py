@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from headway.attention.kernel import ScaledDot
 from headway.attention.masks import Mask
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class SlidingWindow(ScaledDot):

@@ -25,9 +25,9 @@ from typing import cast
 from torch import nn
 
 from headway.attention import KeyValueCache, Mask, MultiHeadAttention
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.residual import Residual
 from headway.blocks.state import DecoderState, Memory
-from headway.shapes import Bool, Float, Tensor
 
 CAUSAL = Mask(causal=True)
 

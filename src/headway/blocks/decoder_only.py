@@ -27,8 +27,8 @@ from typing import cast
 from torch import nn
 
 from headway.attention import Documents, KeyValueCache, Mask, Past
+from headway.base.shapes import Float, Tensor
 from headway.blocks.encoder import EncoderBlock
-from headway.shapes import Float, Tensor
 
 CAUSAL = Mask(causal=True)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class Dropout(nn.Module):

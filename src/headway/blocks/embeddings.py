@@ -21,9 +21,9 @@ import math
 from torch import nn
 
 from headway.attention import Documents, Past, positions_after
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks.dropout import Dropout
 from headway.blocks.positions import Added, Concatenated, NoPositions
-from headway.shapes import Float, Int, Tensor
 
 
 class Embeddings(nn.Module):

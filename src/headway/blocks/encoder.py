@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterable
 from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
+from headway.base.shapes import Float, Tensor
 from headway.blocks.residual import Residual
-from headway.shapes import Float, Tensor
 
 
 class EncoderBlock(nn.Module):

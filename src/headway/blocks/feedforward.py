@@ -23,8 +23,8 @@ from functools import partial
 import torch.nn.functional as F
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.dropout import Dropout
-from headway.shapes import Float, Tensor
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -21,7 +21,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from headway.shapes import Bool, Float, Tensor
+from headway.base.shapes import Bool, Float, Tensor
 
 Pooling = Literal["mean", "first"]
 """How the vectors of a text are reduced to one: "mean", or "first", the vector of [CLS]."""

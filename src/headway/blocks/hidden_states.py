@@ -32,10 +32,10 @@ from typing import Any
 from torch import nn
 
 from headway.attention.kernel import SoftmaxKernel, spread
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.decoder import Decoder
 from headway.blocks.decoder_only import DecoderOnly
 from headway.blocks.encoder import Encoder, EncoderBlock
-from headway.shapes import Bool, Float, Tensor
 
 
 @dataclass

@@ -19,10 +19,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.dropout import Dropout
 from headway.blocks.patches import Patches
 from headway.blocks.positions_2d import GridPositions, LearnedGrid
-from headway.shapes import Bool, Float, Tensor
 
 
 class ImageEmbedding(nn.Module):

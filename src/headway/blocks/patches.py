@@ -25,7 +25,7 @@ import math
 import torch
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 def patchify(images: Float[Tensor, "B C Y X"], height: int, width: int) -> Float[Tensor, "B P I"]:

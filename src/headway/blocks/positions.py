@@ -22,8 +22,8 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from headway.machine import most_exact
-from headway.shapes import Float, Int, Tensor
+from headway.base.devices import most_exact
+from headway.base.shapes import Float, Int, Tensor
 
 SinusoidLayout = Literal["pairs", "halves", "endpoint"]
 

@@ -21,8 +21,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.positions import SinusoidalTable
-from headway.shapes import Float, Tensor
 
 
 @runtime_checkable

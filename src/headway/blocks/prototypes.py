@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class PrototypeHead(nn.Module):

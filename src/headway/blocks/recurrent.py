@@ -28,9 +28,9 @@ import torch
 from torch import nn
 
 from headway.attention import Mask
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks.cells import GRU, LSTM
 from headway.blocks.dropout import Dropout
-from headway.shapes import Bool, Float, Int, Tensor
 
 Cell = Literal["gru", "lstm"]
 

@@ -26,10 +26,10 @@ from torch import nn
 
 from headway.attention import KeyValues, Mask, MultiHeadAttention, Past, TokenCache
 from headway.attention.cache import check_rewind
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.dropout import Dropout
 from headway.blocks.recurrent import Bridge, RecurrentLayers
 from headway.blocks.state import Memory
-from headway.shapes import Bool, Float, Tensor
 
 
 class Attentional(nn.Module):

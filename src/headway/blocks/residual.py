@@ -28,8 +28,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.dropout import Dropout
-from headway.shapes import Float, Tensor
 
 Sublayer = Callable[[Tensor], Tensor]
 

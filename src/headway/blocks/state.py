@@ -22,8 +22,8 @@ from dataclasses import dataclass
 import torch
 
 from headway.attention import KeyValueCache, KeyValues, Mask, Past
-from headway.shapes import Bool, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Bool, Tensor
+from headway.base.transfers import upload
 
 
 @dataclass

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 

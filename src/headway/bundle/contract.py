@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
 from headway.data.image_reader import ImageReader
 from headway.decoding import Continuation, GenerationConfig
-from headway.errors import UsageError
 from headway.models import ViT, parameter_count
-from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer, Vocabulary
 
 WRITTEN = 12

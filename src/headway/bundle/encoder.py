@@ -10,6 +10,9 @@ from typing import Any, ClassVar, get_args
 import torch
 import torch.nn.functional as F
 
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import required, setting
+from headway.base.shapes import Float, Tensor
 from headway.blocks import MaskedTokenHead, Pooling, pool_text
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
@@ -18,11 +21,8 @@ from headway.bundle.forward_pass import Attention, ForwardPass, attention_of, en
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
-from headway.errors import DataError, UsageError
 from headway.interop import AS_THEY_ARE, EmbeddedTexts, read_embedded_texts
 from headway.models import Bert
-from headway.settings import required, setting
-from headway.shapes import Float, Tensor
 from headway.text import EncoderTokenizer
 
 BATCH = 32  # texts per forward pass

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
 
-from headway.errors import DataError, UsageError
-from headway.extensions import extension_packages
-from headway.files import json_bytes, read_json, write_file
-from headway.folders import MANIFEST, replaced_folder, verify_folder
-from headway.former_names import with_current_names
+from headway.base.errors import DataError, UsageError
+from headway.base.extensions import extension_packages
+from headway.base.files import json_bytes, read_json, write_file
+from headway.base.folders import MANIFEST, replaced_folder, verify_folder
+from headway.base.settings import to_dict
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors, write_tensors
 from headway.models.contracts import set_parameters
-from headway.settings import to_dict
-from headway.shapes import Tensor
-from headway.tensors import read_tensors, write_tensors
 from headway.transforms.lora import LoRALinear
 from headway.transforms.quantize import numbers_of
 from headway.transforms.quantize import prepare as prepare_quantized
@@ -91,7 +90,7 @@ def save_files(
 def verify_files(folder: Path) -> None:
     """Raise DataError with the name of the first file that was changed since it was saved.
 
-    A folder without a manifest (of an earlier version or another program) is not verified.
+    A folder without a manifest, which another program wrote, is not verified.
     """
     if os.path.lexists(folder / MANIFEST):
         verify_folder(
@@ -154,25 +153,13 @@ def check_vocabulary_size(tokens: int, vocabulary: int) -> None:
         )
 
 
-def _is_tensor_of(model: nn.Module) -> Callable[[str], bool]:
-    """Return whether a name is that of a parameter, or of a quantised matrix of a layer."""
-    parameters = {name for name, _ in model.named_parameters()}
-    modules = dict(model.named_modules(remove_duplicate=False))
-
-    def is_known(name: str) -> bool:
-        layer = modules.get(name.rpartition(".")[0])
-        return name in parameters or isinstance(layer, nn.Linear | nn.Embedding)
-
-    return is_known
-
-
 def fill(model: nn.Module, folder: Path) -> None:
     """Load the saved weights into a model on the meta device; all names and shapes must match.
 
     Tied parameters stay tied. Raises DataError for a missing, unknown or differently shaped tensor.
     """
     path = folder / WEIGHTS_FILE
-    tensors = with_current_names(read_tensors(path), _is_tensor_of(model))
+    tensors = read_tensors(path)
     prepare_quantized(model, tensors)
     parameters = dict(model.named_parameters())
     for name in sorted(parameters.keys() ^ tensors.keys()):

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from headway.attention import record_attention
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.data.word_targets import WordSequence
-from headway.errors import UsageError
-from headway.shapes import Float, Tensor
 from headway.text import EncoderTokenizer, positions_of_words
 
 WORD_ROWS = 32  # sequences per forward pass

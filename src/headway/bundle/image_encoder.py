@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Float, Tensor
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
@@ -18,10 +20,8 @@ from headway.bundle.with_reader import StoredBundle
 from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_reader import ImageReader
 from headway.data.images import to_pixels
-from headway.errors import DataError, UsageError
 from headway.models import ViT, ViTConfig
 from headway.models.vit_classifier import pooled
-from headway.shapes import Float, Tensor
 
 AnyImage = Any
 """A path, the bytes of a file, an array of uint8 (height x width, or x 1 or 3 channels), or an

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.bundle.arguments import checked
 from headway.bundle.contract import ProbeRequest
 from headway.bundle.files import check_vocabulary_size
@@ -21,10 +23,8 @@ from headway.decoding import (
     generate,
     stream,
 )
-from headway.errors import UsageError
 from headway.interop import NO_SETTINGS, FolderSettings, GenerationDefaults, Kind
 from headway.models import GPT
-from headway.settings import override
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
 USUAL = GenerationConfig()

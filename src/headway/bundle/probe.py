@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks import Decoder, DecoderOnly, Encoder
 from headway.bundle.forward_pass import ForwardPass
 from headway.data.image_reader import ImageReader
 from headway.data.images import Pixels, to_pixels
 from headway.decoding import Candidate
 from headway.models import GPT, Captioner, Translator, ViT
-from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from headway.base.errors import DataError, UsageError, index_from_one
+from headway.base.files import check_new_file, write_file
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, UNNAMED, LanguageFlags, MachineFlags
-from headway.errors import DataError, UsageError, index_from_one
-from headway.files import check_new_file, write_file
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
-    from headway.evaluation import Gold
     from headway.inspection.alignment import Alignment, Head
+    from headway.tasks.translation.alignment_error import Gold
 
 SAMPLED = 100
 """Sentence pairs from which the layer is chosen if there are no gold alignments."""
@@ -122,8 +122,8 @@ def _read(
     pairs: Path, source: str | None, target: str | None, gold: Path | None, gold_first: int
 ) -> tuple[list[tuple[str, str]], list[Gold] | None]:
     """Return the sentence pairs, and their alignments by annotators if there are any."""
-    from headway.data.formats import pair_files, read_pairs
-    from headway.evaluation import read_gold
+    from headway.tasks.translation.alignment_error import read_gold
+    from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 
     texts = [(p.source, p.target) for p in read_pairs(pair_files(pairs, source, target))]
     if not texts:
@@ -142,8 +142,8 @@ def _error_rate(
     alignments: Sequence[Alignment], truth: Sequence[Gold], *, chosen_by_gold: bool
 ) -> str:
     """Return the line of the error rate: on the second half if the first one chose the head."""
-    from headway.evaluation import score_links
     from headway.inspection.alignment import links
+    from headway.tasks.translation.alignment_error import score_links
 
     predicted = [links(alignment) for alignment in alignments]
     held_out = len(truth) // 2 if chosen_by_gold else 0
@@ -183,8 +183,8 @@ def _best(
     truth: Sequence[Gold] | None,
 ) -> Head:
     """Return the head with the lowest error on the first half, or with the lowest entropy."""
-    from headway.evaluation import score_links
     from headway.inspection.alignment import align_by_head, entropy_by_head, links
+    from headway.tasks.translation.alignment_error import score_links
 
     if len(heads) == 1:
         return heads[0]

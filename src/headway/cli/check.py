@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from headway.base.errors import DataError
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import OUTPUT
-from headway.errors import DataError
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from headway.data.corpus_check import CheckReport
-    from headway.data.fetch import Fetched
-    from headway.data.interface_strings import FetchedStrings
-    from headway.data.shakespeare import FetchedTexts
+    from headway.datasets.fetch import Fetched
+    from headway.datasets.interface_strings import FetchedStrings
+    from headway.datasets.shakespeare import FetchedTexts
+    from headway.tasks.translation.corpora.corpus_check import CheckReport
 
 data_app = App(name="data", help="Make or download data sets; check and clean your own.")
 
@@ -50,9 +50,9 @@ def fetch(
     hold_out
         Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no other split.
     """
-    from headway.data.fetch import fetch as fetch_data
-    from headway.data.interface_strings import FetchedStrings, StringOptions
-    from headway.data.shakespeare import FetchedTexts
+    from headway.datasets.fetch import fetch as fetch_data
+    from headway.datasets.interface_strings import FetchedStrings, StringOptions
+    from headway.datasets.shakespeare import FetchedTexts
 
     folder = output or Path("data") / _folder_name(name, target, hold_out)
     with _DownloadBar() as progress:
@@ -126,8 +126,8 @@ def check(
     json
         Print one JSON object instead of text.
     """
-    from headway.data.corpus_check import check as check_data
-    from headway.data.formats import locate
+    from headway.tasks.translation.corpora.corpus_check import check as check_data
+    from headway.tasks.translation.pairs.splits import locate
 
     report = check_data(locate(path, source, target))
     if json:
@@ -184,9 +184,9 @@ def clean(
     json
         Print one JSON object instead of text.
     """
-    from headway.data.clean_files import clean_files
-    from headway.data.cleaning import REASONS, CleaningRules
-    from headway.data.formats import pair_files
+    from headway.tasks.translation.corpora.clean_files import clean_files
+    from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules
+    from headway.tasks.translation.pairs.reading import pair_files
 
     rules = CleaningRules(max_characters=max_characters, max_ratio=max_ratio)
     with talk.status("reading the pairs") as status:

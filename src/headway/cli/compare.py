@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError
+from headway.base.settings import COMMAND_LINE
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import BeamWidth
 from headway.cli.train import run_folder, run_training, split_words
-from headway.errors import UsageError
-from headway.settings import COMMAND_LINE
 
 if TYPE_CHECKING:
     from headway.comparisons.compare import Comparison
@@ -61,10 +61,10 @@ def compare(
     quiet
         Show no progress.
     """
+    from headway.base.devices import prepare
     from headway.comparisons.compare import compare as run_plan
     from headway.comparisons.compare import settings_of
     from headway.comparisons.report import write_report
-    from headway.machine import prepare
 
     arguments, flags = split_words(words)
     plan, name = _plan(arguments, vary, seeds)
@@ -87,8 +87,8 @@ def compare(
 
 def _show(comparison: Comparison, folder: Path, json: bool) -> None:
     """Print the table and the failures, and exit with the code that they imply."""
+    from headway.base.files import read_json
     from headway.comparisons.report import table
-    from headway.files import read_json
 
     if json:
         data_json(read_json(folder / "report.json"))

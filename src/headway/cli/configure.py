@@ -8,7 +8,6 @@ from typing import Any
 from cyclopts import App
 
 from headway.cli.console import data
-from headway.former_names import current_name
 
 config_app = App(name="config", help="Show or explain the settings of a recipe or a run.")
 
@@ -22,7 +21,7 @@ def show(name: str = "translate", /) -> None:
     name
         A recipe (translate, words, ...; headway train --help lists all) or a run folder.
     """
-    from headway.config_files import RUN_FILE, read_run_file, write_yaml
+    from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
     from headway.runs import recipe
 
     saved = Path(name) / RUN_FILE
@@ -44,11 +43,11 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     recipe
         Recipe whose settings are explained; headway train --help lists all recipes.
     """
+    from headway.base.settings import explain as explain_one
+    from headway.base.settings import fields_of
     from headway.decoding import GenerationConfig
     from headway.runs import configurations
     from headway.runs import recipe as named
-    from headway.settings import explain as explain_one
-    from headway.settings import fields_of
 
     config = named(recipe)
     if key is None:
@@ -57,6 +56,5 @@ def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
     # Hints name settings of other recipes and of generation without a recipe.
     name = key.replace("-", "_").lstrip("_")
     configs: list[Any] = [config, *configurations(), GenerationConfig()]
-    names = {name, current_name(name)}
-    with_setting = [candidate for candidate in configs if names & fields_of(candidate).keys()]
+    with_setting = [candidate for candidate in configs if name in fields_of(candidate)]
     data(explain_one(with_setting[0] if with_setting else config, name))

@@ -23,8 +23,8 @@ from typing import Any, TextIO, cast
 
 from rich.console import Console, ConsoleDimensions
 
-from headway.errors import HeadwayError, HeadwayWarning
-from headway.files import is_printable
+from headway.base.errors import HeadwayError, HeadwayWarning
+from headway.base.files import is_printable
 
 SIZES = re.compile("[1-9][0-9]{0,4}")
 """The values of COLUMNS and LINES that are used."""

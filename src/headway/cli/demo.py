@@ -24,7 +24,7 @@ def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None
         Target language: ar de es fa fr id it ja ko pt ru tr zh.
     """
     from headway.cli.check import describe
-    from headway.data.fetch import fetch_emoji_names
+    from headway.datasets.fetch import fetch_emoji_names
     from headway.runs import recipe
 
     started = time.monotonic()

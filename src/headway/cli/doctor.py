@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from platform import python_version
+import os
+import platform
+import shutil
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
 
+from headway import __version__
+from headway.base.devices import bfloat16_instructions, float8_obstacle, select_device
+from headway.base.memory import memory_bytes
 from headway.cli.console import data, data_json
 
 
@@ -15,8 +23,6 @@ def doctor(*, json: bool = False) -> None:
     json
         Print one JSON object instead of a table.
     """
-    from headway.machine import describe
-
     properties = describe()
     packages = properties.pop("packages")
     properties = {**properties, **_small_numbers(), "packages": packages}
@@ -41,7 +47,6 @@ def _small_numbers() -> dict[str, str]:
     whether it has kernels of Headway's own."""
     import torch
 
-    from headway.float8_gpus import float8_obstacle
     from headway.transforms.fast.int4 import int4_product_exists
     from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
     from headway.transforms.kernels import obstacle as kernel_obstacle
@@ -63,7 +68,50 @@ def _small_numbers() -> dict[str, str]:
 
 def version() -> str:
     """The line of `headway --version`, which imports no torch."""
-    from headway import __version__
-    from headway.machine import version_of
+    return (
+        f"headway {__version__} · torch {version_of('torch')} · Python {platform.python_version()}"
+    )
 
-    return f"headway {__version__} · torch {version_of('torch')} · Python {python_version()}"
+
+def version_of(package: str) -> str | None:
+    """Return the version of an installed package without importing it; None if there is none."""
+    if util.find_spec(package) is None:
+        return None
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # a source tree that is only on the search path
+        return "unknown"
+
+
+def describe() -> dict[str, Any]:
+    """Versions, devices and memory, for `headway doctor`."""
+    import torch
+
+    capability = torch.backends.cpu.get_cpu_capability()
+    cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "headway": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "cpu instructions": f"{capability}, {_bfloat16_on_cpu()}",
+        "memory": f"{memory_bytes() / 1e9:.1f} GB",
+        "threads": torch.get_num_threads(),
+        "cuda": {"version": torch.version.cuda, "devices": cuda},
+        "mps": torch.backends.mps.is_available(),
+        "device": f"{select_device()} (--device auto)",
+        "free_disk_bytes": shutil.disk_usage(Path.cwd()).free,
+        "packages": {
+            name: version_of(name)
+            for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
+        },
+    }
+
+
+def _bfloat16_on_cpu() -> str:
+    """Describe how the CPU computes bfloat16 products."""
+    instructions = bfloat16_instructions()
+    if instructions is None:
+        return "bfloat16 unknown"
+    return f"bfloat16 by {', '.join(instructions)}" if instructions else "no bfloat16 products"

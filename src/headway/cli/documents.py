@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file
+from headway.base.settings import COMMAND_LINE, override
 from headway.cli.console import data_json, talk
 from headway.cli.inputs import is_file
-from headway.errors import UsageError
-from headway.files import check_new_file
-from headway.settings import COMMAND_LINE, override
 
 if TYPE_CHECKING:
-    from headway.machine import Machine
+    from headway.base.devices import Machine
     from headway.tasks.task import DocumentWriting
 
 OUTPUT = "output"

@@ -7,21 +7,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file
 from headway.cli.console import data, program, talk
 from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
 from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
 from headway.cli.texts import Texts, gather
-from headway.errors import UsageError
-from headway.files import check_new_file
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from headway.base.devices import Machine
+    from headway.base.shapes import Float, Tensor
     from headway.blocks import Pooling
     from headway.bundle import ImageEncoding, TextEmbedding
-    from headway.machine import Machine
-    from headway.shapes import Float, Tensor
 
     Rows = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -229,8 +229,8 @@ def _short(text: str) -> str:
 
 def write(path: Path, inputs: Texts, vectors: Rows) -> None:
     """Write texts, labels and vectors durably, in the format of the file ending."""
+    from headway.base.files import write_file
     from headway.data.formats.vectors import TextVectors, write_vectors
-    from headway.files import write_file
 
     if path.suffix == ".npz":
         write_vectors(path, TextVectors(inputs.texts, vectors, inputs.labels))

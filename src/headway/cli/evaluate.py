@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file
+from headway.base.settings import COMMAND_LINE, plain
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
-from headway.errors import UsageError
-from headway.files import check_new_file
-from headway.settings import COMMAND_LINE, plain
 
 if TYPE_CHECKING:
+    from headway.base.settings import Field
     from headway.bundle import Bundle
     from headway.evaluation import PairedDifference
     from headway.runs.evaluation import ModelScores
-    from headway.settings import Field
 
 COLUMN = "data_"
 """Prefix of the arguments of the flags that name columns or keys of examples."""
@@ -132,7 +132,7 @@ def _options(chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _column_flags() -> list[Argument]:
     """A flag for each name of a column or key with which a task reads examples: --data.text."""
-    from headway.settings import fields_of
+    from headway.base.settings import fields_of
     from headway.tasks.registry import task, tasks
 
     helps: dict[str, dict[str, list[str]]] = {}
@@ -163,7 +163,7 @@ def _column_flags() -> list[Argument]:
 
 def _flags() -> list[Argument]:
     """A flag for each evaluation option of any task. If unset, the default of the task is used."""
-    from headway.settings import fields_of
+    from headway.base.settings import fields_of
     from headway.tasks.registry import task, tasks
 
     helps: dict[str, dict[str, list[str]]] = {}

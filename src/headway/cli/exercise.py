@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
+from headway.base.errors import DataError, HeadwayError, UsageError, did_you_mean
 from headway.cli.console import data, data_json, program, talk
-from headway.errors import DataError, HeadwayError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from headway.exercises import Exercise
@@ -59,7 +59,7 @@ def start(name: str, /, *, file: Path | None = None, overwrite: bool = False) ->
     overwrite
         Replace the file if it exists.
     """
-    from headway.files import check_new_file, write_file
+    from headway.base.files import check_new_file, write_file
 
     exercise = _exercise(name)
     path = _path(name, file)
@@ -136,7 +136,7 @@ def hint(name: str, /, *, file: Path | None = None, again: bool = False) -> None
     again
         Begin with the first hint again.
     """
-    from headway.files import json_bytes, write_file
+    from headway.base.files import json_bytes, write_file
 
     exercise = _exercise(name)
     record = _path(name, file).parent / HINTS
@@ -260,7 +260,7 @@ def _command(verb: str, name: str, file: Path | None) -> str:
 
 def _hints(record: Path) -> dict[str, int]:
     """The hints shown so far. DataError if the file is not the one that `hint` writes."""
-    from headway.files import read_json
+    from headway.base.files import read_json
 
     if not record.exists():
         return {}

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError, did_you_mean
+from headway.base.files import check_new, make_folder
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
-from headway.errors import UsageError, did_you_mean
-from headway.files import check_new, make_folder
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
 from headway.cli.console import talk
-from headway.errors import UsageError
-from headway.machine import Machine
-from headway.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
@@ -144,8 +144,8 @@ class MachineFlags:
 
     def prepare(self) -> Loader:
         """Select the device and set up the process. UsageError if the device is not available."""
-        from headway.machine import MachineConfig, prepare
-        from headway.settings import override
+        from headway.base.devices import MachineConfig, prepare
+        from headway.base.settings import override
 
         if self.dtype == "float8":
             raise UsageError(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_bytes
+from headway.base.settings import COMMAND_LINE, override
 from headway.cli.console import data, data_json, data_part
 from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags
 from headway.cli.inputs import arguments_or_lines, standard_input
 from headway.cli.train import split_words
-from headway.errors import DataError, UsageError
-from headway.files import read_bytes
-from headway.settings import COMMAND_LINE, override
 
 if TYPE_CHECKING:
     from headway.bundle import TextGenerating

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from headway.base.errors import UsageError
 from headway.cli.texts import Texts
-from headway.errors import UsageError
 
 
 def image_paths(arguments: Sequence[str]) -> list[Path]:

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from headway.base.errors import UsageError
 from headway.cli.console import talk
 from headway.cli.streams import is_stream_file
-from headway.errors import UsageError
 from headway.tasks.truncation import Truncation
 
 CHUNK = 512  # lines processed together: enough to sort by length, few enough for early output

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError, index_from_one
+from headway.base.files import check_new_file
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import (
     ON_THIS_MACHINE,
@@ -21,8 +23,6 @@ from headway.cli.flags import (
 )
 from headway.cli.inputs import check_no_file
 from headway.cli.progress import progress
-from headway.errors import UsageError, index_from_one
-from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle
@@ -163,7 +163,8 @@ def _document(
     with progress("inspecting") as report:
         frames = [
             watch(
-                *(bundle, text_or_image),
+                bundle,
+                text_or_image,
                 **options,
                 vectors=page.vectors,
                 analyses=analyses,
@@ -184,7 +185,8 @@ def _document(
         return document
     try:
         steps = walk(
-            *(bundles[0], text_or_image),
+            bundles[0],
+            text_or_image,
             **options,
             written=WRITTEN,
             map=map_name,

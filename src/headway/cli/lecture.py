@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
+from headway.base.errors import UsageError, did_you_mean
+from headway.base.files import make_folder
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import OUTPUT
 from headway.cli.progress import progress
-from headway.errors import UsageError, did_you_mean
-from headway.files import make_folder
 
 ENDINGS = (".md", ".json", ".svg")
 
@@ -41,9 +41,9 @@ def lecture(
     """
     import torch
 
+    from headway.base.devices import MachineConfig, prepare
+    from headway.base.settings import COMMAND_LINE, override
     from headway.lectures import CLAIMS
-    from headway.machine import MachineConfig, prepare
-    from headway.settings import COMMAND_LINE, override
 
     if name is None:
         _list(json)
@@ -109,7 +109,7 @@ def _write(path: Path, report: dict[str, Any], table: str) -> None:
     """Write NAME.json and NAME.md, which includes the plot NAME.svg."""
     from json import dumps  # `json` is a flag in this file
 
-    from headway.files import write_file
+    from headway.base.files import write_file
 
     text = dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
     write_file(path.with_suffix(".json"), f"{text}\n".encode())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from headway.base.errors import UsageError, index_from_one
+from headway.base.files import check_new_file
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, MachineFlags
-from headway.errors import UsageError, index_from_one
-from headway.files import check_new_file
 
 
 def look(

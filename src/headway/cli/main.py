@@ -7,8 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
+from cyclopts import App, CycloptsError, Group, Parameter
 
+from headway.base.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
+from headway.base.files import cannot_open
+from headway.base.memory import limit_memory
 from headway.cli.align import align
 from headway.cli.check import data_app
 from headway.cli.compare import compare
@@ -46,10 +49,6 @@ from headway.cli.train import train
 from headway.cli.train_help import check_name, show_help
 from headway.cli.verbs import named_verb, verb_command
 from headway.cli.words import words_app
-from headway.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
-from headway.files import cannot_open
-from headway.former_names import FORMER_NAMES
-from headway.machine import limit_memory
 from headway.tasks.registry import verbs
 
 HELP = {"--help", "-h"}
@@ -137,7 +136,7 @@ def _run(words: list[str]) -> int:
             show_help(without[1:])
     except CycloptsError as error:
         command = f"headway {words[0]}" if words and words[0] in app else "headway"
-        report(UsageError(_what(error), hint=f"{command} --help"))
+        report(UsageError(" ".join(str(error).split()), hint=f"{command} --help"))
         return UsageError.exit_code
     except HeadwayError as error:
         report(error)
@@ -174,16 +173,6 @@ def _check_current_folder() -> None:
             f"the current folder cannot be used: {error.strerror or error}",
             hint="change to a folder that exists (cd)",
         ) from error
-
-
-def _what(error: CycloptsError) -> str:
-    """The message of an error in the arguments, with the name of today of a renamed flag."""
-    if isinstance(error, UnknownOptionError):
-        flag = error.token.keyword or error.token.value
-        known = {name for argument in error.argument_collection for name in argument.names}
-        if (current := FORMER_NAMES.get(flag)) in known:
-            return f"Unknown option: {flag}, which is now {current}."
-    return " ".join(str(error).split())
 
 
 def _call(words: list[str]) -> None:

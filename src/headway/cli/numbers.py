@@ -10,11 +10,11 @@ UNSHOWN = {"took", "seconds", "time"}
 
 
 def metrics(event: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of a `valid` event, in order, without the negated copies of older versions."""
+    """The metrics of a `valid` event, in order."""
     return {
         name: value
         for name, value in event.items()
-        if isinstance(value, float) and name not in UNSHOWN and not name.startswith("negative_")
+        if isinstance(value, float) and name not in UNSHOWN
     }
 
 
@@ -25,9 +25,7 @@ def written(name: str, value: float) -> str:
 
 def best_of(metric: str, value: float) -> str:
     """The metric that selects the best model, with its usual name: BLEU 39.11, nats 1.400."""
-    plain = metric.removeprefix("negative_")
-    sign = 1 if plain == metric else -1
-    return f"{TITLES.get(plain, plain)} {written(plain, sign * value)}"
+    return f"{TITLES.get(metric, metric)} {written(metric, value)}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError, did_you_mean
+from headway.base.settings import MOST
 from headway.cli.console import data, data_json
 from headway.cli.flags import FLOPS, TokenCount, between, number
 from headway.cli.numbers import aligned, gigabytes, short_number, time_span
-from headway.errors import UsageError, did_you_mean
-from headway.settings import MOST
 
 if TYPE_CHECKING:
     from headway.models import GPTConfig
@@ -297,7 +297,9 @@ def _memory_of(sheet: Sheet, way: Split) -> Memory:
     from headway.models.budget import PRECISIONS, memory
 
     return memory(
-        *(sheet.config, way, PRECISIONS[sheet.step.dtype]),
+        sheet.config,
+        way,
+        PRECISIONS[sheet.step.dtype],
         tokens=sheet.batch,
         length=sheet.length,
         flash=sheet.step.flash,
@@ -336,7 +338,9 @@ def _activation_table(sheet: Sheet) -> list[str]:
     for name, flash, recompute in RECOMPUTED:
         bytes_by_size = (
             activation_bytes(
-                *(sheet.config, sheet.batch, sheet.length),
+                sheet.config,
+                sheet.batch,
+                sheet.length,
                 element=PRECISIONS[sheet.step.dtype].element,
                 tensor=size,
                 flash=flash,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from headway.base.errors import DataError, UsageError
 from headway.cli.console import data_json, talk
 from headway.cli.flags import OUTPUT
-from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from headway.bundle import Bundle

@@ -9,9 +9,9 @@ from typing import Any
 
 from cyclopts import App
 
+from headway.base.errors import DataError, UsageError
 from headway.cli.console import data, data_json, one_line, talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
-from headway.errors import DataError, UsageError
 
 runs_app = App(name="runs", help="List the runs in a folder, or show one.")
 
@@ -27,8 +27,8 @@ def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
     json
         Print one JSON object per line.
     """
-    from headway.config_files import read_run_file
-    from headway.metrics_file import read_log
+    from headway.base.config_files import read_run_file
+    from headway.base.metrics_file import read_log
 
     if folder is not None and not folder.is_dir():
         raise UsageError("no such folder", str(folder), "check the path")
@@ -62,8 +62,8 @@ def show(run: Path, /, *, json: bool = False) -> None:
     json
         Print one JSON object.
     """
-    from headway.config_files import read_run_file
-    from headway.metrics_file import read_log
+    from headway.base.config_files import read_run_file
+    from headway.base.metrics_file import read_log
 
     config, events = read_run_file(run), read_log(run / "metrics.jsonl")
     summary, evaluations = _summary(run, config, events), events.get("valid", [])

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError
+from headway.base.files import read_bytes
+from headway.base.settings import MOST, Most
 from headway.cli.console import talk
 from headway.cli.flags import ON_THIS_MACHINE, Loader, MachineFlags, Port, between
-from headway.errors import UsageError
-from headway.files import read_bytes
-from headway.settings import MOST, Most
 from headway.tasks.model_names import model_names
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class LimitFlags:
     slots: Annotated[
         int | None,
         _from(
-            *(1, SLOTS),
+            1,
+            SLOTS,
             "Maximum number of outputs of a model that are decoded together. If unset, 16 on a "
             "CPU, and up to 256 in the memory of a GPU, which decodes many nearly as fast as one.",
         ),
@@ -49,7 +50,8 @@ class LimitFlags:
     queue: Annotated[
         int | None,
         _from(
-            *(1, MOST),
+            1,
+            MOST,
             "Maximum number of waiting requests of a model; further ones get 429. If unset, four "
             "times the number of slots.",
         ),

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from headway.base.errors import DataError, UsageError
 from headway.cli.console import data, data_json, talk
 from headway.cli.embed import check_prompt, vectors_of
 from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
 from headway.cli.texts import ARRAYS, gather
-from headway.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from headway.base.devices import Machine
+    from headway.base.shapes import Float, Tensor
     from headway.bundle import TextEmbedding
-    from headway.machine import Machine
-    from headway.shapes import Float, Tensor
 
 SAME = 0.999  # least cosine of two vectors of one text that were computed in different dtypes
 

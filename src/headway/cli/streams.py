@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from headway.base.errors import UsageError
+from headway.base.folders import INPUT
 from headway.cli.console import talk
-from headway.errors import UsageError
-from headway.folders import INPUT
 
 if TYPE_CHECKING:
     from headway.runs import AnyRunConfig
@@ -66,8 +66,8 @@ def named_like(argument: str, output: Path) -> Path:
 
 def in_run(settings: AnyRunConfig, folder: Path) -> AnyRunConfig:
     """The settings of a run with the paths of the copies of its pipes, which `copied` makes."""
+    from headway.base.settings import flat
     from headway.runs import with_settings
-    from headway.settings import flat
 
     if not _files:
         return settings

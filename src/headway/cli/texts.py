@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
 from headway.cli.console import talk
 from headway.cli.inputs import is_file, standard_input
-from headway.errors import DataError, UsageError
 
 PLAIN = (".txt", ".md")
 ARRAYS = ".npz"

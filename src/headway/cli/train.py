@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from headway.base.config_files import read_yaml
+from headway.base.errors import UsageError
+from headway.base.files import check_name
+from headway.base.settings import COMMAND_LINE
 from headway.cli.console import data_json, program, talk
 from headway.cli.numbers import gigabytes, time_span
 from headway.cli.progress import Screen
 from headway.cli.streams import copied, in_run
-from headway.config_files import read_yaml
-from headway.errors import UsageError
-from headway.files import check_name
-from headway.settings import COMMAND_LINE
 from headway.tasks.registry import task_of_config
 
 if TYPE_CHECKING:
@@ -238,8 +238,8 @@ def _notes(folder: Path) -> list[str]:
 def _resumed(
     folder: Path, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
+    from headway.base.settings import differences
     from headway.runs import saved, with_settings
-    from headway.settings import differences
 
     if words:
         raise UsageError(
@@ -260,7 +260,7 @@ def _bought(settings: AnyRunConfig, tried: AnyRunConfig, trial: Path) -> list[st
 
     tried: the configuration of the dry run in the folder `trial`, whose data are ready.
     """
-    from headway.machine import prepare
+    from headway.base.devices import prepare
     from headway.runs.pace import fitted_to_time, suggested_size
     from headway.tasks.sections import parse_time
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from headway.cli.console import data
 
 if TYPE_CHECKING:
-    from headway.settings import Field
+    from headway.base.settings import Field
 
 COLUMN = 36  # where the help of a setting begins
 RECIPES_COLUMN = 22
@@ -49,9 +49,9 @@ def show_help(words: Sequence[str]) -> None:
 
     For a recipe whose settings depend on a teacher, these are the settings for --teacher.
     """
+    from headway.base.settings import COMMAND_LINE
     from headway.cli.train import SHORT, split_words
     from headway.runs import RECIPES, recipe, resolved
-    from headway.settings import COMMAND_LINE
     from headway.tasks.registry import tasks
 
     name = next((word for word in words if resolved(word) is not None), None)
@@ -74,8 +74,8 @@ def show_help(words: Sequence[str]) -> None:
 
 def settings_lines(config: Any) -> Iterator[str]:
     """Yield lines on every setting (flag, default, help): the most used first, then by section."""
+    from headway.base.settings import fields_of
     from headway.cli.train import SHORT
-    from headway.settings import fields_of
 
     fields = fields_of(config)
     common = {key: flag for flag, key in SHORT.items() if key in fields}
@@ -99,7 +99,7 @@ def settings_lines(config: Any) -> Iterator[str]:
 
 
 def _setting(flag: str, field: Field) -> str:
-    from headway.settings import plain
+    from headway.base.settings import plain
 
     default = plain(field.default)
     shown = "" if default in (None, "", []) else str(default).lower()

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file
+from headway.base.settings import COMMAND_LINE, override
 from headway.cli import documents
 from headway.cli.console import data, data_json, on_output, talk
 from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
 from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
 from headway.cli.streams import is_stream_file, named_like
-from headway.errors import UsageError
-from headway.files import check_new_file
-from headway.settings import COMMAND_LINE, override
 from headway.tasks.registry import TASKS, Entry, task, verbs
 
 if TYPE_CHECKING:
-    from headway.machine import Machine
+    from headway.base.devices import Machine
     from headway.tasks.task import Predicting, Styled, TableReading
 
 TEXT_FILES = (".txt", ".md", ".gz")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App
 
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file
 from headway.cli.console import data, data_json, talk
 from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Count, MachineFlags
-from headway.errors import UsageError
-from headway.files import check_new_file
 
 if TYPE_CHECKING:
     from headway.bundle import Neighbour, WordEmbedding

@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import prepare as prepare_machine
+from headway.base.errors import HeadwayError
+from headway.base.files import lock, read_json, write_file
+from headway.base.metrics_file import read_metrics
+from headway.base.settings import override
 from headway.comparisons.plans import Plan
-from headway.errors import HeadwayError
 from headway.evaluation.scores import Metric, Scores
-from headway.files import lock, read_json, write_file
-from headway.machine import prepare as prepare_machine
-from headway.metrics_file import read_metrics
 from headway.models import parameter_count
 from headway.runs.recipes import AnyRunConfig, check_same, recipe
 from headway.runs.run import Outcome
-from headway.settings import override
 from headway.tasks.opening import load
 from headway.tasks.registry import task_of_config
 from headway.tasks.task import Comparing, Task

@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from headway.config_files import read_yaml
-from headway.errors import UsageError, did_you_mean
+from headway.base.config_files import read_yaml
+from headway.base.errors import UsageError, did_you_mean
 
 NAME = re.compile(r"[\w+=-][\w.+=-]*")
 

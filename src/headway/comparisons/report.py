@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from headway.base.files import write_file
 from headway.comparisons.compare import Comparison, Measured
 from headway.evaluation.scores import Metric
-from headway.files import write_file
 from headway.inspection.plots import line_plot
 from headway.tasks.task import Comparing
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.settings import PIXELS, setting
-from headway.shapes import Float, Tensor
+from headway.base.settings import PIXELS, setting
+from headway.base.shapes import Float, Tensor
 
 RATIOS = (3 / 4, 4 / 3)  # range of the aspect ratio (width / height) of a crop
 ERASED = (0.02, 1 / 3)  # range of the erased fraction of the image area

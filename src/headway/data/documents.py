@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headway.base.errors import DataError, UsageError
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.parquet_rows import PARQUET, parquet_rows
-from headway.errors import DataError, UsageError
 
 RECORDS = (".jsonl", ".ndjson", PARQUET)
 ENDINGS = (".txt", ".md", *RECORDS)

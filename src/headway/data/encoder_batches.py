@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headway.data.batches import padded
-from headway.shapes import Bool, Int, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Bool, Int, Tensor
+from headway.base.transfers import upload
+from headway.data.padding import padded
 
 
 @dataclass(frozen=True)

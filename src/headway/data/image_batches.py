@@ -9,11 +9,11 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import torch
 
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.data.augmentation import Augmentation, AugmentationConfig, mixup_weight
 from headway.data.epochs import endless
 from headway.data.image_corpus import ImageCorpus
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
 
 IMAGES_AT_ONCE = 16
 """Images in a forward pass without gradients. What a layer writes for 32 of 224 x 224 pixels is

@@ -11,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headway.base.errors import DataError
+from headway.base.files import read_json, write_file
+from headway.base.folders import new_folder
+from headway.base.shapes import Float, Tensor
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
-from headway.data.parallel_corpus import mapped_numbers, verify_corpus
-from headway.errors import DataError
-from headway.files import read_json, write_file
-from headway.folders import new_folder
-from headway.former_names import existing_file
-from headway.shapes import Float, Tensor
+from headway.data.store import mapped_numbers, verify_corpus
 
 FORMAT = 1
 DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "description.json", "pixels.bin", "labels.bin"
@@ -53,10 +52,8 @@ class ImageCorpus:
     def open(cls, folder: Path) -> ImageCorpus:
         """Map the images in `folder`. Raises DataError if the files are damaged."""
         verify_corpus(folder)
-        path, hint = (
-            existing_file(folder, DESCRIPTION_FILE),
-            "delete this folder to prepare the data again",
-        )
+        path = folder / DESCRIPTION_FILE
+        hint = "delete this folder to prepare the data again"
         description = read_json(path)
         sizes = description.get("sizes") if isinstance(description, dict) else None
         if (

@@ -9,10 +9,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import torch
 
+from headway.base.shapes import Float, Tensor
 from headway.data.formats.images import LabelledImage
 from headway.data.image_corpus import ImageCorpus, sized_pixels
 from headway.data.image_reader import ImageReader
-from headway.shapes import Float, Tensor
 
 
 @runtime_checkable

@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from headway.base.errors import DataError
+from headway.base.files import json_bytes, read_json, write_file
+from headway.base.shapes import Float, Shaped, Tensor
 from headway.data.images import PIXELS_LIMIT, Conversion, Pixels, resized, with_channels
-from headway.errors import DataError
-from headway.files import json_bytes, read_json, write_file
-from headway.shapes import Float, Shaped, Tensor
 
 FILE = "images.json"
 FORMAT = 2

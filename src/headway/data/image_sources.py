@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import not_a_file
 from headway.data.formats.arrays import read_arrays
 from headway.data.formats.images import LabelledImage, LabelledImages, read_folder, read_zip
 from headway.data.formats.lines import read_lines
 from headway.data.formats.parquet import BY_NAME, ENDING, ImageColumns, read_parquet
 from headway.data.images import Pixels
-from headway.errors import DataError, UsageError
-from headway.files import not_a_file
 
 READERS: dict[str, Callable[[Path], LabelledImages]] = {
     ".zip": read_zip,

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.errors import DataError, HeadwayError, HeadwayWarning, UsageError
+from headway.base.files import read_bytes
 from headway.data.media_kinds import recognised
 from headway.data.sound import is_sound, sound_pixels, sound_shape
-from headway.errors import DataError, HeadwayError, HeadwayWarning, UsageError
-from headway.files import read_bytes
 
 if TYPE_CHECKING:
     from PIL.Image import Image

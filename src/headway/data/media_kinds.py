@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from headway.errors import DataError
-from headway.files import open_plain
+from headway.base.errors import DataError
+from headway.base.files import open_plain
 
 _START = 4096  # number of bytes in which text formats are recognised
 _IMAGE = "magick {input} {output}.png"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:

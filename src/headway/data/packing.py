@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from headway.base.errors import DataError
+from headway.base.shapes import Int, Tensor
+from headway.base.transfers import upload
 from headway.data.epochs import endless
 from headway.data.mixing import check_weights, quotas_of
 from headway.data.text_corpus import TextCorpus
-from headway.errors import DataError
-from headway.shapes import Int, Tensor
-from headway.transfers import upload
 
 IGNORED = -1
 _ROWS, _SHIFT, _MIXTURE = range(3)  # purposes of random numbers

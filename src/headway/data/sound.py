@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from headway.base.errors import DataError
+from headway.base.settings import LENGTH, setting
+from headway.base.shapes import Float, Tensor
 from headway.data.wav import is_wav, read_wav
-from headway.errors import DataError
-from headway.settings import LENGTH, setting
-from headway.shapes import Float, Tensor
 
 BYTES_LIMIT = 256 * 2**20
 FLOOR = 1e-10  # minimum power before its logarithm is taken

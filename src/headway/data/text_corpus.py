@@ -16,12 +16,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.errors import DataError
+from headway.base.files import read_json, write_file
+from headway.base.folders import new_folder
 from headway.data.documents import Part
-from headway.data.parallel_corpus import mapped_numbers, verify_corpus
-from headway.errors import DataError
-from headway.files import read_json, write_file
-from headway.folders import new_folder
-from headway.former_names import with_current_names
+from headway.data.store import mapped_numbers, verify_corpus
 
 FORMAT = 1
 DESCRIPTION_FILE, IDS_FILE, OFFSETS_FILE = "text.json", "ids.bin", "offsets.bin"
@@ -87,8 +86,6 @@ class TextCorpus:
         verify_corpus(folder)
         path, hint = folder / DESCRIPTION_FILE, "prepare the data again"
         description = read_json(path)
-        if isinstance(description, dict):
-            description = with_current_names(description, "has_separate_ends".__eq__)
         is_complete = (
             isinstance(description, dict)
             and description.get("format") == FORMAT

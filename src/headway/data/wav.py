@@ -18,8 +18,8 @@ from pathlib import PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.errors import DataError
 from headway.data.media_kinds import recognised
-from headway.errors import DataError
 
 Samples = npt.NDArray[np.float64]
 CONTAINERS = (b"RIFF", b"RF64", b"BW64")

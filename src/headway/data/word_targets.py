@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import torch
 
+from headway.base.shapes import Bool, Shaped, Tensor
+from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.shapes import Bool, Shaped, Tensor
 from headway.text import EncoderTokenizer
-from headway.transfers import upload
 
 
 @dataclass(frozen=True)

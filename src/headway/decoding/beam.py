@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from headway.base.shapes import Bool, Float, Tensor
+from headway.base.transfers import read, upload
 from headway.decoding.continuations import best_continuations, united, wanted_continuations
 from headway.decoding.coverage import Coverage, covered
 from headway.decoding.input_search import Candidate, InputSearch, Observer, best_of_groups
@@ -17,8 +19,6 @@ from headway.decoding.phrases import Banks, Phrases
 from headway.decoding.rule import PartialOutput, depend_on_outputs, not_finite
 from headway.decoding.rules import counted_tokens
 from headway.decoding.search import EarlyStopping, Hypothesis, Limits, beam_log_probabilities
-from headway.shapes import Bool, Float, Tensor
-from headway.transfers import read, upload
 
 
 @dataclass(frozen=True, kw_only=True)

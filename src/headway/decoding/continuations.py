@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.decoding.largest import largest_sums
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
 
 
 def best_continuations(

@@ -18,13 +18,13 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize, pad
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Bool, Float, Tensor
+from headway.base.transfers import upload
 from headway.blocks.decoder import Decoder
 from headway.blocks.decoder_only import DecoderOnly
 from headway.decoding.rule import ruled_logits
 from headway.decoding.sampling import Row, Sampling, read_prompts, record
-from headway.errors import UsageError
-from headway.shapes import Bool, Float, Tensor
-from headway.transfers import upload
 
 CANDIDATES = 4
 """k, if no other number is set."""

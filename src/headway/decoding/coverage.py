@@ -24,9 +24,9 @@ import torch
 from torch import nn
 
 from headway.attention import Kernel, at_attention, attention_layers
-from headway.errors import UsageError
-from headway.shapes import Bool, Float, Tensor
-from headway.transfers import upload
+from headway.base.errors import UsageError
+from headway.base.shapes import Bool, Float, Tensor
+from headway.base.transfers import upload
 
 LEAST = 1e-6
 """The smallest total attention that is told from none: the logarithm of 0 is no number."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 
 
 @dataclass

@@ -9,7 +9,10 @@ from typing import Any
 
 import torch
 
-from headway.data.batches import padded
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
+from headway.base.transfers import upload
+from headway.data.padding import padded
 from headway.decoding.beam import beam_search, stream_beam
 from headway.decoding.contrastive import CANDIDATES, contrastive_steps
 from headway.decoding.generation_config import GenerationConfig
@@ -26,11 +29,8 @@ from headway.decoding.sampling import (
 from headway.decoding.search import Limits
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer
-from headway.errors import UsageError
 from headway.models import GPT
-from headway.shapes import Tensor
 from headway.text import TextTokenizer
-from headway.transfers import upload
 
 LONGEST_PROMPT = 2**15  # maximum number of tokens for a model without a maximum length
 

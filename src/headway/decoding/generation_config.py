@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.base.errors import UsageError
+from headway.base.settings import BEAMS, LENGTH, PENALTY, SEED, setting
 from headway.decoding.length_rules import ForbiddenFirst, MinLength
 from headway.decoding.rule import Rule
 from headway.decoding.rules import (
@@ -26,8 +28,6 @@ from headway.decoding.rules import (
 )
 from headway.decoding.search import NORMALISATION_HELP, Normalisation
 from headway.decoding.speculative import PromptLookup
-from headway.errors import UsageError
-from headway.settings import BEAMS, LENGTH, PENALTY, SEED, setting
 from headway.text import TextTokenizer
 
 COLDEST = 1e-20

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from headway.base.transfers import read, upload
 from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
 from headway.decoding.search import Hypothesis, Limits
 from headway.decoding.sharing import step_of
-from headway.transfers import read, upload
 
 STEPS_UNREAD = 8
 """Steps that are computed on a GPU before their tokens are read, all at once."""

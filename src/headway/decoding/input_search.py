@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from headway.base.errors import UsageError
 from headway.decoding.search import Hypothesis
-from headway.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 
 BLOCK = 64
 """Numbers in a block: of 32, 64 and 128 the fastest for rows of 8,000 to 50,000 numbers."""

@@ -20,10 +20,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks.decoder import Decoder
 from headway.blocks.decoder_only import DecoderOnly
-from headway.errors import UsageError
-from headway.shapes import Float, Int, Tensor
 
 Half = Literal["low", "high"]
 """The candidate layers: those of the lower half of the stack, or of the upper one."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import upload
 from headway.decoding.rule import PartialOutput, as_ends
 from headway.decoding.rules import check_inside, without
-from headway.shapes import Float, Tensor
-from headway.transfers import upload
 
 
 @dataclass(frozen=True)

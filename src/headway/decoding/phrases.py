@@ -13,9 +13,9 @@ from typing import ClassVar, TypeVar
 
 import torch
 
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import upload
 from headway.decoding.rule import PartialOutput, as_ends
-from headway.shapes import Float, Tensor
-from headway.transfers import upload
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from headway.errors import DataError, UsageError
-from headway.shapes import Float, Tensor
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Float, Tensor
 
 
 @dataclass

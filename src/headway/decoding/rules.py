@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import torch
 
+from headway.base.shapes import Bool, Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.decoding.largest import largest
 from headway.decoding.rule import PartialOutput
-from headway.shapes import Bool, Float, Int, Tensor
-from headway.transfers import upload
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 import torch
 
-from headway.data.batches import padded
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import read_later, upload
+from headway.data.padding import padded
 from headway.decoding.rule import (
     PartialOutput,
     Rule,
@@ -21,9 +24,6 @@ from headway.decoding.rule import (
 )
 from headway.decoding.rules import MostProbable
 from headway.decoding.sharing import step_of
-from headway.errors import UsageError
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import read_later, upload
 
 RUNS_AHEAD = ("cuda",)
 """Kinds of devices on which a step begins before the tokens of the one before are read, so that the

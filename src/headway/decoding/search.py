@@ -8,10 +8,10 @@ from typing import Literal
 
 import torch
 
+from headway.base.errors import UsageError
+from headway.base.settings import BEAMS, PENALTY
+from headway.base.shapes import Bool, Float, Tensor
 from headway.decoding.rule import PartialOutput, Rule, as_ends, ruled_logits
-from headway.errors import UsageError
-from headway.settings import BEAMS, PENALTY
-from headway.shapes import Bool, Float, Tensor
 
 Normalisation = Literal["gnmt", "average", "transformers"]
 """Forms of `length_penalty`. transformers: average, in a beam search that chooses the outputs of

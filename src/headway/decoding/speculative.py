@@ -14,7 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from headway.data.batches import padded
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import read, upload
+from headway.data.padding import padded
 from headway.decoding.rule import PartialOutput, Rule, check_choice, ruled_logits
 from headway.decoding.sampling import (
     Row,
@@ -25,8 +27,6 @@ from headway.decoding.sampling import (
     record,
     uniform,
 )
-from headway.shapes import Float, Tensor
-from headway.transfers import read, upload
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headway.shapes import Bool, Float, Int, Tensor
+from headway.base.shapes import Bool, Float, Int, Tensor
 
 
 def ranks(values: Float[Tensor, " N"]) -> Float[Tensor, " N"]:

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from headway.attention import record_attention
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
 from headway.inspection.attention_flow import rollout
 from headway.inspection.render import heat_map
-from headway.shapes import Tensor
 
 
 def _reference(weights: list[Tensor]) -> Tensor:

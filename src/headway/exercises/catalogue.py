@@ -1,16 +1,11 @@
-"""The exercises by name, in the order of a course; their modules are imported when they are used.
+"""The list of exercises, in the order of a course.
 
 `headway exercise list` reads only this table, so it does not wait for torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from headway.exercises.contract import Exercise
+from typing import NamedTuple
 
 
 class Entry(NamedTuple):
@@ -82,21 +77,3 @@ CATALOGUE = {
     ),
 }
 """Name -> entry, in the order of a course."""
-
-
-class _Exercises(Mapping[str, "Exercise"]):
-    """Name -> exercise, whose module is imported when it is looked up."""
-
-    def __getitem__(self, name: str) -> Exercise:
-        module = import_module(f"headway.exercises.{CATALOGUE[name].module}")
-        exercise: Exercise = module.EXERCISE
-        return exercise
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(CATALOGUE)
-
-    def __len__(self) -> int:
-        return len(CATALOGUE)
-
-
-EXERCISES = _Exercises()

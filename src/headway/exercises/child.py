@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 
 START_LIMIT = 240.0
 CHECK_LIMIT = 30.0
@@ -109,10 +109,10 @@ def main(kind: str, name: str, path: str, events: str) -> None:
     """Check or train, and write events of these kinds: ready, rung, line, trained, broken."""
     from dataclasses import asdict
 
+    from headway.base.threads import settle_threads
     from headway.exercises import EXERCISES
     from headway.exercises.ladder import climb, learner_lines
     from headway.exercises.tiny_translator import train
-    from headway.threads import settle_threads
 
     settle_threads()
     exercise, file = EXERCISES[name], Path(path)

@@ -6,7 +6,7 @@ import random as python_random
 
 import torch
 
-from headway.shapes import Bool, Float, Tensor
+from headway.base.shapes import Bool, Float, Tensor
 
 
 def normal(seed: int, *shape: int) -> Float[Tensor, ...]:

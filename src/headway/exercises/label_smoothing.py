@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import integers, normal
-from headway.shapes import Tensor
 from headway.training import cross_entropy_sum
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function
-from headway.shapes import Tensor
 
 SEEDS = range(4)
 """Seeds of the random inputs."""

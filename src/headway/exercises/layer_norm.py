@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.blocks import LayerNorm
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
 from headway.exercises.plugging import swap_class
-from headway.shapes import Tensor
 
 
 class LearnerNorm(LayerNorm):

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
 from headway.exercises.plugging import swap_class
-from headway.shapes import Tensor
 from headway.transforms.lora import LoRALinear, lora
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
-from headway.shapes import Tensor
 
 Pair = tuple[Tensor, Tensor]
 

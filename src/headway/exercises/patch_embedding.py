@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.blocks import patchify
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import normal
-from headway.shapes import Tensor
 
 
 def _reference(images: Tensor, size: int, weight: Tensor, bias: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 import torch
 
 from headway.attention import AttentionPositions, Rotary
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import integers, normal
 from headway.models.kernels_and_positions import POSITIONS
-from headway.shapes import Tensor
 
 
 class LearnerRotary(AttentionPositions):

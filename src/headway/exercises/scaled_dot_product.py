@@ -10,10 +10,10 @@ import torch
 
 from headway.attention import Mask, ScaledDot
 from headway.attention.kernel import masked_softmax
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import causal, mask, normal
 from headway.models.kernels_and_positions import KERNELS
-from headway.shapes import Tensor
 
 
 class LearnerKernel(ScaledDot):

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.blocks import SinusoidalTable
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.plugging import swap_class
-from headway.shapes import Tensor
 
 
 class LearnerTable(SinusoidalTable):

@@ -8,10 +8,10 @@ import torch
 
 from headway.attention import Kernel, Mask, ScaledDot
 from headway.attention.kernel import masked_softmax
+from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import causal, mask, normal
 from headway.exercises.plugging import replace_kernels
-from headway.shapes import Tensor
 
 
 class WithSoftmax(ScaledDot):

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 class TableModel:

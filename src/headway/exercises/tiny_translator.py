@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from headway.attention import record_attention
+from headway.base.shapes import Float, Int, Tensor
 from headway.exercises.contract import Exercise, Function, Plug
 from headway.inspection.render import heat_map
 from headway.models import Translator, TranslatorConfig
-from headway.shapes import Float, Int, Tensor
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from headway.attention import Mask
+from headway.base.shapes import Tensor
 from headway.blocks import EncoderBlock, PreNorm
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
 from headway.exercises.plugging import swap_class
-from headway.shapes import Tensor
 
 
 class LearnerBlock(EncoderBlock):

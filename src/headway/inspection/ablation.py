@@ -9,9 +9,9 @@ from typing import Any
 from torch import nn
 
 from headway.attention import Kernel, around_kernels, at_attention, attention_layers
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.bundle import part_of
-from headway.errors import UsageError
-from headway.shapes import Tensor
 
 Head = tuple[str, int, int]
 """Name of a map ("encoder", "decoder", "cross"), layer and head; both are counted from 0."""

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.blocks.hidden_states import record_hidden_states
 from headway.bundle import ForwardPass
-from headway.errors import UsageError
 from headway.inspection.block_stacks import Stack, stacks_of
-from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from headway.attention import Kernel
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.bundle import Bundle, Probe, attention_of
-from headway.errors import UsageError
-from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.inspection.document import Maps
-from headway.shapes import Float, Tensor
 
 
 def rollout(weights: Sequence[Float[Tensor, "H T T"]]) -> list[Float[Tensor, "T T"]]:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from headway.base.errors import UsageError
 from headway.bundle import BeamSearching, Bundle
 from headway.decoding import Candidate
-from headway.errors import UsageError
 from headway.inspection.document import Leaf
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headway.base.shapes import Float, Tensor
 from headway.data.images import Pixels
-from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from headway.attention import Kernel, Mask, SlidingWindow
+from headway.base.shapes import Float, Tensor
 from headway.bundle import Bundle, attention_of
-from headway.shapes import Float, Tensor
 
 
 def relative_entropy(

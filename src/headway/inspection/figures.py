@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 from headway.attention import Mask, ScaledDot
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.blocks import SinusoidalTable
 from headway.bundle import Attention, Bundle
-from headway.errors import UsageError
 from headway.inspection.alignment import align
 from headway.inspection.plots import Panel, drawable, page, plot_attention_maps, scatter
 from headway.inspection.projection import principal_components
-from headway.shapes import Float, Tensor
 
 PANELS = 6  # heads of a figure
 

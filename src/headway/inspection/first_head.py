@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import torch
 
+from headway.base.shapes import Bool, Float, Tensor
 from headway.inspection.document import Frame, Maps
 from headway.inspection.entropy import relative_entropy
 from headway.inspection.head_patterns import is_delimiter
-from headway.shapes import Bool, Float, Tensor
 
 MEAN = -1  # in place of the index of a head: the mean over all heads of the layer
 

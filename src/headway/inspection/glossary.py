@@ -54,8 +54,8 @@ _HEAD = """# Glossary
 
 The terms of the field as Headway uses them, in alphabetical order. Each entry has one sentence, the
 equation or shape, the file that implements the idea, and the paper that it comes from. Shapes use
-the letters of [`shapes.py`](../src/headway/shapes.py): B sequences, T queries, S keys, H heads,
-D model width, V vocabulary.
+the letters of [`shapes.py`](../src/headway/base/shapes.py): B sequences, T queries, S keys,
+H heads, D model width, V vocabulary.
 
 This file is generated from `src/headway/inspection/page/assets/glossary.json`: change that, then
 run this in the root of the repository:

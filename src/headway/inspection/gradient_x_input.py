@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.bundle import ForwardPass
-from headway.shapes import Float, Tensor
 
 
 def gradient_x_input(

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
+from headway.base.shapes import Bool, Float, Tensor
 from headway.inspection.entropy import relative_entropy
-from headway.shapes import Bool, Float, Tensor
 
 _SPECIAL = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")  # </s>, <|endoftext|>, [SEP]
 Scores = dict[str, float]

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from headway.attention import Kernel, record_attention
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Float, Tensor
 from headway.bundle import Bundle, ImageEncoding, ImagePatches, attention_of, patches_of
 from headway.data.image_reader import ImageReader
 from headway.data.images import PIXELS_LIMIT, Pixels, resized, to_pixels, with_channels
-from headway.errors import DataError, UsageError
 from headway.inspection.ablation import layers_of
 from headway.models import ViT
-from headway.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from headway.base.shapes import Bool, Float, Tensor
 from headway.inspection.image_attention import Looks
 from headway.inspection.plots import drawable, page
-from headway.shapes import Bool, Float, Tensor
 
 ACROSS = 6  # images per row
 MOST = 120

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
 from headway.blocks.hidden_states import record_hidden_states
 from headway.bundle import Probe, Unembedding
-from headway.errors import UsageError
 from headway.inspection.document import Lens
 from headway.inspection.top_predictions import most_probable_predictions
-from headway.shapes import Float, Tensor
 
 
 @torch.inference_mode()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from headway.errors import UsageError
-from headway.files import write_file
+from headway.base.errors import UsageError
+from headway.base.files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

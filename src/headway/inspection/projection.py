@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 def principal_components(points: Float[Tensor, "N D"], count: int = 2) -> Float[Tensor, "N C"]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.base.shapes import Tensor
 from headway.inspection.document import Numbers, Step
-from headway.shapes import Tensor
 
 
 @dataclass(frozen=True)

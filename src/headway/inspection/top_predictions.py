@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headway.base.shapes import Tensor
 from headway.bundle import Readout
 from headway.inspection.document import Prediction
-from headway.shapes import Tensor
 
 
 def most_probable_predictions(

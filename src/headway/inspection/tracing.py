@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from headway.attention import AttentionPositions, MultiHeadAttention
+from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock, EncoderBlock
 from headway.inspection.block_stacks import Stack
-from headway.shapes import Tensor
 
 
 @dataclass

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock, EncoderBlock
 from headway.bundle import Bundle, Probe
-from headway.errors import UsageError
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
@@ -24,8 +25,7 @@ from headway.inspection.tracing import (
 )
 from headway.inspection.walk_attention import Around, attention_steps, norm_step, residual_step
 from headway.inspection.walk_input import input_steps
-from headway.shapes import Tensor
-from headway.transforms.fast import plain_class
+from headway.transforms.twins import plain_class
 
 
 def walk(

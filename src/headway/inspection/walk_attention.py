@@ -19,12 +19,12 @@ from headway.attention import (
 )
 from headway.attention.kernel import masked_softmax, spread
 from headway.attention.record import product_scale
+from headway.base.shapes import Tensor
 from headway.blocks.residual import PostNorm
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
-from headway.shapes import Tensor
-from headway.transforms.fast import plain_class
+from headway.transforms.twins import plain_class
 
 
 @dataclass(frozen=True, kw_only=True)

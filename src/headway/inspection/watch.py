@@ -17,8 +17,9 @@ from headway.attention import (
     record_attention,
     record_inputs,
 )
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, Readout, part_of
-from headway.errors import UsageError
 from headway.inspection.ablation import head_importance, heads_of, layers_of
 from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
@@ -29,7 +30,6 @@ from headway.inspection.logit_lens import logit_lens, unembedding_of
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.work import Report, Work, unreported
 from headway.models.contracts import parameter_count
-from headway.shapes import Tensor
 
 ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam")
 SLOW = ("importance",)  # one more forward pass per head

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors
 from headway.interop.hf_config import HFConfig, Ignored
-from headway.shapes import Tensor
-from headway.tensors import read_tensors
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"

@@ -16,7 +16,7 @@ from typing import Any
 
 import tokenizers
 
-from headway.errors import DataError, HeadwayWarning
+from headway.base.errors import DataError, HeadwayWarning
 from headway.interop.named_tokens import (
     CONFIG_FILE,
     DECLARED,

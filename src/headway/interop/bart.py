@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Tensor
 from headway.blocks import SinusoidalTable
 from headway.interop.hf_config import ACTIVATION_NAMES, ACTIVATIONS, HFConfig
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import TranslatorConfig
-from headway.shapes import Tensor
 
 _ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
 _ACTIVATIONS: Mapping[str, Any] = ACTIVATIONS

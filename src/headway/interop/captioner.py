@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.interop import dinov2, gpt2, vit
 from headway.interop.config_keys import IGNORED_KEYS
 from headway.interop.hf_config import HFConfig

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError, UsageError
-from headway.files import read_bytes, read_json, write_file
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_bytes, read_json, write_file
 from headway.interop.named_tokens import CONFIG_FILE, NAMES, read_json_object, template_tokens
 
 LARGEST_TEMPLATE = 2**17

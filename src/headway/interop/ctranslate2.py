@@ -17,14 +17,14 @@ from typing import Any
 import tokenizers
 import torch
 
-from headway.errors import HeadwayError, HeadwayWarning, UsageError
-from headway.folders import new_folder
+from headway.base.errors import HeadwayError, HeadwayWarning, UsageError
+from headway.base.folders import new_folder
+from headway.base.shapes import Float, Tensor
 from headway.interop.ctranslate2_spec import ACTIVATIONS, language_model_spec, translator_spec
 from headway.interop.hf_export import LARGEST_DIFFERENCE, TOKENIZER_FILE, write_tokenizer
 from headway.interop.hf_export_translator import write_translator_tokenizers
 from headway.interop.weight_names import needs
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
-from headway.shapes import Float, Tensor
 from headway.text import (
     PretrainedSentenceTokenizer,
     SentenceTokenizer,

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from headway.attention import Dot, MultiHeadAttention, RelativeBuckets
+from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock, DecoderOnlyBlock, Embeddings, EncoderBlock, LayerNorm
 from headway.blocks.feedforward import GATES, GatedFeedForward
 from headway.models import GPT, Translator
-from headway.shapes import Tensor
 
 SINUSOIDS = 4096
 """Number of positions of a sinusoidal table in the file; CTranslate2 refuses longer texts."""

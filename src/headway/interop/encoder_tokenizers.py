@@ -10,8 +10,8 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from headway.errors import DataError, HeadwayError
-from headway.files import read_bytes, read_json, write_file
+from headway.base.errors import DataError, HeadwayError
+from headway.base.files import read_bytes, read_json, write_file
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
     VOCABULARY_FILE,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.interop.hf_config import ACTIVATION_NAMES, HFConfig, hf_labels
 from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import (

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.files import write_file
+from headway.base.files import write_file
 from headway.interop.chat_templates import ChatTemplate, read_chat_template
 from headway.interop.generation_config import (
     FILE,

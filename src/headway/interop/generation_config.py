@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from headway.errors import DataError, HeadwayWarning
-from headway.files import read_json
+from headway.base.errors import DataError, HeadwayWarning
+from headway.base.files import read_json
 from headway.interop.generation_keys import IGNORED_KEYS, KEYS
 from headway.interop.hf_config import LARGEST, HFConfig
 

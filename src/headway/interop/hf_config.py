@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway.errors import DataError, HeadwayWarning
-from headway.files import read_json
+from headway.base.errors import DataError, HeadwayWarning
+from headway.base.files import read_json
 
 T = TypeVar("T")
 

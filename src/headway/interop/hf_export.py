@@ -12,9 +12,10 @@ import tokenizers
 import torch
 from tokenizers import decoders, models, processors
 
-from headway.errors import HeadwayError, UsageError
-from headway.files import write_file
-from headway.folders import new_folder
+from headway.base.errors import HeadwayError, UsageError
+from headway.base.files import write_file
+from headway.base.folders import new_folder
+from headway.base.shapes import Int, Tensor
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_folders import (
@@ -26,7 +27,6 @@ from headway.interop.hf_folders import (
 )
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.models import GPT, Bert, BertConfig, GPTConfig
-from headway.shapes import Int, Tensor
 from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 from headway.transforms.quantize import float32_copy
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import tokenizers
 import torch
 
+from headway.base.errors import HeadwayError, UsageError
+from headway.base.files import read_json, write_file
+from headway.base.folders import new_folder
 from headway.data.image_reader import ImageReader
-from headway.errors import HeadwayError, UsageError
-from headway.files import read_json, write_file
-from headway.folders import new_folder
 from headway.interop import captioner
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_config import HFConfig

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
+from headway.base.errors import HeadwayError
+from headway.base.files import read_json
+from headway.base.folders import new_folder
 from headway.data.image_reader import ImageReader
-from headway.errors import HeadwayError
-from headway.files import read_json
-from headway.folders import new_folder
 from headway.interop.hf_export import LARGEST_DIFFERENCE, Exported
 from headway.interop.hf_folders import CONFIG_FILE, ImageModel, build, read, write
 from headway.interop.preprocessor_config import read_image_reader, write_image_reader

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headway.files import write_file
+from headway.base.files import write_file
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES

@@ -12,9 +12,10 @@ import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 
-from headway.errors import HeadwayError, UsageError
-from headway.files import read_json, write_file
-from headway.folders import new_folder
+from headway.base.errors import HeadwayError, UsageError
+from headway.base.files import read_json, write_file
+from headway.base.folders import new_folder
+from headway.base.shapes import Int, Tensor
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import GenerationDefaults
@@ -32,7 +33,6 @@ from headway.interop.translator_tokenizers import (
 )
 from headway.models import Translator, TranslatorConfig
 from headway.models.contracts import set_parameters, shapes_only
-from headway.shapes import Int, Tensor
 from headway.text import LANGUAGE_TAG, PretrainedSentenceTokenizer, TokenizerPair
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 from headway.transforms.quantize import float32_copy

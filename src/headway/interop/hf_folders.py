@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json, write_file
+from headway.base.settings import check_limits
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors, write_tensors
 from headway.interop import (
     albert,
     bart,
@@ -65,9 +68,6 @@ from headway.models import (
     vit_classifier,
 )
 from headway.models.contracts import set_parameters, shapes_only
-from headway.settings import check_limits
-from headway.shapes import Tensor
-from headway.tensors import read_tensors, write_tensors
 from headway.transforms.quantize import float32_copy
 
 FAMILIES: dict[str, Family] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from headway.errors import DataError, HeadwayWarning
-from headway.files import read_bytes, read_json
+from headway.base.errors import DataError, HeadwayWarning
+from headway.base.files import read_bytes, read_json
 from headway.interop.named_tokens import NAMES_FILES, named_values, read_json_object, text_of
 from headway.interop.tokenizer_engines import finished, read_engine
 from headway.text import MissingTokenizer, PretrainedTokenizer

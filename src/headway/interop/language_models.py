@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from headway.base.shapes import Tensor
 from headway.interop.hf_config import HFConfig
 from headway.interop.weight_names import Architecture, Family, Part, none_absent
 from headway.models import GPTConfig
-from headway.shapes import Tensor
 
 HEAD = "lm_head.weight"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headway.base.shapes import Tensor
 from headway.interop.hf_config import HFConfig
 from headway.interop.language_models import language_family
 from headway.interop.weight_names import Part, needs
 from headway.models import GPTConfig
-from headway.shapes import Tensor
 
 _LINEAR = {
     "self_attn.q_proj": "attention.query",

@@ -12,10 +12,10 @@ import tokenizers
 import torch
 from tokenizers import decoders, models, normalizers, processors
 
-from headway.errors import DataError
-from headway.files import read_bytes
+from headway.base.errors import DataError
+from headway.base.files import read_bytes
+from headway.base.shapes import Float, Tensor
 from headway.models import GPTConfig
-from headway.shapes import Float, Tensor
 from headway.text import PretrainedTokenizer
 
 WEIGHTS_LIMIT = 2**36

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError
-from headway.files import read_json
+from headway.base.errors import DataError
+from headway.base.files import read_json
 
 CONFIG_FILE, MAP_FILE = NAMES_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")

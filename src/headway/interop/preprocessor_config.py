@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from headway.base.errors import DataError
+from headway.base.files import write_file
 from headway.data.image_reader import ImageReader, Resampling
 from headway.data.images import Conversion
-from headway.errors import DataError
-from headway.files import write_file
 from headway.interop.hf_config import HFConfig, Ignored
 from headway.models import ViTConfig
 

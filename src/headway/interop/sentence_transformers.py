@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json, write_file
 from headway.blocks import Pooling
-from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
 from headway.interop.hf_config import HFConfig, Ignored
 
 FILE = "modules.json"

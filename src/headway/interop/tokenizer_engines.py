@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tokenizers
 
-from headway.files import read_json
+from headway.base.files import read_json
 from headway.interop.added_tokens import with_added_tokens
 from headway.interop.hf_config import HFConfig
 from headway.interop.named_tokens import CONFIG_FILE, read_json_object

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.interop.language_model_tokenizers import IDS_FILES
 from headway.interop.named_tokens import NAMES_FILES, read_json_object
 from headway.text import LanguageTokens

@@ -8,8 +8,8 @@ from typing import Any
 
 import tokenizers
 
-from headway.errors import DataError
-from headway.files import read_bytes, read_json
+from headway.base.errors import DataError
+from headway.base.files import read_bytes, read_json
 from headway.interop.added_tokens import with_declared_names
 from headway.interop.hf_config import HFConfig
 from headway.interop.language_model_tokenizers import (

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from headway.errors import DataError
+from headway.base.errors import DataError
+from headway.base.shapes import Tensor
 from headway.interop.hf_config import HFConfig
-from headway.shapes import Tensor
 
 
 @dataclass(frozen=True)

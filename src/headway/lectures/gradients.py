@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from headway.attention import Mask
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
 from headway.models import Translator, TranslatorConfig
-from headway.shapes import Bool, Float, Int, Tensor
 
 TITLE = "The gradient from the last target word to the first source word"
 CLAIM = "attention shortens the path of the gradient, which vanishes without it as sentences grow"

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from headway.attention import Kernel, Mask, ScaledDot
+from headway.base.shapes import Float, Tensor
 from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
-from headway.shapes import Float, Tensor
-from headway.transforms.fast import FusedDot
+from headway.transforms.fast.dot import FusedDot
 
 TITLE = "One masked call or a loop of growing keys"
 CLAIM = "the causal mask gives the result of the naive loop over growing keys, in less time"

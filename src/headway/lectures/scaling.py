@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from headway.attention import Dot, Kernel, Mask, ScaledDot
+from headway.base.shapes import Float, Tensor
 from headway.inspection.work import Report, Work, unreported
 from headway.lectures.claim import judged, table
-from headway.shapes import Float, Tensor
 
 TITLE = "Scores are divided by sqrt(d)"
 CLAIM = "dot products grow with d: without the scale, softmax saturates and its gradients vanish"

@@ -28,6 +28,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention import AttentionPositions, Mask, MultiHeadAttention
+from headway.base.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     Embeddings,
     Encoder,
@@ -45,8 +47,6 @@ from headway.blocks.feedforward import ACTIVATIONS
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
-from headway.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
-from headway.shapes import Bool, Float, Int, Tensor
 
 Value = int | float | str | bool | None
 PoolerName = Literal["tanh", "relu", "none"]

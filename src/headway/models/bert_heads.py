@@ -21,10 +21,10 @@ from typing import Any, ClassVar, Literal
 
 from torch import nn
 
+from headway.base.settings import section, setting
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout, Pooler, mean_pool
 from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
-from headway.settings import section, setting
-from headway.shapes import Bool, Float, Int, Tensor
 
 _SIZES: dict[str, dict[str, Any]] = {
     name: {f"bert.{key}": value for key, value in size.items()}

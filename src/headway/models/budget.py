@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.models import GPTConfig
 from headway.models.cost import Parameters, Recompute, activation_bytes, parameters
 
@@ -146,7 +146,9 @@ def memory(
     count = parameters(config)
     local_parameters, gradients, optimizer = state_memory(count, split, precision)
     activations = activation_bytes(
-        *(config, tokens, length),
+        config,
+        tokens,
+        length,
         element=precision.element,
         tensor=split.tensor,
         flash=flash,

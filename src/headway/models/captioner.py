@@ -28,6 +28,8 @@ import torch
 from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
+from headway.base.settings import section
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import Decoder, DecoderBlock, DecoderState
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
@@ -42,8 +44,6 @@ from headway.models.gpt import (
     gpt_residual,
 )
 from headway.models.vit import ViT, ViTConfig
-from headway.settings import section
-from headway.shapes import Float, Int, Tensor
 
 STD = 0.02
 SUBLAYERS = 3
@@ -72,11 +72,17 @@ class CaptionerConfig:
         "mini": _size("mini", model_dim=64, num_heads=4, ffn_dim=256, num_layers=2),
         "tiny": _size(
             "tiny",
-            **{"model_dim": 128, "num_heads": 4, "ffn_dim": 512, "num_layers": 4},
+            model_dim=128,
+            num_heads=4,
+            ffn_dim=512,
+            num_layers=4,
         ),
         "base": _size(
             "b",
-            **{"model_dim": 768, "num_heads": 12, "ffn_dim": 3072, "num_layers": 12},
+            model_dim=768,
+            num_heads=12,
+            ffn_dim=3072,
+            num_layers=12,
         ),
     }
 
@@ -213,7 +219,8 @@ def _cross(config: CaptionerConfig) -> MultiHeadAttention:
     """Make cross-attention: queries from the text, keys and values from the image."""
     gpt = config.gpt
     return MultiHeadAttention(
-        *(gpt.model_dim, gpt.num_heads),
+        gpt.model_dim,
+        gpt.num_heads,
         kernel=kernels_and_positions.kernel(gpt.attention, gpt.num_heads, gpt.head_width, None),
         source_dim=config.vit.model_dim,
         head_dim=gpt.head_width,

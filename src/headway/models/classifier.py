@@ -24,10 +24,10 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from headway.base.settings import section, setting
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout
 from headway.models.gpt import GPT, GPTConfig
-from headway.settings import section, setting
-from headway.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import init_recurrent
-from headway.shapes import Float, Int, Tensor
 
 
 @runtime_checkable

@@ -33,6 +33,8 @@ from headway.attention import (
     GroupedQueryAttention,
     MultiHeadAttention,
 )
+from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     DecoderOnly,
     DecoderOnlyBlock,
@@ -50,8 +52,6 @@ from headway.blocks.feedforward import ACTIVATIONS, GATES
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
-from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
-from headway.shapes import Bool, Float, Int, Tensor
 
 Value = int | float | str | None
 NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
@@ -157,7 +157,7 @@ class GPTConfig:
         "tiny": _gpt(2, 64, 4),
         "char": _gpt(4, 128, 4, max_length=64),
         "mini": _gpt(6, 384, 6),
-        "gpt1": _gpt(*(12, 768, 12), vocabulary=40_478, max_length=512, norm="post", dropout=0.1),
+        "gpt1": _gpt(12, 768, 12, vocabulary=40_478, max_length=512, norm="post", dropout=0.1),
         "gpt2-small": _gpt(12, 768, 12, **_GPT2),
         "gpt2-medium": _gpt(24, 1024, 16, **_GPT2),
         "gpt2-large": _gpt(36, 1280, 20, **_GPT2),
@@ -176,7 +176,11 @@ class GPTConfig:
         "modern-mini": _modern(6, 384, 6, 2, 1024),
         "modern-small": _modern(12, 768, 12, 4, 2048, vocabulary=50_257, max_length=1024),
         "modern-0.6b": _modern(
-            *(28, 1024, 16, 8, 3072),
+            28,
+            1024,
+            16,
+            8,
+            3072,
             head_dim=128,
             rotary_base=1e6,
             vocabulary=151_936,
@@ -352,14 +356,17 @@ def gpt_attention(config: GPTConfig, positions: AttentionPositions | None) -> Mu
     kernel = kernels_and_positions.kernel(config.attention, heads, width, config.window)
     if config.kv_heads == heads and not config.qk_norm:
         return MultiHeadAttention(
-            *(config.model_dim, heads),
+            config.model_dim,
+            heads,
             kernel=kernel,
             head_dim=width,
             bias=config.bias,
             positions=positions,
         )
     return GroupedQueryAttention(
-        *(config.model_dim, heads, config.kv_heads),
+        config.model_dim,
+        heads,
+        config.kv_heads,
         kernel=kernel,
         head_dim=width,
         bias=config.bias,

@@ -22,9 +22,9 @@ from headway.attention import (
     ScaledDot,
     SlidingWindow,
 )
+from headway.base.extensions import Extended, Names
 from headway.blocks import Added, Concatenated, LearnedTable, NoPositions, SinusoidalTable
 from headway.blocks.positions import SinusoidLayout
-from headway.extensions import Extended, Names
 
 KernelFactory = Callable[[int, int], Kernel]
 """(num_heads, head_dim) -> the kernel of one attention layer, whose queries, keys and values have

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from headway.extensions import Extended
+from headway.base.extensions import Extended
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import (
     BertClassifierConfig,

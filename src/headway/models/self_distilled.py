@@ -28,9 +28,9 @@ from copy import deepcopy
 import torch
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks import PrototypeHead
 from headway.models.vit import ViT
-from headway.shapes import Float, Tensor
 
 
 class SelfDistilled(nn.Module):

@@ -27,13 +27,13 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.hidden_states import stack_of
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import BertClassifier, BertQuestionAnswering, BertTagger
 from headway.models.classifier import TextClassifier
 from headway.models.gpt import GPT, GPTConfig
-from headway.shapes import Float, Int, Tensor
 
 SHAPE = ("num_layers", "model_dim", "num_heads", "ffn_dim", "embedding_dim", "dropout")
 """Settings in which a student may differ from its teacher; vocabulary and inputs stay the same."""

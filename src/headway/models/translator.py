@@ -27,6 +27,7 @@ from typing import Any
 from torch import nn
 
 from headway.attention import AttentionPositions, Mask, MultiHeadAttention
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     Added,
     Attentional,
@@ -58,7 +59,6 @@ from headway.blocks.feedforward import ACTIVATIONS, GATES
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
 from headway.models.translator_config import TranslatorConfig
-from headway.shapes import Bool, Float, Int, Tensor
 
 
 class Translator(nn.Module):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 from headway.blocks.positions import SinusoidLayout
 from headway.models.kernels_and_positions import SCHEMES, SCORES
-from headway.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,6 +28,8 @@ import torch
 from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
+from headway.base.settings import HEADS, LAYERS, PIXELS, WIDTH, setting
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks import (
     Encoder,
     EncoderBlock,
@@ -47,8 +49,6 @@ from headway.blocks import (
 from headway.blocks.feedforward import ACTIVATIONS
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_weights
-from headway.settings import HEADS, LAYERS, PIXELS, WIDTH, setting
-from headway.shapes import Bool, Float, Tensor
 
 Value = int | float | str | bool | None
 

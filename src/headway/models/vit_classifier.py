@@ -23,10 +23,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
+from headway.base.settings import section, setting
+from headway.base.shapes import Float, Tensor
 from headway.blocks import Dropout
 from headway.models.vit import ViT, ViTConfig
-from headway.settings import section, setting
-from headway.shapes import Float, Tensor
 
 ImagePooling = Literal["first", "mean", "both"]
 

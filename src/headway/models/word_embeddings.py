@@ -26,8 +26,8 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import nn
 
-from headway.settings import VOCABULARY, WIDTH, setting
-from headway.shapes import Float, Int, Tensor
+from headway.base.settings import VOCABULARY, WIDTH, setting
+from headway.base.shapes import Float, Int, Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,14 @@ from typing import Any
 
 import torch
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import parse_json
+from headway.base.tensors import read_tensors, write_tensors
 from headway.bundle import Bundle
-from headway.errors import DataError, UsageError
-from headway.files import parse_json
-from headway.former_names import current_header
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json
 from headway.inspection.watch import watch
 from headway.tasks.job import Example
-from headway.tensors import read_tensors, write_tensors
 
 FOLDER = "glimpses"
 HEADER = "header"
@@ -62,7 +61,7 @@ def read_attention_snapshots(run: Path) -> tuple[list[Any], dict[str, bytes]]:
         parts = {name: bytes(data.numpy()) for name, data in read_tensors(path).items()}
         try:
             header = parse_json(parts.pop(HEADER), str(path))
-            frames += current_header(header["frames"])
+            frames += header["frames"]
         except (KeyError, TypeError) as error:
             raise DataError(
                 "the file does not contain saved attention of a run", str(path), "remove it"

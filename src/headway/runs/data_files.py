@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headway.files import json_bytes, read_json, sha256_of, write_file
-from headway.settings import flat
+from headway.base.files import json_bytes, read_json, sha256_of, write_file
+from headway.base.settings import flat
 
 NAME = "data_files.json"
 SETTINGS = ("data.train", "data.valid")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headway.base.settings import MOST
 from headway.runs.recipes import AnyRunConfig, with_settings
-from headway.settings import MOST
 from headway.training import Interrupted, StepReport, StopRequest, TrainingState
 
 DRY_RUN = "dry run"

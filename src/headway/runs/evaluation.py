@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import COMMAND_LINE, fields_of, override
+from headway.base.threads import threads_of_run
 from headway.bundle import Bundle
-from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Scores
 from headway.runs.recipes import saved
-from headway.settings import COMMAND_LINE, fields_of, override
 from headway.tasks.registry import evaluating_task, tasks_of_kind
 from headway.tasks.task import Task
-from headway.threads import threads_of_run
 
 COLUMNS = "data."
 """Prefix of the settings that say how examples are read."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headway.errors import OutOfMemory, is_out_of_memory
-from headway.settings import flat
+from headway.base.errors import OutOfMemory, is_out_of_memory
+from headway.base.settings import flat
 
 
 @contextmanager

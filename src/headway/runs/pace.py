@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from headway.machine import Machine
+from headway.base.devices import Machine
+from headway.base.settings import flat, override
 from headway.runs.recipes import AnyRunConfig, with_settings
-from headway.settings import flat, override
 from headway.tasks.job import Job
 from headway.tasks.sections import batch_setting
 from headway.training import (

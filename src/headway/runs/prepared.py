@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.config_files import write_yaml
-from headway.errors import UsageError
-from headway.files import remove_unfinished_files, write_file
+from headway.base.config_files import write_yaml
+from headway.base.errors import UsageError
+from headway.base.files import remove_unfinished_files, write_file
 from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.data_files import changed_files, remember_files
 from headway.runs.recipes import AnyRunConfig, changes_of, is_trained, saved

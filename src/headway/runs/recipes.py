@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from headway.config_files import RECIPE, RUN_FILE, read_run_file
-from headway.errors import DataError, UsageError, did_you_mean
-from headway.files import TEMPORARY
-from headway.former_names import with_current_names
-from headway.settings import differences, fields_of, flat, override
+from headway.base.config_files import RECIPE, RUN_FILE, read_run_file
+from headway.base.errors import DataError, UsageError, did_you_mean
+from headway.base.files import TEMPORARY
+from headway.base.settings import differences, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.sections import batch_setting, unset_settings
@@ -122,7 +121,7 @@ def saved(folder: Path) -> AnyRunConfig:
     UsageError if the folder is not a run; DataError if its run.yaml is not that of a run.
     """
     path = folder / RUN_FILE
-    values = _upgraded(read_run_file(folder))
+    values = read_run_file(folder)
     name = values[RECIPE]
     if resolved(name) is None:
         raise DataError(
@@ -131,19 +130,7 @@ def saved(folder: Path) -> AnyRunConfig:
             "install the package that provides the recipe, or correct the name",
         )
     defaults = _derived(type(recipe(name))(), values)
-    if isinstance(metric := values.get("evaluation.metric"), str):
-        # an earlier version negated metrics for which lower values are better
-        values["evaluation.metric"] = metric.removeprefix("negative_")
-    current = with_current_names(values, fields_of(defaults).__contains__)
-    return override(defaults, current, str(path))
-
-
-def _upgraded(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a run.yaml, with the current names of recipes and settings."""
-    for task in map(task_named, tasks()):
-        if isinstance(task, Derived) and values.get("recipe") in task.former_recipes:
-            return dict(task.upgraded(values))
-    return values
+    return override(defaults, values, str(path))
 
 
 def is_trained(folder: Path) -> bool:

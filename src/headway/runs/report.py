@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.base.metrics_file import read_log
+from headway.base.settings import flat
 from headway.inspection.document import Document
 from headway.inspection.page import Encoded, encode, write_page
-from headway.metrics_file import read_log
 from headway.runs.attention_over_time import read_attention_snapshots
 from headway.runs.recipes import saved
-from headway.settings import flat
 from headway.training import Event
 
 PAGE = "report.html"
@@ -79,13 +79,9 @@ def _training_curves(rows: list[Event]) -> list[dict[str, Any]]:
 
 
 def _held_out_curves(rows: list[Event]) -> list[dict[str, Any]]:
-    """A plot for each metric of the evaluations, without the negated copies of older versions."""
+    """A plot for each metric of the evaluations."""
     names = dict.fromkeys(name for row in rows for name in row if name not in ASIDE)
-    return [
-        {"title": f"Held out: {name}", "lines": [_line(name, rows, name)]}
-        for name in names
-        if not name.startswith("negative_")
-    ]
+    return [{"title": f"Held out: {name}", "lines": [_line(name, rows, name)]} for name in names]
 
 
 def _samples(rows: list[Event]) -> list[dict[str, Any]]:

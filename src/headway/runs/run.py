@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.base.config_files import write_yaml
+from headway.base.devices import Machine
+from headway.base.devices import prepare as prepare_machine
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.files import lock, write_file
+from headway.base.folders import INPUT
+from headway.base.settings import flat, override
 from headway.bundle.files import verify_files
-from headway.config_files import write_yaml
-from headway.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.scores import Scores
-from headway.files import lock, write_file
-from headway.folders import INPUT
-from headway.machine import Machine
-from headway.machine import prepare as prepare_machine
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
@@ -26,7 +27,6 @@ from headway.runs.pace import Pace, fitted_to_time, untrained
 from headway.runs.prepared import begin
 from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
 from headway.runs.report import PAGE, write_report
-from headway.settings import flat, override
 from headway.tasks.held_out_scores import scores_of
 from headway.tasks.job import Emit, HasBaseline, Job, Watchable
 from headway.tasks.registry import task_of_config

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import upload
 from headway.decoding import PartialOutput
 from headway.decoding.writing import BROKEN
-from headway.errors import UsageError
-from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer
-from headway.transfers import upload
 
 MOST_BYTES = 2**16
 DEEPEST = 32

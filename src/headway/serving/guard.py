@@ -10,7 +10,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 
 TEXT = 20_000  # characters
 HEADS = 4096

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from headway.base.errors import UsageError
 from headway.bundle import WRITTEN, Bundle
-from headway.errors import UsageError
 from headway.inspection.ablation import Head, without_heads
 from headway.inspection.document import Document, Frame
 from headway.inspection.walk import walk

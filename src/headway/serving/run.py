@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.serving.guard import Guard
 
 ADDRESS = "127.0.0.1"

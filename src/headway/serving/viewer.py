@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headway.errors import HeadwayError
-from headway.files import parse_json
+from headway.base.errors import HeadwayError
+from headway.base.files import parse_json
 from headway.inspection.document import Document
 from headway.inspection.page import encode, header_json, served_page
 from headway.serving.inspection_request import InspectionRequest, parse

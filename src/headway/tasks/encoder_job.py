@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.settings import override
 from headway.bundle import Bundle, EncoderBundle
 from headway.data.length_batches import LengthBatches
-from headway.machine import Machine
 from headway.models import Bert
-from headway.settings import override
 from headway.tasks.finetuning import copy_encoder, describe_shape
 from headway.tasks.job import planned_steps, prepare_blocks, update_size
 from headway.training import Objective, Stream

@@ -14,9 +14,9 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle import EncoderBundle, TextBundle
-from headway.errors import DataError, UsageError
-from headway.files import json_bytes, read_json, write_file
 from headway.models import Bert
 from headway.tasks.opening import load_as
 from headway.tasks.sections import LoRAConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import HasUnsavedParts, Job
 from headway.tasks.task import Task
 

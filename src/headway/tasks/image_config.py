@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from headway.base.settings import PIXELS, setting
 from headway.data.formats.parquet import ImageColumns
 from headway.models import ViTConfig
-from headway.settings import PIXELS, setting
 from headway.tasks.sections import unset_settings
 
 

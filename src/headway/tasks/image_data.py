@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError, UsageError
 from headway.data.formats.images import LabelledImage, LabelledImages
 from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
-from headway.errors import DataError, UsageError
 from headway.tasks.image_config import (
     ImageDataConfig,
     ImageEncoderSettings,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headway.base.errors import UsageError
 from headway.bundle import ImageEncoding
 from headway.data.image_reader import ImageReader
-from headway.errors import UsageError
 from headway.tasks.image_config import SHAPE, ImageEncoderSettings
 from headway.tasks.opening import load
 

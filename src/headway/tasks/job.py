@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
 
+from headway.base.devices import MachineConfig
+from headway.base.errors import UsageError
 from headway.bundle import Bundle
-from headway.errors import UsageError
-from headway.machine import MachineConfig
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Event, Objective, Stream
 from headway.transforms import compile, freeze, recompute

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from headway.errors import UsageError
-from headway.files import check_name
+from headway.base.errors import UsageError
+from headway.base.files import check_name
 
 
 def model_names(

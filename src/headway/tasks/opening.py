@@ -9,6 +9,13 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headway import interop
+from headway.base.config_files import RUN_FILE, read_run_file
+from headway.base.devices import select_device, set_up_gpu
+from headway.base.errors import DataError, HeadwayWarning, UsageError, did_you_mean
+from headway.base.files import read_json
+from headway.base.folders import newest_verified
+from headway.base.settings import flatten, override
+from headway.base.threads import settle_threads_once
 from headway.bundle import Bundle, TextBundle
 from headway.bundle.arguments import checked
 from headway.bundle.files import (
@@ -19,20 +26,12 @@ from headway.bundle.files import (
     read_config_file,
     verify_files,
 )
-from headway.config_files import RUN_FILE, read_run_file
-from headway.errors import DataError, HeadwayWarning, UsageError, did_you_mean
-from headway.files import read_json
-from headway.folders import newest_verified
-from headway.former_names import with_current_names
-from headway.machine import select_device, set_up_gpu
 from headway.models import shapes_only
 from headway.models.registry import MODELS
-from headway.settings import fields_of, flatten, override
 from headway.tasks.registry import TASKS, task_of_family
 from headway.tasks.task import BundleSpec
-from headway.threads import settle_threads_once
 from headway.training import CHECKPOINTS, MODEL
-from headway.transforms.fast import prepare_for_inference
+from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
 from headway.transforms.quantize import NUMBERS, dequantize, numbers_of, quantize
 from headway.transforms.recorder import CudaRecorder
@@ -82,7 +81,7 @@ def load(
 
     A Hugging Face folder without a tokenizer is loaded too; using the tokenizer raises UsageError.
     On a CPU, the first call sets the fastest number of threads, unless the user has set a number
-    (`headway.threads`). Raises DataError if a file is missing or damaged, if a weight is not
+    (`headway.base.threads`). Raises DataError if a file is missing or damaged, if a weight is not
     finite, or if model and tokenizer do not match; UsageError if the device is not available.
     """
     if dtype not in (None, *DTYPES):
@@ -334,8 +333,7 @@ def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
     try:
         family = metadata["family"]
         config = MODELS.call(family, MODELS[family].config, object)
-        settings = with_current_names(flatten(metadata["model"]), fields_of(config).__contains__)
-        return spec, override(config, settings, str(path))
+        return spec, override(config, flatten(metadata["model"]), str(path))
     except UsageError as error:
         packages = ", ".join(map(str, metadata.get(PACKAGES) or []))
         hint = f"it was saved with the package {packages}: install that" if packages else error.hint

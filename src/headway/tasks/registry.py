@@ -10,8 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.errors import HeadwayWarning, UsageError
-from headway.extensions import Extended
+from headway.base.errors import HeadwayWarning, UsageError
+from headway.base.extensions import Extended
 
 if TYPE_CHECKING:
     from headway.tasks.task import Task

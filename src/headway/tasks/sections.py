@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
+from headway.base.devices import MachineConfig
+from headway.base.errors import UsageError
+from headway.base.settings import BATCH, COPIES, SEED, WIDTH, section, setting
 from headway.data.documents import Split
-from headway.errors import UsageError
-from headway.machine import MachineConfig
-from headway.settings import BATCH, COPIES, SEED, WIDTH, section, setting
 from headway.training import OptimizerConfig, ScheduleConfig
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import TypeVar
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.tasks.job import Emit
 
 T = TypeVar("T")

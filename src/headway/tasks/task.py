@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headway.base.devices import Machine
+from headway.base.settings import required
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2
-from headway.machine import Machine
-from headway.settings import required
 from headway.tasks.job import Emit, Job
 
 Styled = list[tuple[str, str]]
@@ -145,12 +145,7 @@ class Selective(Protocol):
 
 @runtime_checkable
 class Derived(Protocol):
-    """A `Task` whose configuration sections follow from another model, which a setting names.
-
-    former_recipes: the names of its recipes in the run.yaml of earlier versions.
-    """
-
-    former_recipes: Sequence[str]
+    """A `Task` whose configuration sections follow from another model, which a setting names."""
 
     def derived(self, config: Any, settings: Mapping[str, Any]) -> Any:
         """Return the configuration with the sections that the other model decides.
@@ -158,10 +153,6 @@ class Derived(Protocol):
         settings: values by dotted key, one of which names that model. Raises UsageError if it is
         missing.
         """
-        ...
-
-    def upgraded(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Translate the values of a run.yaml with a former recipe to today's names."""
         ...
 
     def variants(self) -> Sequence[Any]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from headway.base.devices import Machine
+from headway.base.settings import BATCH, LENGTH, setting
 from headway.bundle import Bundle
 from headway.data.encoder_batches import EncoderBatch
-from headway.machine import Machine
-from headway.settings import BATCH, LENGTH, setting
 from headway.tasks.job import Emit
 from headway.tasks.sections import LoopConfig, ObservationConfig
 from headway.tasks.task import NO_OPTIONS

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
+from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
-from headway.errors import DataError, UsageError
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.sections import TextDataConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from headway.errors import HeadwayWarning
+from headway.base.errors import HeadwayWarning
 
 
 class Truncation:

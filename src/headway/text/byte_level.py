@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 import tokenizers
 from tokenizers import decoders, pre_tokenizers
 
-from headway.errors import DataError, UsageError
-from headway.files import read_bytes
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_bytes
 from headway.text.token_ids import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"

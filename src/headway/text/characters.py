@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json, write_file
 from headway.text.byte_level import EOS, checked
 from headway.text.token_ids import checked_ids
 

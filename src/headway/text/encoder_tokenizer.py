@@ -17,9 +17,8 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
-from headway.former_names import with_current_names
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json, write_file
 from headway.text.byte_level import LONGEST_WORD, checked
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.token_ids import checked_ids
@@ -164,8 +163,7 @@ class EncoderTokenizer:
         self.special_ids = frozenset(
             i for i, token in engine.get_added_tokens_decoder().items() if token.special
         )
-        # of the file with the former name of a key, so that the fingerprints of saved models hold
-        self.fingerprint: str = hashlib.sha256(self._json("marks")).hexdigest()
+        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
     def train(
@@ -305,11 +303,11 @@ class EncoderTokenizer:
         content: dict[str, Any] = json.loads(self._engine.to_str())
         return content
 
-    def _json(self, special_tokens: str = "special_tokens") -> bytes:
-        """The contents of the file. special_tokens: the key of the special tokens."""
+    def _json(self) -> bytes:
+        """The contents of the file."""
         content = {
             "format": FORMAT,
-            special_tokens: asdict(self.special_tokens),
+            "special_tokens": asdict(self.special_tokens),
             "tokenizer": self.engine_json,
         }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
@@ -327,8 +325,6 @@ class EncoderTokenizer:
                 f"the folder has no {FILE}", str(folder), "give the folder of a saved model"
             )
         content = read_json(path, FILE_LIMIT)
-        if isinstance(content, dict):
-            content = with_current_names(content, "special_tokens".__eq__)
         special_tokens = content.get("special_tokens") if isinstance(content, dict) else None
         if (
             not isinstance(content, dict)

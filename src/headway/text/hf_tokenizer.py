@@ -12,8 +12,8 @@ from typing import Any
 
 import tokenizers
 
-from headway.errors import DataError
-from headway.files import read_json, write_file
+from headway.base.errors import DataError
+from headway.base.files import read_json, write_file
 from headway.text.byte_level import checked
 from headway.text.token_ids import checked_ids
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 
 NEAREST = 5
 """Number of languages that an error lists."""

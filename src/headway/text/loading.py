@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headway.errors import DataError
-from headway.files import read_json
+from headway.base.errors import DataError
+from headway.base.files import read_json
 from headway.text import characters, hf_tokenizer
 from headway.text.characters import CharacterTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer

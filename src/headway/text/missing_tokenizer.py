@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.text.encoder_tokenizer import EncoderTokenizer
 
 

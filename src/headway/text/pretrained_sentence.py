@@ -14,8 +14,8 @@ from typing import Any
 
 import tokenizers
 
-from headway.errors import DataError
-from headway.files import read_json, write_file
+from headway.base.errors import DataError
+from headway.base.files import read_json, write_file
 from headway.text.byte_level import LANGUAGE_TAG, checked, readable, sentinels_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.language_tokens import LanguageTokens, Roles, language_tokens_of

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import tokenizers
 
-from headway.files import write_file
+from headway.base.files import write_file
 from headway.text.bpe import BytePairs, merges_of
 from headway.text.byte_level import (
     BACK_TRANSLATED,

@@ -20,7 +20,7 @@ from typing import Any
 
 from tokenizers import models
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.text.sentencepiece_characters import alternatives, character_steps, replacement
 
 FILE_LIMIT = 64 * 2**20

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import tokenizers
 
-from headway.files import write_file
+from headway.base.files import write_file
 from headway.text.bpe import BytePairs
 from headway.text.byte_level import EOS, ByteLevel, readable
 from headway.text.unigram import Unigram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 
 
 def checked_ids(ids: Iterable[int], size: int) -> list[int]:

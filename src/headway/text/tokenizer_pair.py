@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from headway.errors import DataError
-from headway.files import read_json
+from headway.base.errors import DataError
+from headway.base.files import read_json
 from headway.text.hf_tokenizer import FILE_LIMIT
 from headway.text.language_tokens import LanguageTokens
 from headway.text.pretrained_sentence import PretrainedSentenceTokenizer, is_format

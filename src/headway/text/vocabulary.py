@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError, UsageError
-from headway.files import read_json, write_file
+from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json, write_file
 
 BORDER = "</s>"
 FORMAT = 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import tokenizers
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.text.byte_level import checked
 from headway.text.encoder_tokenizer import CONTINUES, EncoderTokenizer
 from headway.text.hf_tokenizer import PretrainedTokenizer

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from headway.shapes import Tensor
+from headway.base.shapes import Tensor
 
 
 class WeightAverage:

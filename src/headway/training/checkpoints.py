@@ -13,12 +13,11 @@ from pathlib import Path
 
 import torch
 
-from headway.errors import DataError
-from headway.files import read_json, remove_unfinished_files, write_file
-from headway.folders import new_folder, newest_verified
-from headway.former_names import with_current_names
-from headway.shapes import Tensor
-from headway.tensors import read_tensors, write_tensors
+from headway.base.errors import DataError
+from headway.base.files import read_json, remove_unfinished_files, write_file
+from headway.base.folders import new_folder, newest_verified
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors, write_tensors
 from headway.training.budget import Budget
 from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
 
@@ -62,11 +61,9 @@ def load_state(run: TrainingState, folder: Path) -> None:
     def is_known(name: str) -> bool:
         return name in expected or name.startswith(moments)
 
-    tensors = with_current_names(read_tensors(folder / "state.safetensors"), is_known)
-    optional = ("optimizer.", "buffer.")  # an earlier version did not save buffers
-    missing = [name for name in expected if name not in tensors and not name.startswith(optional)]
-    # a run may continue without its average, or without a GPU; and an earlier version averaged
-    # frozen parameters, too
+    tensors = read_tensors(folder / "state.safetensors")
+    missing = [n for n in expected if n not in tensors and not n.startswith("optimizer.")]
+    # a run may continue without its average, or without a GPU
     unused = {f"average.{name}" for name, _ in run.model.named_parameters()} | {"rng.cuda"}
     unknown = [name for name in tensors if not is_known(name) and name not in unused]
     if missing or unknown:
@@ -85,8 +82,7 @@ def load_state(run: TrainingState, folder: Path) -> None:
             "train with the configuration of the checkpoint, or start a new run",
         )
     _fill({f"model.{n}": p for n, p in run.model.named_parameters()}, tensors, where)
-    buffers = {f"buffer.{name}": buffer for name, buffer in _buffers(run)}
-    _fill({name: buffer for name, buffer in buffers.items() if name in tensors}, tensors, where)
+    _fill({f"buffer.{name}": buffer for name, buffer in _buffers(run)}, tensors, where)
     if run.average is not None:
         _fill({f"average.{n}": w for n, w in run.average.weights.items()}, tensors, where)
     groups = run.optimizer.param_groups
@@ -104,8 +100,7 @@ def load_state(run: TrainingState, folder: Path) -> None:
     for group, saved in zip(groups, state["groups"], strict=True):
         group.update({k: tuple(v) if isinstance(v, list) else v for k, v in saved.items()})
     for name in COUNTERS:
-        if name in state["counters"]:  # an earlier version had no `metric`
-            setattr(run, name, state["counters"][name])
+        setattr(run, name, state["counters"][name])
     torch.set_rng_state(tensors["rng.cpu"])
     if "rng.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["rng.cuda"])

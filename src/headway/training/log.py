@@ -1,4 +1,7 @@
-"""metrics.jsonl: writes the log of a run, one JSON object per line (`headway.metrics_file`)."""
+"""metrics.jsonl: writes the log of a run, one JSON object per line.
+
+`headway.base.metrics_file` reads it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.files import write_file
-from headway.metrics_file import events
+from headway.base.files import write_file
+from headway.base.metrics_file import events
 from headway.training.state import Event, StepReport, TrainingState
 
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from headway.errors import HeadwayError
-from headway.shapes import Tensor
+from headway.base.errors import HeadwayError
+from headway.base.shapes import Tensor
+from headway.base.transfers import read, read_later
 from headway.training.objectives import Loss, Objective
 from headway.training.optimizers import divides_and_checks, update_if_finite
 from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
-from headway.transfers import read, read_later
-from headway.transforms.fast import fast_gradients
+from headway.transforms.fast.recurrent import fast_gradients
 
 Stream = Iterator[tuple[int, int, Any]]
 """An infinite iterator of (next epoch, next position, batch)."""

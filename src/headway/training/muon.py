@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.machine import multiplies_bfloat16
-from headway.shapes import Float, Tensor
+from headway.base.devices import multiplies_bfloat16
+from headway.base.shapes import Float, Tensor
 
 
 class CombinedOptimizer(torch.optim.Optimizer):

@@ -109,6 +109,4 @@ def _is_best(metric: Metric, run: TrainingState) -> bool:
     """Return whether the value is better than the best so far, or that is of another metric."""
     if run.best is None:
         return True
-    if run.metric is None:  # an earlier version, which negated metrics that are better if lower
-        run.best, run.metric = run.best if metric.higher_is_better else -run.best, metric.name
     return run.metric != metric.name or metric.is_better_than(run.best)

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from headway.errors import UsageError
-from headway.settings import setting
-from headway.shapes import Float, Tensor
+from headway.base.errors import UsageError
+from headway.base.settings import setting
+from headway.base.shapes import Float, Tensor
 from headway.training.muon import CombinedOptimizer, hidden_matrices, muon
 from headway.transforms.freeze import depths
 

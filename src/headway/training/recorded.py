@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.errors import UsageError
-from headway.shapes import Tensor
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.training.objectives import ImageObjective, Loss, TextObjective
 from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed

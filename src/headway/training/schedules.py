@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.settings import setting
+from headway.base.settings import setting
 
 
 @dataclass(frozen=True, kw_only=True)

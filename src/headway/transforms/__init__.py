@@ -6,7 +6,7 @@
 |-------------|--------------------------------------------------------------------|
 | `freeze`    | excludes the first layers from training                            |
 | `lora`      | adds low-rank adapters, which alone are trained; `merge_lora`      |
-| `fast`      | replaces plain classes by their fast twins (`fast/`)               |
+| `fast`      | replaces plain classes by their fast twins (`fast/table.py`)               |
 | `float8`    | trains the linear layers of blocks in float8; `not_in_float8`      |
 | `quantize`  | stores matrices as int8, int4 or bfloat16; `dequantize`             |
 | `recompute` | activation checkpointing: computes a block again for its gradient  |
@@ -19,7 +19,7 @@ mentions none of these.
 """
 
 from headway.transforms.compile import compile
-from headway.transforms.fast import fast, is_fast
+from headway.transforms.fast.table import fast, is_fast
 from headway.transforms.float8 import float8, not_in_float8
 from headway.transforms.freeze import freeze
 from headway.transforms.graphs import replay_steps

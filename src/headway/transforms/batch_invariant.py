@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from headway.attention import MultiHeadAttention
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.transforms.fast.cache import AlignedKeyValues
 from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.linear import FastLinear, available

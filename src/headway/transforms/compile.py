@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from headway.errors import UsageError
-from headway.shapes import Tensor
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.transforms.stacks import stacked_blocks
 
 M = TypeVar("M", bound=nn.Module)

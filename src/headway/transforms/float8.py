@@ -10,7 +10,7 @@ at each use so that its largest magnitude is the largest number of its dtype. Su
 float32 and returned in bfloat16; the weights that the optimizer changes, and their gradients, stay
 in float32. Embeddings, output projections and heads are outside the blocks and are not changed.
 
-NVIDIA GPUs of compute capability 8.9 or higher multiply float8 (`headway.float8_gpus`). A CPU
+NVIDIA GPUs of compute capability 8.9 or higher multiply float8 (`headway.base.devices`). A CPU
 computes the same products slowly, for tests: outside autocast, in which it rounds their factors to
 bfloat16 first.
 """
@@ -23,12 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.errors import UsageError
-from headway.shapes import Float, Shaped, Tensor
+from headway.base.errors import UsageError
+from headway.base.shapes import Float, Shaped, Tensor
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear
 from headway.transforms.lora import LoRALinear
 from headway.transforms.quantize import QuantizedLinear
 from headway.transforms.stacks import stacked_blocks
+from headway.transforms.twins import add_twins
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -161,6 +162,8 @@ FLOAT8: dict[type[nn.Module], type[Float8Linear]] = {
     FastLoRALinear: Float8LoRALinear,
 }
 """Class of a linear layer -> the class that trains in float8."""
+
+add_twins({nn.Linear: Float8Linear, LoRALinear: Float8LoRALinear})
 
 
 def float8(model: M) -> M:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from torch import nn
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 
 M = TypeVar("M", bound=nn.Module)
 

@@ -18,10 +18,10 @@ import torch
 from torch import nn
 
 from headway.attention import KeyValueCache
+from headway.base.errors import HeadwayWarning, UsageError, is_out_of_memory
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import Decoder, DecoderOnly, DecoderState
-from headway.errors import HeadwayWarning, UsageError, is_out_of_memory
 from headway.models import Translator
-from headway.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
 from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention import MultiHeadAttention
+from headway.base.shapes import Float, Tensor
 from headway.blocks.dropout import Dropout
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.shapes import Float, Tensor
 from headway.transforms.quantize import QuantizedLinear, dequantize
 from headway.transforms.quantize.layers import BFloat16Linear, Int4Linear, Int8Linear
 

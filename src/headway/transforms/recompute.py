@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from headway.errors import UsageError
-from headway.shapes import Tensor
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.transforms.stacks import stacked_blocks
 
 M = TypeVar("M", bound=nn.Module)

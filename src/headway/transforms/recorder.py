@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.transforms.fast.masks import forget_last_mask
 from headway.transforms.fast.positions import forget_last_positions
 

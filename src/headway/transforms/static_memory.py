@@ -8,8 +8,8 @@ from weakref import ReferenceType, ref
 import torch
 
 from headway.attention import KeyValues
+from headway.base.shapes import Tensor
 from headway.blocks import Memory
-from headway.shapes import Tensor
 
 
 class Sources(NamedTuple):

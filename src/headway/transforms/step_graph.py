@@ -15,9 +15,9 @@ from weakref import ReferenceType, ref
 import torch
 
 from headway.attention import KeyValueCache
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.blocks import DecoderOnlyState, DecoderState
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.static_cache import StaticKeyValues
 from headway.transforms.recorder import Recorder, forget_last_step

@@ -12,7 +12,7 @@ import sys
 
 import torch
 
-from headway.shapes import Tensor
+from headway.base.shapes import Tensor
 
 
 def tracing(*tensors: Tensor | None) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from headway.errors import DataError
+from headway.base.errors import DataError
 from headway.inspection.page.byte_weights import coding_of, thumbnails, to_codes, to_weights
 from tests.fixtures.documents import heads
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode
 from headway.inspection.page.byte_weights import to_weights

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.document import Document
 from headway.inspection.page import NotebookPage, encode, page_size, served_page, write_page
 from tests.fixtures.documents import encoder_frame, hostile

@@ -11,8 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway.base.errors import DataError
 from headway.data.formats.lines import location, read_lines
-from headway.errors import DataError
 
 if TYPE_CHECKING:
     from _csv import Reader

@@ -7,8 +7,8 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import DataError
-from headway.files import open_plain
+from headway.base.errors import DataError
+from headway.base.files import open_plain
 
 HEAD = 512
 """The number of first bytes by which `kind_of` recognises a file."""

@@ -11,6 +11,8 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePosixPath
 
+from headway.base.errors import DataError, HeadwayWarning, UsageError
+from headway.base.files import check_plain, read_bytes
 from headway.data.images import (
     BYTES_LIMIT,
     ENDINGS,
@@ -22,8 +24,6 @@ from headway.data.images import (
     suffix_of,
 )
 from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
-from headway.errors import DataError, HeadwayWarning, UsageError
-from headway.files import check_plain, read_bytes
 
 TRAIN, VALID = "train", "valid"
 SPLITS = {"train": TRAIN, "valid": VALID, "val": VALID, "validation": VALID, "test": "test"}

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import not_a_file
 from headway.data.formats.file_kinds import CONTROL, HEAD, kind_of, kind_of_file
-from headway.errors import DataError, UsageError
-from headway.files import not_a_file
 
 LINE_LIMIT = 2**20
 # Highly repetitive text compresses 20-fold. A file beyond both limits is a gzip bomb or useless.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import DataError
-from headway.files import check_plain
+from headway.base.errors import DataError
+from headway.base.files import check_plain
 
 BYTES_LIMIT = 8 * 2**30  # of one array, unpacked
 Array = npt.NDArray[Any]

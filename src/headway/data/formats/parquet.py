@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import check_plain, parse_json, read_bytes
 from headway.data.formats.images import (
     MEMBERS_LIMIT,
     SPLITS,
@@ -22,8 +24,6 @@ from headway.data.formats.images import (
     label_name,
 )
 from headway.data.images import BYTES_LIMIT as IMAGE_LIMIT
-from headway.errors import DataError, UsageError
-from headway.files import check_plain, parse_json, read_bytes
 
 ENDING = ".parquet"
 BYTES_LIMIT = 8 * 2**30  # of a file's columns, unpacked

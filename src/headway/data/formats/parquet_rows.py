@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import check_plain, parse_json
 from headway.data.formats.lines import location
-from headway.errors import DataError, UsageError
-from headway.files import check_plain, parse_json
 
 PARQUET = ".parquet"
 BATCH = 512  # rows in memory at once

@@ -8,11 +8,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError
+from headway.base.files import parse_json
 from headway.data.formats.csv_rows import CELL_LIMIT
 from headway.data.formats.lines import ending, location, read_lines
 from headway.data.formats.parquet_rows import PARQUET, parquet_rows
-from headway.errors import DataError
-from headway.files import parse_json
 
 ENDINGS = (".jsonl", ".ndjson", ".json", PARQUET)
 FILE_LIMIT = 512 * 2**20  # bytes of a line of a .json file, which is often the whole file

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
 from headway.data.formats import records
 from headway.data.formats.csv_rows import (
     CELL_LIMIT,
@@ -17,7 +18,6 @@ from headway.data.formats.csv_rows import (
     separator_of,
 )
 from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.errors import DataError, UsageError
 
 ENDINGS = (".tsv", ".tab", ".csv", *records.ENDINGS)
 LARGEST = 1e18  # largest magnitude of a regression target; its square still fits into float32

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import write_file
 from headway.data.formats.npz import ArrayFile
-from headway.errors import DataError, UsageError
-from headway.files import write_file
 
 TEXTS_LIMIT = 2 * 2**30  # bytes of the array of texts, in which each text is padded to the longest
 LETTER = 4  # bytes per character

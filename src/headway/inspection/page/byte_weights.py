@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from headway.errors import DataError
-from headway.shapes import Float, Tensor
+from headway.base.errors import DataError
+from headway.base.shapes import Float, Tensor
 
 Codes = npt.NDArray[np.uint8]
 Coding = dict[str, Any]

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.errors import UsageError
 from headway.data.images import Pixels
-from headway.errors import UsageError
 from headway.inspection.document import Document, Frame, Maps, Side, Step, Vectors
 from headway.inspection.entropy import relative_entropy
 from headway.inspection.first_head import opening

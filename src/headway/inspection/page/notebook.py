@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.inspection.page.encoding import Encoded
 from headway.inspection.page.writer import page_text
 

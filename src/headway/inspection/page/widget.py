@@ -9,12 +9,12 @@ from typing import Any
 import anywidget
 import traitlets
 
-from headway.errors import UsageError, did_you_mean
+from headway.base.errors import UsageError, did_you_mean
+from headway.base.shapes import Float, Tensor
 from headway.inspection.document import Document, Maps
 from headway.inspection.page.encoding import encode
 from headway.inspection.page.notebook import frame_html
 from headway.inspection.page.writer import page_text
-from headway.shapes import Float, Tensor
 
 SELECTION: Mapping[str, tuple[type, ...]] = {
     "view": (str,),

@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from headway.files import check_new, write_file
+from headway.base.files import check_new, write_file
 from headway.inspection.glossary import sentences
 from headway.inspection.page.bundling import bundle
 from headway.inspection.page.encoding import Encoded, header_json

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.decoding import (
     RUNS_AHEAD,
     Chosen,
@@ -18,8 +20,6 @@ from headway.decoding import (
     choose_later,
     depend_on_outputs,
 )
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
 
 
 @dataclass(eq=False)

@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
+from headway.base.errors import HeadwayError
+from headway.base.memory import return_freed_memory
+from headway.base.shapes import Tensor
 from headway.bundle import Bundle, TextGenerating
-from headway.errors import HeadwayError
-from headway.machine import return_freed_memory
 from headway.serving.engine.computations import watched
 from headway.serving.engine.continuous import ContinuousBatch, Stream
 from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
@@ -28,7 +29,6 @@ from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news, read_together
 from headway.serving.engine.searches import Search, SharedSteps, spread
 from headway.serving.engine.waiting import Refused, Waiting
-from headway.shapes import Tensor
 from headway.transforms.batch_invariant import make_batch_invariant
 
 STUCK = 2.0  # seconds without a heartbeat, with work to do

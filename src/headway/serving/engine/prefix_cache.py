@@ -14,8 +14,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headway.base.shapes import Tensor
 from headway.blocks import DecoderOnlyState
-from headway.shapes import Tensor
 
 BLOCK = 64
 """Number of tokens of a block."""

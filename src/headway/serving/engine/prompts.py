@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from headway.data.batches import padded
+from headway.base.shapes import Float, Tensor
+from headway.base.transfers import upload
+from headway.data.padding import padded
 from headway.decoding import MinLength, open_outputs, sampling_of
 from headway.models import GPT
 from headway.serving.engine.continuous import Stream
 from headway.serving.engine.jobs import Finished, Generation, Grown, PromptScores
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
-from headway.shapes import Float, Tensor
 from headway.text import TextTokenizer
-from headway.transfers import upload
 
 NO_TOKEN = -1
 

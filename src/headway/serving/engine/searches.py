@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from headway.base.shapes import Float, Int, Tensor
 from headway.decoding import Step, sharing
 from headway.serving.engine.computations import Computation, compute_together
 from headway.serving.engine.jobs import Cancelled
-from headway.shapes import Float, Int, Tensor
 
 
 class SequencesOfSearch:

@@ -46,13 +46,13 @@ ENDPOINTS = (
     Endpoint("POST", "/tokenize", tokens.tokenize, tokens.TokenizeRequest),
     Endpoint("POST", "/detokenize", tokens.detokenize, tokens.DetokenizeRequest),
     Endpoint(
-        *("POST", "/v1/completions", completions.completions),
+        "POST",
+        "/v1/completions",
+        completions.completions,
         completions.CompletionRequest,
         streams=True,
     ),
-    Endpoint(
-        *("POST", "/v1/chat/completions", chat.chat_completions), chat.ChatRequest, streams=True
-    ),
+    Endpoint("POST", "/v1/chat/completions", chat.chat_completions, chat.ChatRequest, streams=True),
     Endpoint("POST", "/v1/embeddings", embeddings.embeddings, embeddings.EmbeddingRequest),
     Endpoint("POST", "/embed", embeddings.embed, embeddings.EmbedRequest),
     Endpoint("POST", "/v1/rerank", scoring.rerank, scoring.RerankRequest),

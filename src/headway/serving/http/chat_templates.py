@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.interop import ChatTemplate, read_chat_template
 from headway.serving.http.control_tokens import ControlTokens, strings_in
 from headway.serving.http.replies import ApiError
@@ -100,7 +100,9 @@ class Templates:
         async with self._one_at_a_time:
             if self._child is None or self._child.returncode is not None:
                 self._child = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-I", str(CHILD)),
+                    sys.executable,
+                    "-I",
+                    str(CHILD),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.DEVNULL,

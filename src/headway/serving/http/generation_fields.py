@@ -9,9 +9,9 @@ from typing import Annotated
 
 import msgspec
 
+from headway.base.errors import UsageError
 from headway.bundle import TextGenerating
 from headway.decoding import Bias, Forbidden, GenerationConfig, Only, Rule
-from headway.errors import UsageError
 from headway.serving.http.formats import FormatFields
 from headway.serving.http.known_fields import KnownFields, Refused
 from headway.serving.http.replies import ApiError

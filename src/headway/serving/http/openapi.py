@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
+from headway.base.settings import fields_of
 from headway.serving.http.predictions import takes_files
 from headway.serving.http.served import ServedModels
-from headway.settings import fields_of
 from headway.tasks.task import ForeignRequests
 
 REFUSALS = {

@@ -23,9 +23,10 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.base.errors import UsageError
+from headway.base.settings import fields_of, override
 from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
-from headway.errors import UsageError
 from headway.serving.engine import Computation
 from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
 from headway.serving.http.known_fields import (
@@ -38,7 +39,6 @@ from headway.serving.http.known_fields import (
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
-from headway.settings import fields_of, override
 from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions, default_options
 
 MOST_INPUTS = 256

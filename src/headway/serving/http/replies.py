@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from headway.errors import HeadwayError, OutOfMemory
+from headway.base.errors import HeadwayError, OutOfMemory
 from headway.serving.engine import Expired, Refused
 
 DONE = b"data: [DONE]\n\n"

@@ -102,7 +102,8 @@ class ServedModels:
             raise ApiError(400, f"model must be one of: {known}", param="model")
         if name not in self._by_name:
             raise ApiError(
-                *(404, f"there is no model {name!r} here; models: {known}"),
+                404,
+                f"there is no model {name!r} here; models: {known}",
                 param="model",
                 code="model_not_found",
             )

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.base.errors import UsageError
 from headway.bundle import TextGenerating
 from headway.decoding import (
     Continuation,
@@ -21,7 +22,6 @@ from headway.decoding import (
     Rule,
     generate_from_tokens,
 )
-from headway.errors import UsageError
 from headway.serving.engine import (
     Computation,
     Event,
@@ -150,7 +150,8 @@ def check_lengths(asked: TextRequest) -> None:
     for prompt in asked.prompts:
         if len(prompt) > context:
             raise ApiError(
-                *(400, f"the prompt has {len(prompt):,} tokens; the maximum is {context:,}"),
+                400,
+                f"the prompt has {len(prompt):,} tokens; the maximum is {context:,}",
                 param="prompt",
                 code="context_length_exceeded",
             )

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import CaptionRunConfig, caption, caption_emoji
 from headway.tasks.captioning.data import (

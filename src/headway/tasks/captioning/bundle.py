@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
+from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     ForwardPass,
@@ -38,11 +41,8 @@ from headway.decoding import (
     open_rows,
     sample_steps,
 )
-from headway.errors import DataError, UsageError
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Captioner
-from headway.settings import override
-from headway.shapes import Float, Tensor
 from headway.tasks.captioning.limits import (
     limits_of_search,
     longest_caption,
@@ -231,7 +231,9 @@ class CaptionerBundle(StoredBundle):
             hypotheses = [[best] for best in greedy_search(self.model, inputs, limits, alpha)]
         else:
             hypotheses = beam_search(
-                *(self.model, inputs, limits),
+                self.model,
+                inputs,
+                limits,
                 width=beam,
                 alpha=alpha,
                 early_stopping=stopping,

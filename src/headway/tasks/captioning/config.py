@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from headway.base.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
 from headway.data.augmentation import AugmentationConfig
-from headway.data.formats.captions import SPLIT
 from headway.models import CaptionerConfig, GPTConfig
-from headway.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.tasks.captioning.caption_files import SPLIT
 from headway.tasks.image_config import ImageDataConfig, ImageEncoderSettings, decided_by_images
 from headway.tasks.sections import BlocksLoopConfig, ObservationConfig, RunSettings
 from headway.training import OptimizerConfig

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
-from headway.data.captions import CaptionCorpus, TokenizedCaption, prepare_captions
 from headway.data.formats import check_table
-from headway.data.formats.captions import (
+from headway.data.image_corpus import mean_and_deviation
+from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
+from headway.tasks.captioning.batches import CaptionCorpus, TokenizedCaption, prepare_captions
+from headway.tasks.captioning.caption_files import (
     CaptionColumns,
     CaptionedImage,
     Captions,
     read_captions,
     split_of,
 )
-from headway.data.image_corpus import mean_and_deviation
-from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
-from headway.errors import DataError, UsageError
 from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, sized_reader, warn_of_dark_images

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from headway.data.captions import by_image, collate_captions
-from headway.errors import DataError
-from headway.evaluation import CorpusScores, cider_d, score_against_several
+from headway.base.errors import DataError
+from headway.base.settings import BEAMS, PENALTY, setting
+from headway.evaluation import CorpusScores, score_against_several
 from headway.evaluation.scores import Metric, Scores
-from headway.settings import BEAMS, PENALTY, setting
+from headway.tasks.captioning.batches import by_image, collate_captions
 from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.cider import cider_d
 from headway.tasks.captioning.data import CaptionExamples, caption_tokens
 from headway.training.objectives.cross_entropy import cross_entropy_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from headway import interop
+from headway.base.files import read_json
 from headway.bundle import folder_max_tokens
 from headway.bundle.files import CONFIG_FILE
-from headway.files import read_json
 from headway.interop import Exported
 from headway.models import Captioner
 from headway.tasks.captioning.bundle import CaptionerBundle

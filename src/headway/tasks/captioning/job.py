@@ -11,12 +11,12 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
 from headway.bundle import TextBundle
-from headway.data.captions import CaptionBatches, CaptionCorpus
-from headway.errors import DataError, UsageError
-from headway.machine import Machine
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.settings import override
+from headway.tasks.captioning.batches import CaptionBatches, CaptionCorpus
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
 from headway.tasks.captioning.data import (
@@ -27,11 +27,12 @@ from headway.tasks.captioning.data import (
     prepared_examples,
 )
 from headway.tasks.captioning.evaluation import CaptionEvaluation
+from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.image_config import SHAPE
 from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
 from headway.tasks.job import Emit, Example, Job, moved, update_size
 from headway.tasks.opening import load_as
-from headway.training import CaptionObjective, Stream
+from headway.training import Stream
 from headway.transforms import compile, recompute
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.base.settings import BEAMS, PENALTY, SEED, required, setting
 from headway.interop import GenerationDefaults
-from headway.settings import BEAMS, PENALTY, SEED, required, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError, UsageError
-from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
 FILE = "captions.json"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.errors import UsageError, index_from_one
+from headway.base.errors import UsageError, index_from_one
 from headway.evaluation.scores import Scores
 from headway.inspection.ablation import layers_of
 from headway.inspection.image_attention import look

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import setting
 from headway.bundle import label_scores
-from headway.data.formats import Columns, LabelledText, read_labelled
-from headway.errors import DataError
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
-from headway.settings import setting
 from headway.tasks.classification.bundle import (
     ClassifiedText,
     ClassifierBundle,
@@ -27,6 +26,7 @@ from headway.tasks.classification.data import check_texts, columns_of, labelled_
 from headway.tasks.classification.evaluation import evaluate
 from headway.tasks.classification.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.classification.job import prepare
+from headway.tasks.classification.label_files import Columns, LabelledText, read_labelled
 from headway.tasks.classification.show import prediction_line, score_line
 from headway.tasks.classification.teaching import STUDENTS
 from headway.tasks.job import Emit, Job

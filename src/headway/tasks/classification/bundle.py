@@ -11,6 +11,9 @@ from typing import Any, ClassVar
 
 import torch
 
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import required, setting
+from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     Classified,
@@ -26,13 +29,10 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
-from headway.errors import DataError, UsageError
 from headway.models import (
     BertClassifier,
     TextClassifier,
 )
-from headway.settings import required, setting
-from headway.shapes import Float, Tensor
 from headway.tasks.classification.reader import ClassReader, Texts
 from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words
 

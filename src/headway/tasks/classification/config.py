@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.data.formats import Columns
-from headway.settings import BATCH, LENGTH, section, setting
+from headway.base.settings import BATCH, LENGTH, section, setting
+from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
     BatchSizeConfig,
     LoRAConfig,

@@ -9,9 +9,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats import LabelledText, check_table, read_labelled, read_rows
-from headway.data.labelled_texts import LabelledTexts
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
+from headway.data.formats import check_table, read_rows
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
     METRICS,
@@ -21,6 +20,8 @@ from headway.tasks.classification.config import (
     pairs,
     regress,
 )
+from headway.tasks.classification.label_files import LabelledText, read_labelled
+from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from headway import interop
-from headway.errors import DataError
-from headway.files import read_json
+from headway.base.errors import DataError
+from headway.base.files import read_json
 from headway.interop import Exported
 from headway.models import BertClassifier
 from headway.tasks.classification.bundle import ClassifierBundle

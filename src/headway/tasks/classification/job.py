@@ -13,20 +13,21 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.length_batches import LengthBatches
-from headway.errors import UsageError
-from headway.machine import Machine
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
-from headway.settings import override
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig
 from headway.tasks.classification.data import PreparedTexts, prepare_texts
+from headway.tasks.classification.objective import ClassificationObjective, RegressionObjective
 from headway.tasks.finetuning import adapt, balanced, copy_encoder, describe_shape, without_adapters
 from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks, update_size
 from headway.tasks.opening import load
 from headway.tasks.task import NO_OPTIONS
-from headway.training import ClassificationObjective, RegressionObjective, Stream
+from headway.training import Stream
 
 
 @dataclass(frozen=True, kw_only=True)

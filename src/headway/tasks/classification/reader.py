@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.errors import DataError, UsageError
-from headway.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.errors import DataError, UsageError
+from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.text import EncoderTokenizer, SpecialTokens, TextTokenizer, load_tokenizer
 
 CLASSES_FILE = "classes.json"

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats import check_unlabelled, read_unlabelled
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.settings import COPIES, setting
 from headway.data.length_batches import LengthBatches
-from headway.data.word_replacement import AugmentedTexts, Neighbours
-from headway.errors import UsageError
-from headway.machine import Machine
 from headway.models import backbone_of
-from headway.settings import COPIES, setting
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
     METRICS,
@@ -25,6 +23,8 @@ from headway.tasks.classification.data import (
     check_metric,
     prepare_for_reader,
 )
+from headway.tasks.classification.label_files import check_unlabelled, read_unlabelled
+from headway.tasks.classification.word_replacement import AugmentedTexts, Neighbours
 from headway.tasks.job import Emit
 from headway.tasks.sections import unset_settings
 from headway.tasks.teaching import StudentData, Students, view_of

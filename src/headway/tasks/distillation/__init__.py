@@ -10,18 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
 from headway.bundle import Bundle
-from headway.errors import UsageError
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.distillation.config import (
-    FORMER_RECIPES,
     DistilRunConfig,
     distil,
     for_task,
     for_teacher,
     students_of,
-    upgraded,
+    tasks_of_teachers,
 )
 from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
 from headway.tasks.distillation.job import check, prepare
@@ -39,17 +38,13 @@ class Distillation(TaskDefaults):
     recipes: Mapping[str, Callable[[], Any]] = {"distil": distil}
     bundles: Mapping[str, BundleSpec] = {}
     next_commands: Sequence[str] = ("eval {run}",)
-    former_recipes: Sequence[str] = tuple(FORMER_RECIPES)
 
     def derived(self, config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
         """Return the configuration with the sections of the teacher's task (`for_teacher`)."""
         return for_teacher(config, settings)
 
-    def upgraded(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        return upgraded(values)
-
     def variants(self) -> Sequence[DistilRunConfig]:
-        return [for_task(distil(), name) for name in FORMER_RECIPES.values()]
+        return [for_task(distil(), name) for name in tasks_of_teachers()]
 
     def commands_after(self, config: DistilRunConfig) -> Sequence[str]:
         """Return the commands of the teacher's task, or those that it declares for students."""

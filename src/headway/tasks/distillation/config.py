@@ -7,23 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from headway.errors import UsageError
-from headway.settings import HEADS, LAYERS, WIDTH, section, setting
+from headway.base.errors import UsageError
+from headway.base.settings import HEADS, LAYERS, WIDTH, section, setting
 from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
 from headway.tasks.sections import ObservationConfig, RunSettings
 from headway.tasks.task import Task
 from headway.tasks.teaching import Students, StudentTrainingConfig, TeacherTask, TwoStageConfig
 from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
-
-FORMER_RECIPES = {
-    "distil": "classification",
-    "distil-tag": "tagging",
-    "distil-answer": "question_answering",
-    "distil-gpt": "language_modeling",
-    "distil-encoder": "masked_language_modeling",
-}
-"""Recipe of an earlier version -> the task of its teachers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +108,11 @@ def distil() -> DistilRunConfig:
     )
 
 
+def tasks_of_teachers() -> list[str]:
+    """Return the names of the tasks whose models can be teachers."""
+    return [name for name in tasks() if isinstance(task(name), TeacherTask)]
+
+
 def students_of(name: str) -> Students:
     """Return how students of that task's models are configured and trained.
 
@@ -125,7 +121,7 @@ def students_of(name: str) -> Students:
     teaching = task(name) if name in tasks() else None
     if isinstance(teaching, TeacherTask):
         return teaching.students
-    names = [name for name in tasks() if isinstance(task(name), TeacherTask)]
+    names = tasks_of_teachers()
     raise UsageError(
         f"training.task={name}: must be one of {', '.join(names)}",
         hint="leave training.task unset: the teacher decides it",
@@ -138,7 +134,7 @@ def task_of_teacher(teacher: str | Path) -> Task:
     if teaching is not None and isinstance(teaching, TeacherTask):
         return teaching
     kind = "model" if teaching is None else TASKS[teaching.name].kind
-    kinds = [TASKS[name].kind for name in tasks() if isinstance(task(name), TeacherTask)]
+    kinds = [TASKS[name].kind for name in tasks_of_teachers()]
     raise UsageError(
         f"{teacher} holds {with_article(kind)}, which cannot be a teacher",
         hint=f"--teacher RUN, a run of a {', '.join(kinds[:-1])} or {kinds[-1]}",
@@ -183,17 +179,3 @@ def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
         distillation=students.distillation,
         training=replace(students.training, task=name),
     )
-
-
-def upgraded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the values of a run.yaml of an earlier version, by dotted key, to today's names.
-
-    Earlier versions had one recipe for each task, and named the teacher `training.start`.
-    """
-    if "training.task" in values:
-        return dict(values)
-    renamed = dict(values)
-    renamed["training.task"] = FORMER_RECIPES[str(values["recipe"])]
-    renamed["training.teacher"] = renamed.pop("training.start", None)
-    renamed["recipe"] = "distil"
-    return renamed

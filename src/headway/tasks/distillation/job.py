@@ -12,12 +12,12 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
-from headway.errors import UsageError
-from headway.machine import Machine
 from headway.models import backbone_of, parameter_count, student_config, student_of, with_backbone
-from headway.settings import override
 from headway.tasks.distillation.config import (
     DistilRunConfig,
     students_of,

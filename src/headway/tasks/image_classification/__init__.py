@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import label_scores
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.image_classification.bundle import (
     ClassifiedImage,
     ImageClassifierBundle,

@@ -11,6 +11,10 @@ from typing import ClassVar, Literal
 
 import torch
 
+from headway.base.errors import DataError
+from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.settings import required, setting
+from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     Classified,
@@ -34,11 +38,7 @@ from headway.bundle.image_encoder import (
     vectors_of,
 )
 from headway.data.image_reader import ImageReader
-from headway.errors import DataError
-from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import ViT, ViTClassifier
-from headway.settings import required, setting
-from headway.shapes import Float, Tensor
 
 CLASSES_FILE = "classes.json"
 FORMAT = 1

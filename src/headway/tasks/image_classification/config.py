@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.base.settings import BATCH, section, setting
 from headway.data.augmentation import AugmentationConfig
 from headway.models.vit_classifier import ImagePooling
-from headway.settings import BATCH, section, setting
 from headway.tasks.image_config import (
     ImageEncoderSettings,
     LabelledImageDataConfig,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.errors import UsageError
 from headway.data.image_examples import FileExamples
 from headway.data.image_sources import read_images
-from headway.errors import UsageError
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
 

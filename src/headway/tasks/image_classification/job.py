@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.settings import override
+from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
 from headway.data.image_batches import ImageBatches
 from headway.data.image_examples import PreparedExamples
-from headway.machine import Machine
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
-from headway.settings import override
-from headway.shapes import Float, Tensor
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images

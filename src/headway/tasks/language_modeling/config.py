@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.models import GPTConfig
-from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
     BlocksLoopConfig,
     LoRAConfig,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.data.documents import Part, read_documents
 from headway.data.text_corpus import TextCorpus, prepare_text
-from headway.errors import UsageError
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as

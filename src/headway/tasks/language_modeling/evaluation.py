@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
+from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.data.documents import read_documents
 from headway.data.packing import TextBatch, in_order
 from headway.data.text_corpus import TextCorpus, prepare_text
-from headway.errors import UsageError
 from headway.evaluation import bits_per_byte, mean_nats
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.language_modeling.config import LanguageEvaluationConfig, LanguageScoring

@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.settings import override
 from headway.bundle import TextBundle
 from headway.data.packing import PackedBatches
-from headway.errors import UsageError
 from headway.interop import NO_SETTINGS
-from headway.machine import Machine
 from headway.models import GPT
-from headway.settings import override
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, prepare_blocks, update_size
 from headway.tasks.language_modeling.config import (

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from headway.attention import Documents
+from headway.base.devices import Machine
+from headway.base.settings import setting
 from headway.bundle import TextBundle
 from headway.data.packing import IGNORED, TextBatch
-from headway.machine import Machine
-from headway.settings import setting
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import (
     LanguageDataConfig,

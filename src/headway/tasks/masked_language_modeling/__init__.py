@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
+from headway.base.errors import HeadwayWarning
 from headway.bundle import EncoderBundle, FilledText, FillInput, FillOptions
 from headway.data.formats import TABLES, ending
-from headway.errors import HeadwayWarning
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,

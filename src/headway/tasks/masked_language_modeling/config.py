@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headway.data.masking import MaskingConfig
+from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.models import BertConfig
-from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
+from headway.tasks.masked_language_modeling.masking import MaskingConfig
 from headway.tasks.sections import (
     BlocksLoopConfig,
     ObservationConfig,

@@ -8,12 +8,16 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle
 from headway.data.documents import Part, read_documents
-from headway.data.sentences import SentenceCorpus, prepare_sentences, sentences_of
-from headway.errors import DataError, UsageError
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
+from headway.tasks.masked_language_modeling.sentences import (
+    SentenceCorpus,
+    prepare_sentences,
+    sentences_of,
+)
 from headway.tasks.opening import load_as
 from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
 from headway.text import EncoderTokenizer, extended, new_words

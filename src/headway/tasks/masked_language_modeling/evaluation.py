@@ -11,16 +11,19 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
+from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import MaskedBatch, evaluation_batches
-from headway.data.sentences import SentenceCorpus
-from headway.errors import DataError, UsageError
-from headway.evaluation import PseudoPerplexity, pseudo_perplexity
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.held_out import HeldOutText
+from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch, evaluation_batches
+from headway.tasks.masked_language_modeling.objective import judge
+from headway.tasks.masked_language_modeling.pseudo_perplexity import (
+    PseudoPerplexity,
+    pseudo_perplexity,
+)
+from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
 from headway.text import EncoderTokenizer
-from headway.training import judge
 
 USUAL = EncoderScoring()
 LOWER_IS_BETTER = {"mlm_nats", "nsp_loss"}

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import SequenceSettings, Source
-from headway.data.masking import Masking
-from headway.data.sentence_pairs import CorpusMixture
-from headway.data.sentences import SentenceCorpus
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig
+from headway.tasks.masked_language_modeling.masked_batches import SequenceSettings, Source
+from headway.tasks.masked_language_modeling.masking import Masking
+from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
+from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
 from headway.text import EncoderTokenizer
 
 HELD_OUT = 1 << 20

@@ -16,19 +16,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import override
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import (
-    IGNORED,
-    MaskedBatch,
-    MaskedBatches,
-    evaluation_batches,
-    predictions_per_sequence,
-)
-from headway.errors import DataError
-from headway.evaluation import pseudo_perplexity
-from headway.machine import Machine
 from headway.models import Bert, start_from
-from headway.settings import override
 from headway.tasks.job import Emit, Example, prepare_blocks, update_size
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig, EncoderScoring
 from headway.tasks.masked_language_modeling.data import (
@@ -43,8 +35,17 @@ from headway.tasks.masked_language_modeling.held_out import (
     held_out_folders,
     sources_of,
 )
+from headway.tasks.masked_language_modeling.masked_batches import (
+    IGNORED,
+    MaskedBatch,
+    MaskedBatches,
+    evaluation_batches,
+    predictions_per_sequence,
+)
+from headway.tasks.masked_language_modeling.objective import MaskedLanguageModelingObjective
+from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perplexity
 from headway.tasks.text_data import opened
-from headway.training import MaskedLanguageModelingObjective, Stream
+from headway.training import Stream
 
 
 class PretrainingJob:

@@ -6,12 +6,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from headway.base.devices import Machine
+from headway.base.settings import BATCH, setting
 from headway.bundle import EncoderBundle
-from headway.data.masked_batches import MaskedBatch
-from headway.data.masking import MaskingConfig
-from headway.machine import Machine
 from headway.models.bert_heads import remove_heads
-from headway.settings import BATCH, setting
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
@@ -21,6 +19,8 @@ from headway.tasks.masked_language_modeling.config import (
 )
 from headway.tasks.masked_language_modeling.data import prepare_encoder
 from headway.tasks.masked_language_modeling.job import PretrainingJob
+from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
+from headway.tasks.masked_language_modeling.masking import MaskingConfig
 from headway.tasks.sections import ObservationConfig, TextDataConfig
 from headway.tasks.teaching import StudentData, Students, TextStudentTrainingConfig, view_of
 from headway.tasks.text_data import check_max_length, check_text

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.questions import Question, read_questions
-from headway.errors import HeadwayWarning
+from headway.base.devices import Machine
+from headway.base.errors import HeadwayWarning
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.question_answering.bundle import (
     AnsweredQuestion,
@@ -26,6 +25,7 @@ from headway.tasks.question_answering.data import answered_questions, check_answ
 from headway.tasks.question_answering.evaluation import ALL_QUESTIONS, evaluate
 from headway.tasks.question_answering.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.question_answering.job import prepare
+from headway.tasks.question_answering.question_files import Question, read_questions
 from headway.tasks.question_answering.show import prediction_line, score_line
 from headway.tasks.question_answering.teaching import STUDENTS
 from headway.tasks.task import BundleSpec, Styled

@@ -11,6 +11,10 @@ from typing import ClassVar
 
 import torch
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import json_bytes, read_json, write_file
+from headway.base.settings import required, setting
+from headway.base.shapes import Bool, Float, Tensor
 from headway.bundle import (
     Attention,
     BundleWithReader,
@@ -24,11 +28,7 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import shortest_first
-from headway.errors import DataError, UsageError
-from headway.files import json_bytes, read_json, write_file
 from headway.models import BertQuestionAnswering
-from headway.settings import required, setting
-from headway.shapes import Bool, Float, Tensor
 from headway.tasks.question_answering.windows import (
     Window,
     collate_windows,

@@ -6,12 +6,17 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.questions import Answer, Question, check_questions, read_questions
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import AnswerReader
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
+from headway.tasks.question_answering.question_files import (
+    Answer,
+    Question,
+    check_questions,
+    read_questions,
+)
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
 from headway.tasks.splits import check_sides, hold_out
 from headway.text import EncoderTokenizer

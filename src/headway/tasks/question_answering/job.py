@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
-from headway.machine import Machine
 from headway.models import Bert, BertQuestionAnswering
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import load_encoder

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
-from headway.machine import Machine
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import (

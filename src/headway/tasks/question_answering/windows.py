@@ -12,10 +12,10 @@ from typing import ClassVar
 
 import torch
 
+from headway.base.shapes import Int, Tensor
+from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.shapes import Int, Tensor
 from headway.text import SpecialTokens
-from headway.transfers import upload
 
 LONGEST_QUESTION = 64
 """Maximum number of tokens of a question."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import ImageEncoderBundle
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.image_data import check_images
 from headway.tasks.job import Emit, Job
 from headway.tasks.self_distillation.config import DinoRunConfig, dino

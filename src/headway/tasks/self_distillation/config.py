@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.data.multi_crop import ViewConfig
-from headway.settings import BATCH, LENGTH, WIDTH, section, setting
+from headway.base.settings import BATCH, LENGTH, WIDTH, section, setting
 from headway.tasks.image_config import (
     ImageEncoderSettings,
     LabelledImageDataConfig,
@@ -18,7 +17,9 @@ from headway.tasks.sections import (
     RunSettings,
     desired_updates,
 )
-from headway.training import OptimizerConfig, SelfDistillationConfig
+from headway.tasks.self_distillation.multi_crop import ViewConfig
+from headway.tasks.self_distillation.objective import SelfDistillationConfig
+from headway.training import OptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True)

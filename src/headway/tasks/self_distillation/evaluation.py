@@ -8,15 +8,15 @@ from pathlib import Path
 
 import torch
 
+from headway.base.errors import DataError
+from headway.base.settings import LENGTH, setting
+from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import ImageEncoderBundle
 from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
-from headway.errors import DataError
-from headway.evaluation import knn_accuracy, linear_accuracy, spread
 from headway.evaluation.scores import Metric, Scores
-from headway.settings import LENGTH, setting
-from headway.shapes import Float, Int, Tensor
 from headway.tasks.self_distillation.data import NeighbourExamples
+from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.tasks.splits import evenly_spaced
 
 

@@ -10,20 +10,21 @@ from typing import Any
 
 from torch import nn
 
+from headway.base.devices import Machine
+from headway.base.settings import override
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import PreparedExamples
-from headway.data.multi_crop import ViewBatches
-from headway.machine import Machine
 from headway.models import SelfDistilled, ViT, initialise_vit
-from headway.settings import override
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
 from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks, update_size
 from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
-from headway.training import SelfDistillationObjective, Stream
+from headway.tasks.self_distillation.multi_crop import ViewBatches
+from headway.tasks.self_distillation.objective import SelfDistillationObjective
+from headway.training import Stream
 
 
 class DinoJob:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
-from headway.data.formats import TABLES, SimilarTexts, ending
-from headway.data.similar_pairs import SimilarPairs
+from headway.data.formats import TABLES, ending
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.sentence_embedding.config import (
     EmbedDataConfig,
@@ -26,6 +25,8 @@ from headway.tasks.sentence_embedding.data import check_pairs, encoded, read_tex
 from headway.tasks.sentence_embedding.evaluation import USUAL, evaluate
 from headway.tasks.sentence_embedding.job import prepare
 from headway.tasks.sentence_embedding.show import score_line
+from headway.tasks.sentence_embedding.similar_files import SimilarTexts
+from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
 from headway.tasks.task import BundleSpec
 
 

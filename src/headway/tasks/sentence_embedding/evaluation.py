@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
+from headway.base.errors import DataError
+from headway.base.shapes import Float, Tensor
 from headway.bundle import EncoderBundle
-from headway.data.similar_pairs import SimilarPairs, share_texts
-from headway.errors import DataError
 from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
-from headway.shapes import Float, Tensor
 from headway.tasks.sentence_embedding.config import EmbedScoring
+from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs, share_texts
 
 MOST = 5000
 """Default maximum number of pairs without scores, for which all texts are compared."""

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
-from headway.data.similar_pairs import SimilarBatch
-from headway.machine import Machine
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
 from headway.tasks.encoder_job import EncoderJob
@@ -20,7 +19,8 @@ from headway.tasks.job import Emit, Job
 from headway.tasks.sentence_embedding.config import EmbedRunConfig, EmbedScoring
 from headway.tasks.sentence_embedding.data import FILE, PreparedPairs, prepare_pairs
 from headway.tasks.sentence_embedding.evaluation import evaluate
-from headway.training import ContrastiveObjective, CosineObjective
+from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
+from headway.tasks.sentence_embedding.similar_pairs import SimilarBatch
 
 
 class EmbedJob(EncoderJob):

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.tags import TaggedSentence, read_tagged
+from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.bundle import (
@@ -24,6 +23,7 @@ from headway.tasks.tagging.evaluation import evaluate
 from headway.tasks.tagging.foreign import from_hugging_face, to_hugging_face
 from headway.tasks.tagging.job import prepare
 from headway.tasks.tagging.show import entities_line, prediction_line, score_lines
+from headway.tasks.tagging.tag_files import TaggedSentence, read_tagged
 from headway.tasks.tagging.teaching import STUDENTS
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 Strategy = Literal["none", "simple", "first", "average", "max"]
 

@@ -11,6 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from headway.base.errors import DataError, UsageError
+from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.settings import setting
+from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     BundleWithReader,
@@ -24,14 +28,10 @@ from headway.bundle import (
     word_outputs,
 )
 from headway.bundle.arguments import checked
-from headway.data.spans import are_span_tags, spans_of
 from headway.data.word_targets import WordSequence, token_sequences, word_sequences
-from headway.errors import DataError, UsageError
-from headway.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.models import BertTagger
-from headway.settings import setting
-from headway.shapes import Float, Tensor
 from headway.tasks.tagging.aggregation import Strategy, TaggedToken, TextEntities, entities_of
+from headway.tasks.tagging.spans import are_span_tags, spans_of
 from headway.tasks.task import TextInput
 from headway.text import EncoderTokenizer
 

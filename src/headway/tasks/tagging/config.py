@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.settings import LENGTH, section, setting
+from headway.base.settings import LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ObservationConfig,

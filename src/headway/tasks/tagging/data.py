@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.formats.tags import TaggedSentence, check_tagged, read_tagged
+from headway.base.errors import DataError, UsageError
 from headway.data.word_targets import WordTargets
-from headway.errors import DataError, UsageError
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
+from headway.tasks.tagging.tag_files import TaggedSentence, check_tagged, read_tagged
 from headway.text import EncoderTokenizer
 
 FILE = "texts.json"

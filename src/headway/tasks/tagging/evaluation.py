@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.nn.functional as F
 
-from headway.data.formats.tags import TaggedSentence
-from headway.data.spans import are_span_tags
-from headway.errors import DataError
-from headway.evaluation import score_spans
+from headway.base.errors import DataError
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.splits import check_known
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.data import tags_of
+from headway.tasks.tagging.span_f1 import score_spans
+from headway.tasks.tagging.spans import are_span_tags
+from headway.tasks.tagging.tag_files import TaggedSentence
 
 
 def evaluate(

@@ -9,10 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
-from headway.data.spans import are_span_tags
 from headway.data.word_targets import WordBatch
-from headway.machine import Machine
 from headway.models import Bert, BertTagger
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import balanced, describe_shape, load_encoder
@@ -21,6 +20,7 @@ from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import TagRunConfig
 from headway.tasks.tagging.data import PreparedTags, prepare_tags
 from headway.tasks.tagging.objective import TaggingObjective
+from headway.tasks.tagging.spans import are_span_tags
 from headway.tasks.task import NO_OPTIONS
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from headway.base.transfers import positions_where, upload
 from headway.data.word_targets import WordBatch
 from headway.models import BertTagger
 from headway.training.objectives.contract import Loss
-from headway.transfers import positions_where, upload
 
 
 @dataclass(frozen=True)

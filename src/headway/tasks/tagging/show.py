@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from headway.data.spans import are_span_tags
 from headway.evaluation.scores import Scores
 from headway.tasks.tagging.aggregation import TextEntities
 from headway.tasks.tagging.bundle import TaggedText
+from headway.tasks.tagging.spans import are_span_tags
 from headway.tasks.task import Styled
 
 

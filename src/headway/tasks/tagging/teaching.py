@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
 from headway.data.word_targets import WordBatch
-from headway.machine import Machine
 from headway.tasks.job import Emit
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.config import (

@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats.documents import DOCUMENTS
+from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import BundleSpec, Styled
 from headway.tasks.translation import libretranslate
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.documents import (
+from headway.tasks.translation.document_translation import (
     DocumentOptions,
     DocumentReport,
     document_lines,
     translate_document,
 )
+from headway.tasks.translation.documents.opening import DOCUMENTS
 from headway.tasks.translation.evaluation import FIVE_BEAMS, evaluate
 from headway.tasks.translation.examples import (
     TranslationExamples,
@@ -32,8 +32,8 @@ from headway.tasks.translation.foreign import (
     to_hugging_face,
 )
 from headway.tasks.translation.job import check, prepare
+from headway.tasks.translation.lines import Translated
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
-from headway.tasks.translation.predicting import Translated
 from headway.tasks.translation.recipes import (
     emoji_names,
     span_corruption,

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.config_files import read_yaml
-from headway.errors import UsageError
-from headway.settings import BATCH
+from headway.base.config_files import read_yaml
+from headway.base.errors import UsageError
+from headway.base.settings import BATCH
 from headway.transforms.fast.cross_entropy import CHUNK
 
 USED = 0.8

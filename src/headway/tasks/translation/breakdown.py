@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headway.data.formats import Pair
 from headway.evaluation import score_against_several, score_translations
 from headway.evaluation.bleu import DEFAULT
+from headway.tasks.translation.pair_files import Pair
 
 GROUPS = 5
 """Number of groups of sentences by source length, of equal size."""

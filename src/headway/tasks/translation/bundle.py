@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
+
+from headway.base.errors import DataError, UsageError
 from headway.bundle import (
     Attention,
     ForwardPass,
@@ -21,12 +25,13 @@ from headway.bundle import (
 from headway.bundle.arguments import checked
 from headway.decoding import Candidate, Ensemble, Observer, end_of
 from headway.decoding.search import Normalisation
-from headway.errors import DataError, UsageError
+from headway.inspection import align, check_aligns
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
+from headway.tasks.translation.glossary import Glossary, required_phrases
+from headway.tasks.translation.lines import Line, Translated, ranked_line, text_of_lines
 from headway.tasks.translation.options import TranslateInput, TranslateOptions, folder_options
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
-from headway.tasks.translation.predicting import Translated, check_room, predict
 from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
     ROWS,
@@ -41,7 +46,7 @@ from headway.tasks.translation.search import (
     settings_of,
 )
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
-from headway.text import TokenizerPair
+from headway.text import TokenizerPair, split_sentences
 
 
 class TranslatorBundle(StoredBundle):
@@ -190,7 +195,99 @@ class TranslatorBundle(StoredBundle):
         UsageError for more translations than beams,
         and if an alignment is requested of a model without attention.
         """
-        return predict(self, inputs, options or self.default_options, first)
+        options = options or self.default_options
+        if options.align:
+            check_aligns(self)
+        if options.nbest > options.beam:
+            raise UsageError(
+                f"nbest={options.nbest}: must be between 1 and the beam width, {options.beam}"
+            )
+        bundle = self.into(options.to, options.from_language)
+        searching = bundle.with_members(options.ensemble, options.to, options.from_language)
+        texts = [item.text for item in inputs]
+        of_texts = [bundle._lines(text, f"text {n}") for n, text in enumerate(texts, start=first)]
+        parts = [part for lines in of_texts for line in lines for part in line.parts]
+        found = iter(searching._translations(parts, options, first))
+        outputs = []
+        for number, (text, lines) in enumerate(zip(texts, of_texts, strict=True), start=first):
+            best = text_of_lines(lines, [ranked_line(line, found) for line in lines])
+            is_whole = [len(line.parts) for line in lines] == [1]
+            aligned = options.align and is_whole and best[0].text
+            words = align(bundle, text, best[0].text).as_dict() if aligned else None
+            outputs.append(Translated(number, text, best, words))
+        return outputs
+
+    def with_members(
+        self, folders: Sequence[Path], to: str | None, from_language: str | None
+    ) -> TranslatorBundle:
+        """Return the ensemble of this model and those in `folders`; without any, the bundle itself.
+
+        to, from_language: the languages of the others. Raises UsageError for a model of another
+        kind, and DataError for another tokenizer.
+        """
+        if not folders:
+            return self
+        others = _loaded(tuple(folders), self.device)
+        return self.ensemble([other.into(to, from_language) for other in others])
+
+    def _lines(self, text: str, name: str) -> list[Line]:
+        """Return the lines of a text, each of which is translated alone.
+
+        A text with words on one line only is one line, without the white space around it. The
+        language tag at the start of a text holds for all of its lines.
+        """
+        if not self.origin.by_line or len(text.strip().splitlines()) <= 1:
+            return [Line(self._parts(text, name))]
+        tag, rest = self.target_languages.split_tag(text)
+        lines = []
+        for number, line in enumerate(rest.splitlines(keepends=True), start=1):
+            content = line.strip()
+            if not content:
+                lines.append(Line((), line))
+                continue
+            start, _, end = line.partition(content)
+            parts = self._parts(tag + content, f"{name}, line {number},")
+            lines.append(Line(parts, start, end))
+        return lines
+
+    def _parts(self, text: str, name: str) -> list[str]:
+        """Return a text, or its sentences if it is too long. Raises UsageError for a sentence that
+        is too long."""
+        encode = self.tokenizer.source.encode
+        if len(encode(text.strip())) <= self.longest:
+            return [text]
+        tag, text = self.target_languages.split_tag(text)
+        sentences = split_sentences(text)
+        for number, sentence in enumerate(sentences, start=1):
+            of_text = name if len(sentences) == 1 else f"{name}, sentence {number},"
+            self.check_length(len(encode(sentence)), of_text)
+        return [tag + sentence for sentence in sentences]
+
+    def _translations(
+        self, texts: Sequence[str], options: TranslateOptions, first: int
+    ) -> list[list[Translation]]:
+        """Return the translations of each text: by beam search, or samples by expected chrF."""
+        if options.mbr:
+            if options.contain or options.avoid or options.glossary is not None:
+                raise UsageError(
+                    "--mbr samples translations, which cannot be made to contain phrases",
+                    hint="leave out --mbr, or --contain, --avoid and --glossary",
+                )
+            sampled = self.sample(texts, options.mbr, options.seed, first=first)
+            return [ranked[: options.nbest] for ranked in sampled]
+        glossary = None if options.glossary is None else Glossary.read(options.glossary)
+        return self.search(
+            texts,
+            beam=options.beam,
+            num_best=options.nbest,
+            length_penalty=options.length_penalty,
+            normalisation=options.normalisation,
+            early_stopping=options.early_stopping,
+            coverage=options.coverage,
+            contain=required_phrases(texts, options.contain, glossary),
+            avoid=options.avoid,
+            first=first,
+        )
 
     @checked
     def search(
@@ -309,7 +406,7 @@ class TranslatorBundle(StoredBundle):
 
     def check_length(self, length: int, name: str) -> None:
         """Raise UsageError if a text, which `name` names in the error, has too many tokens."""
-        check_room(length + self._num_tags, self.model.max_source, name)
+        _check_positions(length + self._num_tags, self.model.max_source, name)
         if length > self.longest:
             raise UsageError(
                 f"{name} has {length:,} tokens, but the maximum length of a sentence is "
@@ -333,7 +430,7 @@ class TranslatorBundle(StoredBundle):
         else:
             target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
         self.check_length(len(source_ids) - self._num_tags, "the source")
-        check_room(len(target_ids), self.model.max_target, "the target")
+        _check_positions(len(target_ids), self.model.max_target, "the target")
         return forward_pass(self.model, self.tokenizer, source_ids, target_ids)
 
     def attention(
@@ -381,4 +478,28 @@ class TranslatorBundle(StoredBundle):
             best=best.tokens,
             end=end_of(best.tokens, candidates) if best.finished else (),
             names=target.token_strings,
+        )
+
+
+@lru_cache(maxsize=4)
+def _loaded(paths: tuple[Path, ...], device: torch.device) -> tuple[TranslatorBundle, ...]:
+    """Return the further members of an ensemble."""
+    from headway.tasks.opening import load  # which imports the bundles of all tasks
+
+    bundles = []
+    for path in paths:
+        bundle = load(path, str(device))
+        if not isinstance(bundle, TranslatorBundle):
+            raise UsageError(f"{path} is a {bundle.kind}, not a translator", "--ensemble")
+        bundles.append(bundle)
+    return tuple(bundles)
+
+
+def _check_positions(length: int, limit: int | None, name: str) -> None:
+    """Raise UsageError if a text has more tokens than the model has learned positions."""
+    if limit is not None and length >= limit:
+        raise UsageError(
+            f"{name} has {length} tokens, but the model has learned positions for at most "
+            f"{limit - 1}",
+            hint="split it into sentences, or train with --model.positions sinusoidal",
         )

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats import Pair
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
@@ -19,6 +18,7 @@ from headway.tasks.translation.config import TranslationRunConfig, TranslationSc
 from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import evaluate
 from headway.tasks.translation.examples import TranslationExamples
+from headway.tasks.translation.pair_files import Pair
 
 ATTENDED = 100
 """Number of sentences on which the entropy of attention is measured."""

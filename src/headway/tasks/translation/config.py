@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.data.formats import InlineTags
-from headway.models import TranslatorConfig
-from headway.settings import (
+from headway.base.settings import (
     BATCH,
     BEAMS,
     LENGTH,
@@ -19,11 +17,13 @@ from headway.settings import (
     section,
     setting,
 )
+from headway.models import TranslatorConfig
 from headway.tasks.sections import (
     BlocksLoopConfig,
     ObservationConfig,
     RunSettings,
 )
+from headway.tasks.translation.pair_files import InlineTags
 
 
 @dataclass(frozen=True, kw_only=True)

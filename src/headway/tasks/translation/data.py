@@ -8,10 +8,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from headway.data.formats import Pair, read_pairs
-from headway.data.parallel_corpus import Corpus, JoinedCorpora, prepare
-from headway.data.span_corruption import SpanCorruption
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.tasks.splits import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
@@ -21,6 +18,10 @@ from headway.tasks.translation.directions import (
     languages_of,
     tagged,
 )
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.pairs.reading import read_pairs
+from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora, prepare
+from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import tag_of
 from headway.tasks.translation.word_alignments import with_links
 from headway.text import (

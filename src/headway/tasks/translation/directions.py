@@ -7,20 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.data.formats import (
-    OPENERS,
-    Pair,
-    PairFiles,
-    Splits,
-    ending,
-    is_language,
-    locate,
-    pair_files,
-    plain_files,
-)
+from headway.base.errors import UsageError
+from headway.data.formats import ending
 from headway.data.mixing import check_weights
-from headway.errors import UsageError
 from headway.tasks.translation.config import TranslationDataConfig
+from headway.tasks.translation.pair_files import Pair, PairFiles, is_language
+from headway.tasks.translation.pairs.plain_lines import plain_files
+from headway.tasks.translation.pairs.reading import OPENERS, pair_files
+from headway.tasks.translation.pairs.splits import Splits, locate
 from headway.tasks.translation.target_languages import tag_of
 from headway.text import BACK_TRANSLATED
 

@@ -9,23 +9,22 @@ from typing import Any
 
 import torch
 
-from headway.data.batches import TranslationBatch, collate
-from headway.data.bucketing import Buckets
-from headway.data.formats import Pair
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
-from headway.evaluation.word_frequency import f1_by_frequency, word_counts
+from headway.tasks.translation.batches import TranslationBatch, collate
 from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direction
+from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationScoring
-from headway.tasks.translation.ensembles import ensemble
 from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.learned_metric import comet_details, comet_sums, opened
+from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.placeholders import counts_of, placeholder_sums
-from headway.training import TranslationObjective
+from headway.tasks.translation.word_frequency import f1_by_frequency, word_counts
 
 FIVE_BEAMS = TranslationScoring()
 
@@ -52,7 +51,7 @@ def evaluate(
     comet = opened(options)
     if examples.corruption is not None:
         _check_not_searched(options)
-    searching = ensemble(bundle, options.ensemble, options.to, options.from_language)
+    searching = bundle.with_members(options.ensemble, options.to, options.from_language)
     scored: list[Metric] = []
     tokens = {}
     with _precision(bundle, options):

@@ -8,11 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from headway.data.formats import Pair, Splits, pair_files, plain_files, read_pairs
-from headway.data.parallel_corpus import Corpus
-from headway.data.parallel_corpus import prepare as prepare_corpus
-from headway.data.span_corruption import SpanCorruption
-from headway.errors import DataError, UsageError
+from headway.base.errors import DataError, UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
@@ -34,6 +30,13 @@ from headway.tasks.translation.directions import (
     located,
     tagged,
 )
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.pairs.plain_lines import plain_files
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.splits import Splits
+from headway.tasks.translation.parallel_corpus import Corpus
+from headway.tasks.translation.parallel_corpus import prepare as prepare_corpus
+from headway.tasks.translation.span_corruption import SpanCorruption
 
 
 @dataclass(frozen=True, kw_only=True)

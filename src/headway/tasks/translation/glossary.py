@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.base.errors import DataError, UsageError
 from headway.data.formats.lines import read_lines
-from headway.errors import DataError, UsageError
 
 
 @dataclass(frozen=True)

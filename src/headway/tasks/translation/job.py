@@ -10,21 +10,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from headway.data.batches import Batches, RandomSplits, longest_batch
-from headway.data.bucketing import Buckets
+from headway.base.devices import Machine
+from headway.base.errors import UsageError
+from headway.base.memory import free_memory
+from headway.base.settings import override
 from headway.data.mixing import Mixture, quotas_of
-from headway.data.noise import SourceNoise
-from headway.data.parallel_corpus import Corpus, JoinedCorpora
-from headway.data.span_corruption import SpanCorruption
-from headway.errors import UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.interop import NO_SETTINGS
-from headway.machine import Machine, free_memory
 from headway.models import Translator, shapes_only
-from headway.settings import override
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
+from headway.tasks.translation.batches import Batches, RandomSplits, longest_batch
+from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
@@ -36,20 +34,17 @@ from headway.tasks.translation.data import (
 )
 from headway.tasks.translation.directions import corpora_of, languages_of
 from headway.tasks.translation.examples import TranslationExamples
+from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective
+from headway.tasks.translation.noise import SourceNoise
+from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
+from headway.tasks.translation.r_drop import RDropObjective
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
 from headway.tasks.translation.search import max_source_tokens
+from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
-from headway.training import (
-    GuidedAlignmentObjective,
-    Objective,
-    RDropObjective,
-    Stream,
-    TranslationObjective,
-    WeightAverage,
-    optimizer,
-    peak_memory,
-)
+from headway.training import Objective, Stream, WeightAverage, optimizer, peak_memory
 from headway.transforms import compile, fast, float8, recompute
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headway.evaluation.comet import Comet
 from headway.evaluation.paired import Sums
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.comet import Comet
 from headway.tasks.translation.config import TranslationScoring
 
 COMET = "comet"

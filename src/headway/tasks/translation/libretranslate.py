@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.data.formats.parallel import same_language
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.lines import Translated
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
-from headway.tasks.translation.predicting import Translated
+from headway.tasks.translation.pair_files import same_language
 
 MOST_ALTERNATIVES = 10
 FIELDS = ("q", "source", "target", "format", "alternatives")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headway.base.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
 from headway.decoding.search import NORMALISATION_HELP, Normalisation
 from headway.interop import GenerationDefaults
-from headway.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.config_files import read_yaml
-from headway.data.formats import is_language
-from headway.files import read_json
+from headway.base.config_files import read_yaml
+from headway.base.files import read_json
 from headway.tasks.translation.directions import Direction, direction_in_name
+from headway.tasks.translation.pair_files import is_language
 
 SENTENCES = ("marian", "mbart", "m2m_100")
 """Families of Hugging Face's translators of sentences; the others read texts of any form."""

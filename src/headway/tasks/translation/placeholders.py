@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headway.data.formats import Pair
-from headway.data.placeholders import Placeholders
 from headway.evaluation.paired import Sums
-from headway.evaluation.placeholder_accuracy import placeholder_accuracy
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationScoring
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.placeholder_accuracy import placeholder_accuracy
+from headway.tasks.translation.placeholder_pattern import Placeholders
 from headway.tasks.translation.texts import Text, translate_texts
 
 PLACEHOLDERS = "placeholders"

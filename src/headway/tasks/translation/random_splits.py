@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headway.data.batches import RandomSplits
-from headway.errors import UsageError
+from headway.base.errors import UsageError
+from headway.tasks.translation.batches import RandomSplits
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair, UnigramTokenizer
 from headway.text.bpe_dropout import BPEDropout

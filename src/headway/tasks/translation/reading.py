@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 
 from headway.bundle import ForwardPass
-from headway.data.batches import collate_sources
 from headway.models import Translator
+from headway.tasks.translation.batches import collate_sources
 from headway.text import TokenizerPair, positions_of_words
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import torch
 
+from headway.base.errors import UsageError
+from headway.base.shapes import Tensor
 from headway.bundle import folder_max_tokens, folder_rules, folder_stopping
-from headway.data.batches import collate_sources
 from headway.decoding import (
     EarlyStopping,
     Forbidden,
@@ -32,10 +33,9 @@ from headway.decoding import (
     stream_beam,
 )
 from headway.decoding.search import Normalisation
-from headway.errors import UsageError
 from headway.interop import GenerationDefaults
 from headway.models import Translator
-from headway.shapes import Tensor
+from headway.tasks.translation.batches import collate_sources
 from headway.tasks.translation.options import TranslateOptions
 from headway.text import TokenizerPair
 

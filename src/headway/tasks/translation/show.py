@@ -8,9 +8,9 @@ from typing import Any
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 from headway.tasks.translation.learned_metric import COMET
+from headway.tasks.translation.lines import Translated
 from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.placeholders import PLACEHOLDERS, REPAIRED
-from headway.tasks.translation.predicting import Translated
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TEXT_NAMES = {

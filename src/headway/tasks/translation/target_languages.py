@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headway.errors import UsageError
+from headway.base.errors import UsageError
 from headway.text import LANGUAGE_TAG, TokenizerPair
 
 SHOWN = 8

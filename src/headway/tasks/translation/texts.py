@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from headway.data.placeholders import Placeholders, single_spaces
-from headway.data.translation_memory import Match, TranslationMemory
-from headway.errors import UsageError
-from headway.settings import MOST
+from headway.base.errors import UsageError
+from headway.base.settings import MOST
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.placeholder_pattern import Placeholders, single_spaces
+from headway.tasks.translation.translation_memory import Match, TranslationMemory
 from headway.text import split_sentences
 
 How = Literal[

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
-from headway.data.formats import Pair
+from headway.base.errors import DataError, UsageError
 from headway.data.formats.lines import location, read_lines
-from headway.data.word_alignment import split_words
-from headway.errors import DataError, UsageError
-from headway.evaluation.alignment_error import parse_gold
+from headway.tasks.translation.alignment_error import parse_gold
 from headway.tasks.translation.config import TranslationRunConfig
+from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.word_alignment import split_words
 
 
 def with_links(pairs: Iterable[Pair], path: Path) -> Iterator[Pair]:

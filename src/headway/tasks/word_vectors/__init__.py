@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.machine import Machine
 from headway.tasks.job import Emit, Job
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions
 from headway.tasks.word_vectors.bundle import WordsBundle

@@ -7,11 +7,11 @@ from typing import ClassVar
 import torch
 import torch.nn.functional as F
 
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Float, Tensor
 from headway.bundle import Neighbour, Probe, ProbeRequest, StoredBundle
 from headway.bundle.arguments import checked
-from headway.errors import DataError, UsageError
 from headway.models import NextWord, WordVectors
-from headway.shapes import Float, Tensor
 from headway.text import Vocabulary
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.models import WordsConfig
-from headway.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
 from headway.tasks.sections import (
     LoopConfig,
     ObservationConfig,

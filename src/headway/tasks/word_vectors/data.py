@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.base.errors import UsageError
+from headway.base.files import not_a_file
 from headway.data.formats import read_texts
-from headway.data.word_corpus import WordCorpus, prepare_words
-from headway.errors import UsageError
-from headway.files import not_a_file
 from headway.tasks.job import Emit
 from headway.tasks.splits import is_held_out
 from headway.tasks.word_vectors.config import TextConfig
+from headway.tasks.word_vectors.word_corpus import WordCorpus, prepare_words
 from headway.text import Vocabulary
 
 FEW_LINES = 100

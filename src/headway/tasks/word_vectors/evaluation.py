@@ -12,16 +12,17 @@ from typing import Any
 
 import torch
 
-from headway.data.context_windows import ContextWindowSettings, Windows
+from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
-from headway.data.word_corpus import WordCorpus, prepare_words
-from headway.errors import DataError, UsageError
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig, WordsTrainingConfig
+from headway.tasks.word_vectors.context_windows import ContextWindowSettings, Windows
 from headway.tasks.word_vectors.data import check_files
-from headway.training import NegativeSampling, NextWordObjective, Objective
+from headway.tasks.word_vectors.objective import NegativeSampling, NextWordObjective
+from headway.tasks.word_vectors.word_corpus import WordCorpus, prepare_words
+from headway.training import Objective
 
 BATCHES = 50
 """Maximum number of batches of an evaluation."""

@@ -7,15 +7,15 @@ from typing import Any
 
 from torch import nn
 
-from headway.data.context_windows import Windows
-from headway.errors import DataError
-from headway.machine import Machine
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import override
 from headway.models import words_model
-from headway.settings import override
 from headway.tasks.job import Emit, Job, update_size
 from headway.tasks.task import NO_OPTIONS
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.tasks.word_vectors.config import WordsRunConfig
+from headway.tasks.word_vectors.context_windows import Windows
 from headway.tasks.word_vectors.data import PreparedText, prepare_text
 from headway.tasks.word_vectors.evaluation import examples_of, objective_of, window_settings
 from headway.training import Stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from headway.shapes import Float, Int, Tensor
-from headway.transforms.fast import chunked_cross_entropy, is_fast
+from headway.base.shapes import Float, Int, Tensor
+from headway.transforms.fast.cross_entropy import chunked_cross_entropy
+from headway.transforms.fast.table import is_fast
 
 
 def cross_entropy_sum(

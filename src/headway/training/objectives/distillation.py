@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from headway.base.settings import setting
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.hidden_states import BlockRecord, layer_map, record_blocks, stack_of
-from headway.settings import setting
-from headway.shapes import Bool, Float, Tensor
 from headway.training.objectives.contract import Loss
 from headway.transforms.recompute import check_keeps_activations
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headway.attention import Documents
+from headway.base.transfers import positions_where
 from headway.data.packing import IGNORED, TextBatch
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
-from headway.transfers import positions_where
 
 
 @dataclass(frozen=True)

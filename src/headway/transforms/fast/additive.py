@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from headway.attention.additive import Additive
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.batched import fast_products
 from headway.transforms.tracing import tracing
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 
-from headway.machine import bfloat16_instructions
-from headway.shapes import Float, Tensor
+from headway.base.devices import bfloat16_instructions
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.linear import available
 
 WORK = 1 << 25

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from headway.attention import KeyValueCache
+from headway.base.shapes import Float, Tensor
 from headway.blocks import DecoderOnlyBlock, LayerNorm, PreNorm, RMSNorm
-from headway.shapes import Float, Tensor
 from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
 from headway.transforms.fast.joint import as_one
 from headway.transforms.fast.linear import FastLinear

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.batched import batched_product, prefers_onednn
 
 BLOCK = 1 << 20

@@ -10,8 +10,8 @@ import torch
 
 from headway.attention.cache import KeyValueCache, TokenCache, check_rewind
 from headway.attention.masks import Mask
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 from headway.transforms.tracing import tracing
 
 ALIGNED = 64

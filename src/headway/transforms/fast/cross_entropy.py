@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.linear import product
 from headway.transforms.kernels import computes

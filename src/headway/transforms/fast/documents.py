@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from headway.attention.documents import Documents
-from headway.shapes import Float, Int, Tensor
-from headway.transfers import upload
+from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import upload
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from headway.attention.dot import Dot
 from headway.attention.kernel import ScaledDot, spread
 from headway.attention.masks import Mask
 from headway.attention.relative import added
-from headway.machine import multiplies_bfloat16
-from headway.shapes import Float, Tensor
+from headway.base.devices import multiplies_bfloat16
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.batched import prefers_onednn
 from headway.transforms.fast.blocks import block_attention
 from headway.transforms.fast.masks import additive, hides_nothing, is_plain_causal

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.dropout import Dropout
-from headway.shapes import Bool, Float, Tensor
 from headway.transforms.tracing import tracing
 
 LEVELS = 1 << 16  # the drop probability is rounded to a multiple of 1/65,536

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.shapes import Float, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.joint import has_hooks, linears
 from headway.transforms.fast.linear import FastLinear, trains_by_kernel

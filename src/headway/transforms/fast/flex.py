@@ -12,7 +12,7 @@ from typing import Any, no_type_check
 import torch
 
 from headway.attention.masks import Mask
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.dot import FusedDot, fused_dot
 from headway.transforms.fast.masks import hides_nothing
 from headway.transforms.tracing import tracing

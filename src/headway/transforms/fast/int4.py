@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from headway.shapes import Float, Tensor, UInt8
+from headway.base.shapes import Float, Tensor, UInt8
 from headway.transforms.quantize.numbers import Int4, paired
 
 ROWS = 64

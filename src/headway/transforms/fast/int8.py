@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 
 MARGIN = 1.25
 """How much faster a later kernel of `KERNELS` must be: measured times vary between processes."""

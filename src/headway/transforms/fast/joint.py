@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.linear import FastLinear, linear
 from headway.transforms.fast.memory import adjacent
 from headway.transforms.fast.quantized import FastInt8Linear, int8_linears

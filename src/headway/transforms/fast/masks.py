@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 
 from headway.attention.masks import Mask
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.tracing import tracing
 
 

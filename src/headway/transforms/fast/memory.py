@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.utils.weak import WeakIdKeyDictionary
 
-from headway.shapes import Tensor
+from headway.base.shapes import Tensor
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest registers
 _RUNS: MutableMapping[Tensor, Tensor] = WeakIdKeyDictionary()

@@ -12,7 +12,7 @@ from headway.attention.grouped import GroupedQueryAttention
 from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention, split_heads
 from headway.attention.relative import Past, Rotary, added, positions_after
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.fast.cache import PreallocatedKeyValues
 from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.joint import linears

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from headway.attention.relative import Past, Rotary, positions_after
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.tracing import tracing
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
 from headway.transforms.fast.int8 import (
     MANY_PRODUCTS,

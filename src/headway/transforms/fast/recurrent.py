@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.recurrent_decoder import RecurrentDecoder
-from headway.shapes import Float, Tensor
 from headway.transforms.fast.batched import prefers_onednn, torch_uses_onednn
 from headway.transforms.fast.cache import PreallocatedTokens
 from headway.transforms.tracing import tracing

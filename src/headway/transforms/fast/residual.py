@@ -15,9 +15,9 @@ from typing import Any
 from torch import nn
 
 from headway.attention import Documents, Mask
+from headway.base.shapes import Float, Tensor
 from headway.blocks import DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
 from headway.blocks.residual import Sublayer
-from headway.shapes import Float, Tensor
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.block import FastDecoderOnlyBlock
 from headway.transforms.fast.joint import has_hooks

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from headway.attention import Kernel, KeyValueCache, Mask, Past
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.fast.dot import FusedDot
 from headway.transforms.kernels import computes
 

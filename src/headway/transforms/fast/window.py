@@ -6,7 +6,7 @@ import torch
 
 from headway.attention.masks import Mask
 from headway.attention.window import SlidingWindow
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.dot import fused_dot
 
 # Queries answered together; each block reads the blocks of keys that its window reaches.

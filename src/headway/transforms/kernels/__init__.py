@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import torch
 
-from headway.shapes import Tensor
+from headway.base.shapes import Tensor
 from headway.transforms.tracing import tracing
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

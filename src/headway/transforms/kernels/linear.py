@@ -16,7 +16,7 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.kernels.one_vector import Activation, activation_name
 
 WARPS = 4

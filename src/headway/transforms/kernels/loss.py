@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 
 BLOCK = 2048
 """Logits that a program holds at a time."""

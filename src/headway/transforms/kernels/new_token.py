@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from triton.language.extra import cuda
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.kernels import starts_early
 
 FEW_PROGRAMS = 256

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 from torch import nn
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.norms import LayerNorm
-from headway.shapes import Float, Tensor
 
 PROGRAMS = 2048
 """Programs of the backward pass at most; each sums the gradients of gain and shift of its rows."""

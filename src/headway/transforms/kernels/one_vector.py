@@ -17,8 +17,8 @@ import triton.language as tl
 from torch import nn
 from triton.language.extra import cuda
 
+from headway.base.shapes import Float, Tensor
 from headway.blocks.norms import LayerNorm, RMSNorm
-from headway.shapes import Float, Tensor
 from headway.transforms.kernels import starts_early
 
 LONGEST = 2**14

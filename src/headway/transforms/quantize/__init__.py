@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from headway.shapes import Tensor
+from headway.base.shapes import Tensor
 from headway.transforms.quantize.calibration import input_products, input_squares
 from headway.transforms.quantize.gptq import calibrated_int4
 from headway.transforms.quantize.layers import (
@@ -35,6 +35,7 @@ from headway.transforms.quantize.layers import (
 )
 from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int4, Int8, NumberName
 from headway.transforms.quantize.smoothing import column_scales
+from headway.transforms.twins import plain_class
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -168,15 +169,11 @@ def _tables(layers: Mapping[str, nn.Linear | nn.Embedding]) -> set[Tensor]:
 
 def _large_layers(model: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:
     """Return the layers to replace, by name. A class of the user's own keeps its code."""
-    # both import the layers of this package
-    from headway.transforms.fast import plain_class
-    from headway.transforms.float8 import Float8Linear
-
     return {
         name: layer
         for name, layer in model.named_modules(remove_duplicate=False)
         if isinstance(layer, nn.Linear | nn.Embedding)
-        and plain_class(layer) in (nn.Linear, nn.Embedding, Float8Linear)
+        and plain_class(layer) in (nn.Linear, nn.Embedding)
         and layer.weight.numel() >= SMALLEST
     }
 

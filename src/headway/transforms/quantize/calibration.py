@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 
 def input_products(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 from headway.transforms.quantize.numbers import int4_codes, int4_grid, paired
 
 DAMPING = 0.01

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.shapes import Float, Int, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.transforms.quantize.numbers import BFloat16, Int4, Int8, Numbers
 
 L = TypeVar("L", bound="QuantizedLinear")

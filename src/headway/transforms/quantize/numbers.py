@@ -25,7 +25,7 @@ from typing import ClassVar, Literal
 import torch
 import torch.nn.functional as F
 
-from headway.shapes import Float, Tensor, UInt8
+from headway.base.shapes import Float, Tensor, UInt8
 
 GROUP = 32
 """Default number of consecutive inputs that share a scale in int4."""

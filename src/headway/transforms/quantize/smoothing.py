@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from headway.shapes import Float, Tensor
+from headway.base.shapes import Float, Tensor
 
 LEAST = 0.01
 """Least size of a column, relative to the mean: inputs that were always 0 may be large later."""

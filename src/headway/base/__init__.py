@@ -1,0 +1,1 @@
+"""What everything else is built on: settings, files, errors, the machine. Imports no other room."""

@@ -1,0 +1,79 @@
+"""Tensors in safetensors files: durable writes, reads with limits, no pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+
+from headway.base.errors import DataError
+from headway.base.files import parse_json, read_bytes, write_file
+from headway.base.shapes import Tensor
+
+HEADER_LIMIT = 16 * 2**20
+TENSOR_LIMIT = 100_000
+NAME_LIMIT = 512
+FILE_LIMIT = 2**41
+_PICKLE_STARTS = (b"PK", b"\x80")  # the zip that torch.save writes, and a bare pickle
+# transformers before 5 refuses a file without this entry
+_METADATA: Mapping[str, str] = {"format": "pt"}
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] = _METADATA
+) -> None:
+    """Write tensors durably, with `metadata` in the header of the file.
+
+    Tensors that share memory are stored separately, each whole.
+    """
+    plain = {n: t.detach().to("cpu", copy=False).contiguous() for n, t in tensors.items()}
+    addresses: set[int] = set()
+    for name, tensor in plain.items():
+        if tensor.numel() and tensor.untyped_storage().data_ptr() in addresses:
+            plain[name] = tensor.clone()
+        addresses.add(tensor.untyped_storage().data_ptr())
+    write_file(path, safetensors.torch.save(plain, metadata=dict(metadata)))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a file. The file is not mapped, so that later writes have no effect.
+
+    DataError names the file if it is a pickle, not a safetensors file, or beyond the limits.
+    """
+    data = read_bytes(path, FILE_LIMIT)
+    _check_header(data, str(path))
+    try:
+        return safetensors.torch.load(data)
+    except (
+        *(safetensors.SafetensorError, ValueError, KeyError, TypeError),
+        *(RuntimeError, OverflowError),  # torch's own, for sizes that no tensor can have
+    ) as error:
+        raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
+
+
+def _check_header(data: bytes, where: str) -> None:
+    """DataError for a header beyond the limits, before tensors are built; safetensors has none."""
+    size = int.from_bytes(data[:8], "little")
+    # The length of the header may start with the bytes of a pickle (640 does); then "{" follows.
+    if data.startswith(_PICKLE_STARTS) and data[8:9] != b"{":
+        raise DataError(
+            "this is a pickle file, which can run code when loaded; Headway does not load pickles",
+            where,
+            "convert it to safetensors with the program that wrote it",
+        )
+    if len(data) < 8 or size > min(HEADER_LIMIT, len(data) - 8):
+        raise DataError(
+            f"not a safetensors file: the length of its header would be {size:,} bytes", where
+        )
+    header = parse_json(data[8 : 8 + size], where)
+    if not isinstance(header, dict):
+        raise DataError("not a safetensors file: its header must be a JSON object", where)
+    count = len(header) - ("__metadata__" in header)
+    if count > TENSOR_LIMIT:
+        raise DataError(
+            f"the file has {count:,} tensors; at most {TENSOR_LIMIT:,} are allowed", where
+        )
+    if any(len(name.encode(errors="replace")) > NAME_LIMIT for name in header):
+        raise DataError(f"a tensor name has more than {NAME_LIMIT} bytes", where)

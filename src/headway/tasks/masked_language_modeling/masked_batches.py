@@ -1,0 +1,286 @@
+"""Streams batches for masked language modelling and next-sentence prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headway.base.errors import DataError
+from headway.base.shapes import Int, Tensor
+from headway.base.transfers import upload
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.epochs import endless
+from headway.data.padding import padded
+from headway.tasks.masked_language_modeling.masking import Masking
+from headway.tasks.masked_language_modeling.sentence_pairs import (
+    ELSEWHERE,
+    FIRST,
+    FIRST_END,
+    SAME_CORPUS,
+    SECOND,
+    SECOND_END,
+    CorpusMixture,
+    Plan,
+    fitted,
+    full_sentence_plan,
+    sentence_pair_plan,
+)
+from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
+from headway.text import SpecialTokens
+
+IGNORED = -1
+_PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """A batch for masked language modelling.
+
+    framed: masked input sequences. targets: the true token at each position to predict, -1 at all
+    others. elsewhere: label of next-sentence prediction, 1 if the second text does not follow the
+    first; None without pairs. indices: indices of the sequences in their pass, for messages. count:
+    the number of positions to predict; None if they are to be counted.
+    """
+
+    examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
+    framed: EncoderBatch
+    targets: Int[Tensor, "B T"]
+    elsewhere: Int[Tensor, " B"] | None
+    indices: tuple[int, ...] = ()
+    count: int | None = None
+
+    def to(self, device: str) -> MaskedBatch:
+        """Return the batch on another device."""
+        elsewhere = None if self.elsewhere is None else upload(self.elsewhere, device)
+        framed, targets = self.framed.to(device), upload(self.targets, device)
+        return MaskedBatch(framed, targets, elsewhere, self.indices, self.count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceSettings:
+    """How sequences are made from corpora.
+
+    batch_size: number of sequences per batch. length: maximum length of a sequence in tokens, with
+    special tokens. pairs: text pairs for next-sentence prediction, of which half do not follow each
+    other; otherwise full sentences. short: fraction of shorter pairs. smoothing: exponent of the
+    fractions of the corpora. mixed: number of initial epochs in which second texts that do not
+    follow the first come from any corpus.
+    """
+
+    batch_size: int
+    length: int
+    pairs: bool = True
+    short: float = 0.1
+    smoothing: float = 0.7
+    mixed: int = 0
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus, and how sequences are made from it.
+
+    special_tokens: their ids. number: index of this corpus among all. anywhere: corpora,
+    including this one, from which second texts are sampled in the initial epochs; None: only this
+    corpus.
+    """
+
+    corpus: SentenceCorpus
+    settings: SequenceSettings
+    masking: Masking
+    special_tokens: SpecialTokens
+    number: int = 0
+    anywhere: CorpusMixture | None = None
+
+    @property
+    def room(self) -> int:
+        """The maximum number of tokens of a sequence without special tokens."""
+        return (
+            self.settings.length - 2 - (self.special_tokens.between if self.settings.pairs else 0)
+        )
+
+    def plan(self, version: int, turn: int = 0, mixed: bool = False) -> Plan:
+        """Return the plan of a pass over the corpus.
+
+        mixed: sample second texts that do not follow the first from all corpora. Raises DataError
+        if the corpus has no document with two sentences.
+        """
+        settings = self.settings
+        key = [settings.seed, _PLAN, self.number, version, turn]
+        if settings.pairs:
+            anywhere = self.anywhere if mixed else None
+            plan = sentence_pair_plan(self.corpus, self.room, settings.short, key, anywhere)
+        else:
+            plan = full_sentence_plan(self.corpus, self.room, key)
+        if not len(plan):
+            raise DataError(
+                "next-sentence prediction needs documents with at least two sentences, but the "
+                "corpus has none",
+                str(self.corpus.text.folder),
+                "choose another --data.split, or set --model.next-sentence false",
+            )
+        return plan
+
+    def row(
+        self, plan: Plan, index: int, version: int, turn: int = 0
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return (ids, types, targets) of one sequence. They depend only on (seed, number, version,
+        turn, index)."""
+        first_at, first_end, second_at, second_end, _, corpus_number = plan[index].tolist()
+        key = [self.settings.seed, _ROW, self.number, version, turn, index]
+        random = np.random.default_rng(key)
+        first = self.corpus.run(first_at, first_end)
+        if second_at == second_end:
+            ids, types = self.special_tokens.frame(first.tolist(), room=self.settings.length)
+        else:
+            second_corpus = self.corpus
+            if corpus_number != SAME_CORPUS and self.anywhere is not None:
+                second_corpus = self.anywhere.corpora[corpus_number]
+            second = second_corpus.run(second_at, second_end)
+            first, second = fitted(first, second, self.room, random)
+            ids, types = self.special_tokens.frame(first.tolist(), second.tolist())
+        masked_ids, positions = self.masking(ids, random)
+        targets = [IGNORED] * len(ids)
+        for position in positions:
+            targets[position] = ids[position]
+        return masked_ids, types, targets
+
+
+@dataclass
+class _Pass:
+    """An epoch: the plans of each source, and the order of their sequences."""
+
+    plans: list[list[Plan]] = field(default_factory=list)
+    order: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
+
+
+class MaskedBatches:
+    """An endless stream of batches of one or several corpora.
+
+    An epoch of one corpus is a pass over it, with each sequence once. An epoch of several has as
+    many sequences as one pass over all; corpus i contributes the fraction p_i^a / sum_j p_j^a,
+    where p_i is its fraction of the tokens and a is `smoothing` (Conneau and Lample 2019, section
+    3.1; multilingual BERT). So small corpora repeat, and large ones are not read to the end. With
+    static masking, epoch e has the sequences of epoch e modulo `duplicates`, in another order. A
+    sequence depends only on the seed, the epoch and its index, not on the rest of the batch.
+    """
+
+    def __init__(self, sources: Sequence[Source], device: str = "cpu") -> None:
+        self.sources, self.device = sources, device
+        self.settings, self.masking = sources[0].settings, sources[0].masking.config
+        corpora = [source.corpus for source in sources]
+        self.fractions = CorpusMixture.among(corpora, self.settings.smoothing).probabilities
+        """The fraction of the sequences that come from each corpus."""
+        sizes = [len(source.plan(0)) for source in sources]
+        self.quotas = np.maximum(1, np.round(self.fractions * sum(sizes))).astype(np.int64)
+        self.examples_per_epoch = int(self.quotas.sum())
+        self.batches_per_epoch = -(-self.examples_per_epoch // self.settings.batch_size)
+        self._epoch, self._pass = -1, _Pass()
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        batch_size = self.settings.batch_size
+
+        def batches(number: int) -> list[npt.NDArray[np.int64]]:
+            order = self._of(number).order
+            return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+        return endless(
+            batches,
+            lambda chosen, number: self._batch(number, chosen).to(self.device),
+            epoch,
+            position,
+        )
+
+    def _version(self, epoch: int) -> int:
+        return epoch if self.masking.dynamic else epoch % self.masking.duplicates
+
+    def _of(self, epoch: int) -> _Pass:
+        if epoch == self._epoch:
+            return self._pass
+        epoch_pass, seed = _Pass(), self.settings.seed
+        orders = []
+        for number, source in enumerate(self.sources):
+            plans, rows = self._plans(source, epoch)
+            epoch_pass.plans.append(plans)
+            numbers = np.full((len(rows), 1), number, np.int64)
+            orders.append(np.concatenate([numbers, rows], axis=1))
+        all_rows = np.concatenate(orders)
+        random = np.random.default_rng([seed, _MIXTURE, epoch])
+        epoch_pass.order = all_rows[random.permutation(len(all_rows))]
+        self._epoch, self._pass = epoch, epoch_pass
+        return epoch_pass
+
+    def _plans(self, source: Source, epoch: int) -> tuple[list[Plan], npt.NDArray[np.int64]]:
+        """Return the passes over one corpus in an epoch, and (pass, index) of each sequence."""
+        quota = int(self.quotas[source.number]) if len(self.sources) > 1 else 1
+        plans: list[Plan] = []
+        rows = np.empty((0, 2), np.int64)
+        while len(rows) < quota:
+            turn = len(plans)
+            plan = source.plan(self._version(epoch), turn, epoch < self.settings.mixed)
+            key = [self.settings.seed, _ORDER, source.number, epoch, turn]
+            order = np.random.default_rng(key).permutation(len(plan))
+            turns = np.full(len(plan), turn, np.int64)
+            rows = np.concatenate([rows, np.stack((turns, order), axis=1)])
+            plans.append(plan)
+        return plans, rows[:quota] if len(self.sources) > 1 else rows
+
+    def _batch(self, epoch: int, chosen: npt.NDArray[np.int64]) -> MaskedBatch:
+        plans, version = self._of(epoch).plans, self._version(epoch)
+        rows, elsewhere = [], []
+        for number, turn, index in chosen.tolist():
+            plan = plans[number][turn]
+            rows.append(self.sources[number].row(plan, index, version, turn))
+            elsewhere.append(int(plan[index, ELSEWHERE]))
+        return _collate(self.sources[0], rows, elsewhere, chosen[:, 2].tolist())
+
+
+def evaluation_batches(
+    source: Source, batch_size: int, most: int, device: str = "cpu"
+) -> Iterator[MaskedBatch]:
+    """Yield batches for evaluation: the same sequences with the same masks at each call.
+
+    batch_size: number of sequences per batch. most: maximum number of sequences, evenly spaced over
+    the whole corpus.
+    """
+    plan = source.plan(0)
+    chosen = np.unique(np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int))
+    for start in range(0, len(chosen), batch_size):
+        indices = chosen[start : start + batch_size].tolist()
+        examples = [source.row(plan, index, 0) for index in indices]
+        elsewhere = plan[indices, ELSEWHERE].tolist()
+        yield _collate(source, examples, elsewhere, indices).to(device)
+
+
+def predictions_per_sequence(source: Source) -> float:
+    """Return the mean number of tokens to predict per sequence."""
+    plan, sums = source.plan(0), source.corpus.sums
+    tokens = sums[plan[:, FIRST_END]] - sums[plan[:, FIRST]]
+    tokens += sums[plan[:, SECOND_END]] - sums[plan[:, SECOND]]
+    counts = [source.masking.count(int(n)) for n in np.minimum(tokens, source.room)]
+    return float(np.mean(counts))
+
+
+def _collate(
+    source: Source,
+    rows: Sequence[tuple[list[int], list[int], list[int]]],
+    elsewhere: list[int],
+    indices: list[int],
+) -> MaskedBatch:
+    ids, types, targets = zip(*rows, strict=True)
+    padded_targets = padded(targets, IGNORED)[0]
+    return MaskedBatch(
+        collate_encoder_batch(
+            ids, types if source.settings.pairs else None, source.special_tokens.pad
+        ),
+        padded_targets,
+        torch.tensor(elsewhere) if source.settings.pairs else None,
+        tuple(indices[:8]),
+        int((padded_targets != IGNORED).sum()),
+    )

@@ -1,0 +1,198 @@
+"""Reads questions, each with a context that contains its answer (extractive question answering):
+SQuAD's .json, and records (.jsonl, .json, .parquet), plain or .gz.
+
+Rajpurkar et al. 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.base.errors import DataError
+from headway.base.files import parse_json
+from headway.data.formats.lines import check_file, ending, location, read_lines
+from headway.data.formats.records import ENDINGS, FILE_LIMIT, is_list, plain_text, read_records
+from headway.data.formats.tables import no_value
+
+_SHOWN = 60
+_TEXTS, _STARTS = "answers.text", "answers.answer_start"  # columns of flattened records
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A span of a context. start: the index of its first character in the context."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, the context to answer it from, and the reference answers.
+
+    answers: reference answers, possibly from several annotators; `context[a.start :]` begins with
+    `a.text`. Empty if the context does not contain an answer (SQuAD 2.0). where: the file, and the
+    question's id or its line.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    where: str
+
+
+def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
+    """Yield the questions of files in order.
+
+    A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
+    .json file of a list or of lines, have records (`read_records`) with question and context,
+    optionally id, and either answer and start (the character index of the answer), or answers with
+    the lists text and answer_start, as on the Hugging Face hub; they are empty if the context does
+    not contain an answer.
+
+    Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
+    another structure, an empty text, or an answer that is not in the context at its start.
+    """
+    for path in paths:
+        check_questions(path)
+        if ending(path) == ".json" and _is_squad(path):
+            yield from _squad(path)
+        else:
+            yield from _records(path)
+
+
+def check_questions(path: Path) -> None:
+    """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
+    check_file(path, ENDINGS, "questions")
+
+
+def _is_squad(path: Path) -> bool:
+    """Return whether a .json file is one object, as SQuAD's, not a list or lines of objects."""
+    if is_list(path):
+        return False
+    first = next((line for line in read_lines(path, FILE_LIMIT) if line.strip()), "")
+    try:
+        record = parse_json(first.encode(), str(path), only_finite=False)
+    except DataError:  # an object of several lines
+        return True
+    return not isinstance(record, dict) or "question" not in record
+
+
+def _squad(path: Path) -> Iterator[Question]:
+    where = str(path)
+    text = "\n".join(read_lines(path, FILE_LIMIT)).encode()
+    content = parse_json(text, where, only_finite=False)
+    for i, article in enumerate(_list(content, "data", where)):
+        for j, paragraph in enumerate(_list(article, "paragraphs", f"{where}, article {i + 1}")):
+            inside = f"{where}, article {i + 1}, paragraph {j + 1}"
+            context = _text(paragraph, "context", inside)
+            for k, row in enumerate(_list(paragraph, "qas", inside)):
+                question_id = _text(row, "id", f"{inside}, question {k + 1}")
+                yield _question(row, question_id, context, f"{where}, question {question_id}")
+
+
+def _question(row: Any, question_id: str, context: str, where: str) -> Question:
+    text = _text(row, "question", where)
+    if row.get("is_impossible") is True:
+        return Question(question_id, text, context, (), where)
+    answers = [
+        Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
+        for answer in _list(row, "answers", where)
+    ]
+    if not answers:
+        raise DataError(
+            "the question has no answer",
+            where,
+            'add one, or label the question as unanswerable: "is_impossible": true',
+        )
+    return _checked(Question(question_id, text, context, tuple(answers), where))
+
+
+def _records(path: Path) -> Iterator[Question]:
+    for number, row in read_records(path, FILE_LIMIT):
+        where = location(path, number)
+        text, context = (_text(row, key, where) for key in ("question", "context"))
+        value = row.get("id")
+        question_id = str(number) if value is None else plain_text(value) or str(number)
+        answers = tuple(_answers(row, where))
+        yield _checked(Question(question_id, text, context, answers, where))
+
+
+def _answers(row: dict[str, Any], where: str) -> Iterator[Answer]:
+    """Yield the answers of a record, in one of the forms of `read_questions`."""
+    if row.get("is_impossible") is True:
+        return
+    if "answers" not in row and _TEXTS not in row:
+        if "answer" not in row:
+            raise no_value(row, "answers", where, "an object with the lists text and answer_start")
+        yield Answer(_text(row, "answer", where), _number(row, "start", where))
+        return
+    value = row.get("answers", {"text": row.get(_TEXTS), "answer_start": row.get(_STARTS)})
+    if isinstance(value, list):  # [{"text": ..., "answer_start": ...}, ...]
+        for answer in value:
+            yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
+        return
+    lists = value if isinstance(value, dict) else {}
+    texts, starts = (
+        [item] if isinstance(item, str | int) else item
+        for item in (lists.get("text"), lists.get("answer_start"))
+    )
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+        raise DataError(
+            "'answers' must have the lists 'text' and 'answer_start' of one length, but is "
+            f"{str(value)[:_SHOWN]}",
+            where,
+            'write "answers": {"text": ["Ada"], "answer_start": [0]}; empty lists if there is no '
+            "answer",
+        )
+    for text, start in zip(texts, starts, strict=True):
+        answer = {"text": text, "answer_start": start}
+        yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))
+
+
+def _checked(question: Question) -> Question:
+    for answer in question.answers:
+        start = answer.start
+        passage = question.context[start : start + len(answer.text)]
+        if passage != answer.text:
+            raise DataError(
+                f"question {question.id}: the answer {answer.text[:_SHOWN]!r} must be in the "
+                f"context at character {start}, but {passage[:_SHOWN]!r} is there",
+                question.where,
+                "correct the start: it counts Unicode characters from 0, not bytes",
+            )
+    return question
+
+
+def _list(row: Any, key: str, where: str) -> list[Any]:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, list):
+        raise DataError(
+            f"{key!r} is missing, or not a list",
+            where,
+            "use the format of SQuAD: data, paragraphs, qas",
+        )
+    return value
+
+
+def _text(row: Any, key: str, where: str) -> str:
+    value = row.get(key) if isinstance(row, dict) else None
+    if not isinstance(value, str) or not value.strip():
+        fault = "empty" if isinstance(value, str) else "missing, or not a text"
+        raise DataError(f"the value of {key!r} is {fault}", where, "enter a text")
+    return value
+
+
+def _number(row: Any, key: str, where: str) -> int:
+    value = row.get(key)
+    if type(value) is not int or value < 0:
+        raise DataError(
+            f"{key!r} must be a whole number of at least 0",
+            where,
+            "set it to the index of the answer's first character in the context",
+        )
+    return value

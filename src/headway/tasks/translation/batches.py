@@ -1,0 +1,202 @@
+"""Collates sentence pairs into padded batches of token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar
+
+import torch
+
+from headway.base.shapes import Bool, Float, Int, Tensor
+from headway.base.transfers import upload
+from headway.data.padding import padded
+from headway.tasks.translation.bucketing import Array, Buckets
+from headway.tasks.translation.noise import SourceNoise
+from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
+from headway.tasks.translation.span_corruption import SpanCorruption
+from headway.tasks.translation.word_alignment import token_alignment, word_of_each_token
+from headway.text import SentenceTokenizer, TokenizerPair
+from headway.text.random_splitter import RandomSplitter
+
+
+@dataclass(frozen=True)
+class TranslationBatch:
+    """A batch of sentence pairs for teacher forcing: the decoder gets target_in and predicts
+    target_out.
+
+    source: tokens, </s>, padding. source_keys: True at tokens, False at padding; None if there is
+    no padding, so that attention needs no mask. target_in: <s>, tokens. target_out: tokens, </s>.
+    indices: indices of the pairs in the corpus. count: the number of target tokens without padding;
+    None if they are to be counted. alignment: `token_alignment` of each pair, 0 at </s> and at
+    padding; None if the corpus has no alignments.
+    """
+
+    examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
+    source: Int[Tensor, "B S"]
+    source_keys: Bool[Tensor, "B S"] | None
+    target_in: Int[Tensor, "B T"]
+    target_out: Int[Tensor, "B T"]
+    indices: tuple[int, ...]
+    count: int | None = None
+    alignment: Float[Tensor, "B T S"] | None = None
+
+    def to(self, device: str) -> TranslationBatch:
+        keys = self.source_keys
+        return TranslationBatch(
+            upload(self.source, device),
+            None if keys is None else upload(keys, device),
+            upload(self.target_in, device),
+            upload(self.target_out, device),
+            self.indices,
+            self.count,
+            None if self.alignment is None else upload(self.alignment, device),
+        )
+
+
+class RandomSplits:
+    """Splits sentence pairs into other tokens in each epoch: BPE-dropout, or Unigram sampling.
+
+    A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
+    pair that would have more than `longest` tokens on a side keeps its tokens.
+    """
+
+    def __init__(
+        self, source: RandomSplitter, target: RandomSplitter, seed: int, longest: int
+    ) -> None:
+        self._source, self._target = source, target
+        self._seed, self._longest = seed, longest
+
+    def pair(
+        self, source: list[int], target: list[int], epoch: int, index: int
+    ) -> tuple[list[int], list[int]]:
+        """Return the ids of both sides of pair `index` in an epoch."""
+        random = Random(f"{self._seed} {epoch} {index}")
+        split = self._source.again(source, random), self._target.again(target, random)
+        return (source, target) if max(map(len, split)) > self._longest else split
+
+
+def collate(
+    corpus: Corpus | JoinedCorpora,
+    indices: Array,
+    tokenizers: TokenizerPair,
+    splits: RandomSplits | SpanCorruption | None = None,
+    epoch: int = 0,
+    noise: SourceNoise | None = None,
+) -> TranslationBatch:
+    """Return the pairs at `indices` of the corpus as one batch.
+
+    splits: gives them the tokens of an epoch, if any, at random or by span corruption. noise:
+    changes the sources after that.
+    """
+    positions = [int(i) for i in indices]
+    sources = [corpus.source(i).tolist() for i in positions]
+    targets = [corpus.target(i).tolist() for i in positions]
+    if splits is not None:
+        pairs = zip(sources, targets, positions, strict=True)
+        split = [splits.pair(source, target, epoch, i) for source, target, i in pairs]
+        sources, targets = [source for source, _ in split], [target for _, target in split]
+    alignment = None
+    if corpus.aligned:  # before the noise, which hides words but moves none
+        alignment = padded_alignment(corpus, positions, sources, targets, tokenizers)
+    if noise is not None:
+        numbered = zip(sources, positions, strict=True)
+        sources = [noise.source(source, epoch, i) for source, i in numbered]
+    source, keys = collate_sources(sources, tokenizers.source)
+    end, start = tokenizers.target.eos, tokenizers.target.bos
+    pad = tokenizers.target.pad
+    target_out = padded([[*ids, end] for ids in targets], pad)[0]
+    return TranslationBatch(
+        source,
+        keys,
+        padded([[start, *ids] for ids in targets], pad)[0],
+        target_out,
+        tuple(positions),
+        int((target_out != pad).sum()),
+        alignment,
+    )
+
+
+def longest_batch(
+    pairs: int, source: int, target: int, tokenizers: TokenizerPair, *, aligned: bool
+) -> TranslationBatch:
+    """Return a batch of `pairs` pairs of one token repeated, to measure a step.
+
+    source, target: their lengths, with </s>. aligned: whether it has an alignment.
+    """
+    side = torch.full((pairs, source), tokenizers.source.eos)
+    other = torch.full((pairs, target), tokenizers.target.eos)
+    alignment = torch.full((pairs, target, source), 1 / source) if aligned else None
+    keys = torch.ones_like(side, dtype=torch.bool)
+    indices = tuple(range(pairs))
+    return TranslationBatch(side, keys, other, other, indices, pairs * target, alignment)
+
+
+def padded_alignment(
+    corpus: Corpus | JoinedCorpora,
+    indices: Sequence[int],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    tokenizers: TokenizerPair,
+) -> Float[Tensor, "B T S"]:
+    """Return the `token_alignment` of the pairs at `indices`, with room for </s> on both sides.
+
+    sources, targets: their ids, which may be other tokens than those of the corpus.
+    """
+    longest = (max(map(len, targets)) + 1, max(map(len, sources)) + 1)
+    alignment = torch.zeros(len(indices), *longest)
+    for row, (index, source, target) in enumerate(zip(indices, sources, targets, strict=True)):
+        alignment[row, : len(target), : len(source)] = token_alignment(
+            corpus.links(index),
+            word_of_each_token(tokenizers.source, source),
+            word_of_each_token(tokenizers.target, target),
+        )
+    return alignment
+
+
+def collate_sources(
+    sequences: Sequence[Sequence[int]], tokenizer: SentenceTokenizer
+) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"] | None]:
+    """Return the padded source ids, with </s> at the end of each sequence, and the padding mask.
+
+    The mask is True at tokens and False at padding; None if there is no padding.
+    """
+    ended = [[*sequence, tokenizer.eos] for sequence in sequences]
+    source, keys = padded(ended, tokenizer.pad)
+    return source, None if bool(keys.all()) else keys
+
+
+class Batches:
+    """An endless stream of batches of a corpus that can start at any batch of any epoch."""
+
+    def __init__(
+        self,
+        corpus: Corpus | JoinedCorpora,
+        buckets: Buckets,
+        tokenizers: TokenizerPair,
+        device: str = "cpu",
+        splits: RandomSplits | SpanCorruption | None = None,
+        noise: SourceNoise | None = None,
+    ) -> None:
+        self.corpus, self.buckets = corpus, buckets
+        self.tokenizers, self.device = tokenizers, device
+        self.splits, self.noise = splits, noise
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.
+
+        The two numbers are the position after this batch: store them to resume exactly.
+        """
+        while True:
+            order = self.buckets.epoch(epoch)
+            while position < len(order):
+                chosen = order[position]
+                batch = collate(
+                    self.corpus, chosen, self.tokenizers, self.splits, epoch, self.noise
+                )
+                position += 1
+                is_last = position == len(order)
+                following = (epoch + 1, 0) if is_last else (epoch, position)
+                yield (*following, batch.to(self.device))
+            epoch, position = epoch + 1, 0

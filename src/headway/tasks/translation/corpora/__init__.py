@@ -1,0 +1,1 @@
+"""Checks and cleaning of parallel corpora."""

@@ -1,0 +1,1 @@
+"""Documents that are translated in their own format: PO, MO, TMX, XLIFF, HTML, subtitles."""

@@ -1,0 +1,1 @@
+"""Files of sentence pairs: tables, aligned files, JSON, lines of text, documents."""

@@ -1,0 +1,195 @@
+"""Batches of words and their context windows: skip-gram, CBOW and next-word examples.
+
+One epoch keeps some of the words (subsampling), visits each of them once in shuffled order, and
+takes 1 to `window` words on both sides as its context, within the sentence. All randomness depends
+only on (seed, epoch, position), so training can resume at any batch. Memory: about 20 bytes per
+word of the text at the start of an epoch, then 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from headway.base.shapes import Int, Tensor
+from headway.base.transfers import upload
+from headway.tasks.word_vectors.word_corpus import (
+    WordCorpus,
+    keep_probability,
+    key_of,
+    subsampled,
+    uniform,
+)
+
+Kind = Literal["skip-gram", "cbow", "next-word"]
+BLOCK = 64  # examples that share their sampled words
+_KEEP, _REACH, _ORDER, _SAMPLE = range(4)  # purposes of a key
+
+
+@dataclass(frozen=True)
+class WordBatch:
+    """B bags of words, and the words to predict from each.
+
+    words: the bags concatenated, I ids. starts: index in `words` of the start of each bag.
+    targets: P words to predict, target p from bag owner[p]. sampled: G x M negative samples
+    (noise); bags 64 g to 64 g + 63 share row g. Skip-gram: the bag is one word, its targets are the
+    context words. CBOW: the bag is the context words, its target is the word. Next word: one word,
+    one target, no negative samples. indices: the first positions of the batch, for messages.
+    """
+
+    examples: ClassVar[str] = "centre words"  # what `indices` count, for messages
+    words: Int[Tensor, " I"]
+    starts: Int[Tensor, " B"]
+    targets: Int[Tensor, " P"]
+    owner: Int[Tensor, " P"]
+    sampled: Int[Tensor, "G M"]
+    indices: tuple[int, ...] = ()
+
+    def to(self, device: str) -> WordBatch:
+        tensors = (self.words, self.starts, self.targets, self.owner, self.sampled)
+        words, starts, targets, owner, sampled = (upload(tensor, device) for tensor in tensors)
+        return WordBatch(words, starts, targets, owner, sampled, self.indices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextWindowSettings:
+    """How examples are made. batch_size: number of centre words per batch. window: maximum distance
+    of a context word. subsample: threshold t of subsampling (`keep_probability`)."""
+
+    kind: Kind
+    batch_size: int
+    window: int = 5
+    subsample: float = 0.0
+    seed: int = 0
+
+
+class Windows:
+    """An endless stream of batches of a corpus that can start at any batch of any epoch.
+
+    counts: number of occurrences of each vocabulary word in the training text. Negative samples are
+    drawn with probability proportional to count^0.75 (Mikolov et al. 2013b, section 2.2).
+    """
+
+    def __init__(
+        self,
+        corpus: WordCorpus,
+        counts: list[int],
+        settings: ContextWindowSettings,
+        device: str = "cpu",
+    ) -> None:
+        self.corpus, self.settings, self.device = corpus, settings, device
+        self.counts = np.array(counts, np.float64)
+        # Language modelling needs every word; the other kinds learn more from rare words.
+        threshold = 0.0 if settings.kind == "next-word" else settings.subsample
+        self.keep = keep_probability(self.counts, threshold)
+        weights = self.counts**0.75
+        self.noise = np.cumsum(weights / weights.sum())
+
+    def epoch(self, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+        """Return the ids that an epoch keeps, and the positions in them to visit, in order."""
+        seed = self.settings.seed
+        ids = subsampled(self.corpus.ids, self.keep, key_of(seed, number, _KEEP))
+        if self.settings.kind == "next-word":  # every word, and the border before the first
+            positions = np.arange(len(ids) - 1, dtype=np.uint32)
+        else:
+            positions = np.flatnonzero(ids).astype(np.uint32)
+        np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
+        return ids, positions
+
+    @property
+    def examples_per_epoch(self) -> int:
+        """The expected number of words; subsampling makes epochs differ slightly."""
+        kept = float((self.keep * self.counts).sum() / self.counts.sum())
+        return round(kept * self.corpus.words)
+
+    def batches_per_epoch(self) -> int:
+        """Return the expected number of batches."""
+        return max(1, round(self.examples_per_epoch / self.settings.batch_size))
+
+    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
+        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
+        batch_size = self.settings.batch_size
+        while True:
+            ids, positions = self.epoch(epoch)
+            last = -(-len(positions) // batch_size)
+            while position < last:
+                chosen = positions[position * batch_size : (position + 1) * batch_size]
+                batch = self._batch(ids, chosen, epoch, position)
+                position += 1
+                following = (epoch + 1, 0) if position == last else (epoch, position)
+                if len(batch.targets):
+                    yield (*following, batch.to(self.device))
+            epoch, position = epoch + 1, 0
+
+    def _batch(
+        self,
+        ids: npt.NDArray[np.int32],
+        positions: npt.NDArray[np.uint32],
+        epoch: int,
+        position: int,
+    ) -> WordBatch:
+        centres = positions.astype(np.int64)
+        indices = tuple(int(i) for i in centres[:8])
+        if self.settings.kind == "next-word":
+            range_of_bags = np.arange(len(centres))
+            no_noise = np.zeros((0, BLOCK), np.int64)
+            return _tensors(
+                ids[centres], range_of_bags, ids[centres + 1], range_of_bags, no_noise, indices
+            )
+        neighbours, owner = self._neighbours(
+            ids, centres, key_of(self.settings.seed, epoch, _REACH)
+        )
+        has_some = np.bincount(owner, minlength=len(centres)) > 0
+        centres, owner = centres[has_some], (np.cumsum(has_some) - 1)[owner]
+        sampled = self._noise(-(-len(centres) // BLOCK), epoch, position)
+        range_of_bags = np.arange(len(centres))
+        if self.settings.kind == "skip-gram":
+            return _tensors(ids[centres], range_of_bags, neighbours, owner, sampled, indices)
+        starts = np.searchsorted(owner, range_of_bags)
+        return _tensors(neighbours, starts, ids[centres], range_of_bags, sampled, indices)
+
+    def _neighbours(
+        self, ids: npt.NDArray[np.int32], centres: npt.NDArray[np.int64], key: int
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Return the context words of all centres, and the index of the centre of each.
+
+        Context words are at most `reach` positions away in the same sentence. reach is sampled
+        uniformly from 1 .. window for each centre, so near words have more weight.
+        """
+        window = self.settings.window
+        reach = (uniform(key, centres.astype(np.uint64)) * window).astype(np.int64) + 1
+        steps = np.arange(1, window + 1)
+        sides = []
+        for direction in (-1, 1):
+            around = np.clip(centres[:, None] + direction * steps, 0, len(ids) - 1)
+            words = ids[around]  # B W, outwards
+            inside = np.logical_and.accumulate(words != 0, axis=1) & (steps <= reach[:, None])
+            sides.append((words, inside))
+        words = np.concatenate([words for words, _ in sides], axis=1)
+        owner, column = np.nonzero(np.concatenate([inside for _, inside in sides], axis=1))
+        return words[owner, column], owner
+
+    def _noise(self, blocks: int, epoch: int, position: int) -> npt.NDArray[np.int64]:
+        """Return negative samples: one word per example, so 64 for each block of 64."""
+        key = key_of(self.settings.seed, epoch, _SAMPLE, position)
+        chance = np.random.Generator(np.random.PCG64(key)).random((blocks, BLOCK))
+        word_ids = np.searchsorted(self.noise, chance, side="right")
+        return np.minimum(word_ids, len(self.noise) - 1)
+
+
+def _tensors(
+    words: npt.NDArray[Any],
+    starts: npt.NDArray[Any],
+    targets: npt.NDArray[Any],
+    owner: npt.NDArray[Any],
+    sampled: npt.NDArray[Any],
+    indices: tuple[int, ...],
+) -> WordBatch:
+    arrays = (words, starts, targets, owner, sampled)
+    a, b, c, d, e = (torch.from_numpy(np.ascontiguousarray(x, np.int64)) for x in arrays)
+    return WordBatch(a, b, c, d, e, indices)
