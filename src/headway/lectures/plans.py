@@ -16,6 +16,7 @@ RECIPE = "translate-multi30k"
 COMMON: Mapping[str, object] = {
     "training.tokens": 2048,
     "training.steps": 4000,
+    "optimizer.kind": "adamw",  # which trains recurrent models, too
     "optimizer.lr": 3e-3,
     "schedule.kind": "cosine",
     "schedule.warmup": 600,

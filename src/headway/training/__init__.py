@@ -20,7 +20,12 @@ from headway.training.objectives import (
     cross_entropy_sum,
 )
 from headway.training.observers import EVALUATING, Averaging, Evaluation, Interrupted
-from headway.training.optimizers import OptimizerConfig, optimizer
+from headway.training.optimizers import (
+    AutomaticOptimizerConfig,
+    OptimizerConfig,
+    for_start,
+    optimizer,
+)
 from headway.training.prefetch import prefetched
 from headway.training.recorded import RecordedGradients
 from headway.training.schedules import ScheduleConfig, learning_rate
@@ -31,6 +36,7 @@ __all__ = [
     "CHECKPOINTS",
     "EVALUATING",
     "MODEL",
+    "AutomaticOptimizerConfig",
     "Averaging",
     "Budget",
     "Checkpointing",
@@ -61,6 +67,7 @@ __all__ = [
     "WeightAverage",
     "cross_entropy_sum",
     "fit",
+    "for_start",
     "graceful_stop",
     "learning_rate",
     "load_state",

@@ -55,6 +55,41 @@ class OptimizerConfig:
     )
 
 
+MUON_RATE, ADAMW_RATE, TUNING_RATE = 5e-3, 4e-3, 2e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutomaticOptimizerConfig(OptimizerConfig):
+    """Settings of the optimizer, of which `for_start` decides those that are None."""
+
+    kind: Literal["adamw", "muon"] | None = setting(  # type: ignore[assignment]
+        None,
+        "optimizer; muon updates the matrices inside blocks and uses adamw for the rest; if unset, "
+        "muon for Transformers from scratch, adamw for the fine-tuning of a pre-trained model",
+    )
+    lr: float | None = setting(  # type: ignore[assignment]
+        None,
+        f"peak learning rate; if unset, {MUON_RATE:g} for muon, {ADAMW_RATE:g} for adamw from "
+        f"scratch and {TUNING_RATE:g} for fine-tuning",
+        gt=0,
+    )
+
+
+def for_start(
+    config: OptimizerConfig, *, is_fine_tuned: bool, has_matrices: bool = True
+) -> dict[str, Any]:
+    """Return the kind of the optimizer and its rate, by dotted key, as far as they are unset.
+
+    Muon learns several times as much from a token as AdamW where a Transformer begins from scratch
+    (docs/results.md). has_matrices: whether the model has matrices inside blocks
+    (`hidden_matrices`).
+    """
+    kind = config.kind or ("muon" if has_matrices and not is_fine_tuned else "adamw")
+    rate = MUON_RATE if kind == "muon" else ADAMW_RATE
+    rate = TUNING_RATE if is_fine_tuned else rate
+    return {"optimizer.kind": kind, "optimizer.lr": config.lr or rate}
+
+
 def optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
     """Build the optimizer of the trainable parameters. The schedule sets its learning rates.
 

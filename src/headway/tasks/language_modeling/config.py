@@ -18,9 +18,8 @@ from headway.tasks.sections import (
     averaging,
     unset_settings,
 )
-from headway.training import OptimizerConfig, ScheduleConfig
+from headway.training import AutomaticOptimizerConfig, ScheduleConfig
 
-SCRATCH_RATE, TUNING_RATE = 5e-3, 2e-3
 """Peak learning rates: of Muon from scratch, and of AdamW for fine-tuning."""
 
 
@@ -40,23 +39,6 @@ class LanguageDataConfig(TextDataConfig):
     )
     vocabulary: int = setting(
         4000, "vocabulary size of the tokenizers bpe and unigram", ge=257, le=VOCABULARY
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageOptimizerConfig(OptimizerConfig):
-    """Settings of the optimizer; the job sets values that are None before training."""
-
-    kind: Literal["adamw", "muon"] | None = setting(  # type: ignore[assignment]
-        None,
-        "optimizer; muon updates the matrices inside blocks and uses adamw for the rest; if unset, "
-        "muon from scratch, adamw for the fine-tuning of a pre-trained model",
-    )
-    lr: float | None = setting(  # type: ignore[assignment]
-        None,
-        f"peak learning rate; if unset, {SCRATCH_RATE:g} from scratch and {TUNING_RATE:g} for "
-        "fine-tuning",
-        gt=0,
     )
 
 
@@ -120,7 +102,7 @@ class LanguageRunConfig(RunSettings):
     recipe: str = setting("gpt", "name of the recipe that these settings extend")
     data: LanguageDataConfig = section(LanguageDataConfig)
     model: GPTConfig = section(GPTConfig)
-    optimizer: LanguageOptimizerConfig = section(LanguageOptimizerConfig)
+    optimizer: AutomaticOptimizerConfig = section(AutomaticOptimizerConfig)
     training: LanguageTrainingConfig = section(LanguageTrainingConfig)
     lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: LanguageEvaluationConfig = section(LanguageEvaluationConfig)
@@ -136,7 +118,7 @@ class LanguageRunConfig(RunSettings):
         return optimizer | shape - {"model.dropout"}
 
 
-_OPTIMIZER = LanguageOptimizerConfig(beta2=0.95, eps=1e-8, weight_decay=0.1)
+_OPTIMIZER = AutomaticOptimizerConfig(beta2=0.95, eps=1e-8, weight_decay=0.1)
 _SCHEDULE = ScheduleConfig(kind="warmup-stable-decay", warmup=0.04, decay=0.5, final=0.0)
 
 

@@ -19,15 +19,13 @@ from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, prepare_blocks, update_size
 from headway.tasks.language_modeling.config import (
-    SCRATCH_RATE,
-    TUNING_RATE,
     LanguageRunConfig,
     LanguageScoring,
 )
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
 from headway.tasks.language_modeling.evaluation import ScoredText, Windows
 from headway.tasks.text_data import opened
-from headway.training import Stream, TextObjective
+from headway.training import Stream, TextObjective, for_start
 
 WATCHED = 40
 """Number of tokens of the example whose attention is recorded during training."""
@@ -100,10 +98,8 @@ def _fitted(
 ) -> LanguageRunConfig:
     """Set the shape of the pre-trained model, or the vocabulary size and the maximum length; and
     the optimizer that suits training from scratch or fine-tuning."""
-    kind, rate = ("muon", SCRATCH_RATE) if start is None else ("adamw", TUNING_RATE)
-    kind = config.optimizer.kind or kind
-    optimizer = {"optimizer.kind": kind, "optimizer.lr": config.optimizer.lr or rate}
-    config = override(config, optimizer, "the kind of training")
+    decided = for_start(config.optimizer, is_fine_tuned=start is not None)
+    config = override(config, decided, "the kind of training")
     if start is not None:
         shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
         shape["model.dropout"] = config.model.dropout

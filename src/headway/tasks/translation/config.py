@@ -22,8 +22,10 @@ from headway.tasks.sections import (
     BlocksLoopConfig,
     ObservationConfig,
     RunSettings,
+    unset_settings,
 )
 from headway.tasks.translation.pair_files import InlineTags
+from headway.training import AutomaticOptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +293,7 @@ class TranslationRunConfig(RunSettings):
     recipe: str = setting("translate", "name of the recipe that these settings extend")
     data: TranslationDataConfig = section(TranslationDataConfig)
     model: TranslatorConfig = section(TranslatorConfig)
+    optimizer: AutomaticOptimizerConfig = section(AutomaticOptimizerConfig)
     training: TranslationTrainingConfig = section(TranslationTrainingConfig)
     evaluation: TranslationEvaluationConfig = section(TranslationEvaluationConfig)
 
@@ -298,6 +301,7 @@ class TranslationRunConfig(RunSettings):
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the data or the pre-trained model decide."""
         batch = {"training.tokens"} if self.training.tokens == "auto" else set()
+        batch |= unset_settings(self, "optimizer.kind", "optimizer.lr")
         if self.training.start is not None:
             shape = {f"model.{name}" for name in TranslatorConfig.__dataclass_fields__}
             return frozenset(batch | shape - {"model.dropout"} | {"data.directions"})

@@ -44,7 +44,14 @@ from headway.tasks.translation.search import max_source_tokens
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
-from headway.training import Objective, Stream, WeightAverage, optimizer, peak_memory
+from headway.training import (
+    Objective,
+    Stream,
+    WeightAverage,
+    for_start,
+    optimizer,
+    peak_memory,
+)
 from headway.transforms import compile, fast, float8, recompute
 
 
@@ -184,10 +191,14 @@ def _fitted(
     """Set the shape of the pre-trained model, or the vocabulary sizes, which the tokenizers decide;
     and the layer of guided alignment."""
     tokenizers, model = prepared.tokenizers, config.model
-    changes: dict[str, Any] = {}
+    changes = for_start(
+        config.optimizer,
+        is_fine_tuned=start is not None,
+        has_matrices="transformer" in (model.encoder, model.decoder),
+    )
     if start is not None:
         model = replace(start.model.config, dropout=model.dropout)
-        changes = {f"model.{name}": value for name, value in asdict(model).items()}
+        changes |= {f"model.{name}": value for name, value in asdict(model).items()}
     else:
         changes["model.source_vocabulary"] = tokenizers.source.size
         changes["model.target_vocabulary"] = tokenizers.target.size
@@ -268,7 +279,7 @@ def _largest_batch(
             float8(model)
         decay = config.training.average
         average = WeightAverage(model, decay) if decay else None
-        updates = optimizer(model, config.optimizer)
+        updates = optimizer(model, job.config.optimizer)
         batch = longest_batch(pairs, *lengths, prepared.tokenizers, aligned=corpus.aligned)
         with machine.precision():
             loss = job.objective(model, batch.to(machine.device))

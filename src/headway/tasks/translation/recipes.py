@@ -12,7 +12,7 @@ from headway.tasks.translation.config import (
     TranslationRunConfig,
     TranslationTrainingConfig,
 )
-from headway.training import OptimizerConfig, ScheduleConfig
+from headway.training import ScheduleConfig
 
 _SCHEDULE = ScheduleConfig(warmup=0.12, final=0.02)
 
@@ -22,9 +22,7 @@ def translate() -> TranslationRunConfig:
 
     For ten thousand to a few hundred thousand pairs, on a laptop.
     """
-    return TranslationRunConfig(
-        recipe="translate", optimizer=OptimizerConfig(lr=4e-3), schedule=_SCHEDULE
-    )
+    return TranslationRunConfig(recipe="translate", schedule=_SCHEDULE)
 
 
 def translate_multi30k() -> TranslationRunConfig:
@@ -43,7 +41,6 @@ def translate_multi30k() -> TranslationRunConfig:
             vocabulary=5000,
         ),
         model=TranslatorConfig(dropout=0.2),
-        optimizer=OptimizerConfig(lr=4e-3),
         schedule=_SCHEDULE,
         training=TranslationTrainingConfig(steps=12_000, average=0.999),
     )
@@ -59,7 +56,6 @@ def text_to_text() -> TranslationRunConfig:
         recipe="text-to-text",
         data=TranslationDataConfig(vocabulary=1000),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
-        optimizer=OptimizerConfig(lr=3e-3),
         schedule=_SCHEDULE,
         training=TranslationTrainingConfig(tokens=1024, smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="exact"),
@@ -76,7 +72,6 @@ def span_corruption() -> TranslationRunConfig:
         recipe="span-corruption",
         data=TranslationDataConfig(vocabulary=1000, corruption=0.15),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
-        optimizer=OptimizerConfig(lr=3e-3),
         schedule=_SCHEDULE,
         training=TranslationTrainingConfig(smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="nats"),
@@ -92,7 +87,6 @@ def emoji_names() -> TranslationRunConfig:
         recipe="emoji-names",
         data=TranslationDataConfig(vocabulary=2000, max_length=100),
         model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
-        optimizer=OptimizerConfig(lr=3e-3),
         schedule=ScheduleConfig(warmup=0.22, final=0.02),
         training=TranslationTrainingConfig(steps=900, tokens=2048, average=0.995),
         evaluation=TranslationEvaluationConfig(every=300, sentences=400),
