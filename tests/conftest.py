@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `grid` all but one in n cases of each test that is marked `turns(n)`.
+    """Mark as `slow` all but one in n cases of each test that is marked `turns(n)`.
 
     Checksums of their names choose: which ones run has nothing to do with the order of parameters.
     """
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         (turns,) = group[0].get_closest_marker("turns").args
         group.sort(key=lambda item: crc32(item.nodeid.encode()))
         for item in group[-(-len(group) // turns) :]:
-            item.add_marker("grid")
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:

@@ -49,7 +49,7 @@ def test_a_bent_curve_makes_the_exit_code_1(monkeypatch, capsys):
     assert scaling.main(["--small"]) == 0
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_the_small_version_measures_every_curve(capsys):
     """Its times are too short to judge; its memory must follow the theory."""
     scaling.main(["--small", "--size", "2e5"])

@@ -53,12 +53,12 @@ def test_searches_of_some_models_find_the_same_and_await_it_as_promised(tmp_path
     check_searches(measured(["tasks", *FEW], tmp_path)["searches"], FEW)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_searches_of_all_models_find_the_same_and_await_it_as_promised(tmp_path):
     check_searches(measured(list(MODELS), tmp_path)["searches"], list(MODELS))
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_every_run_is_inspected_evaluated_and_resumed_there(tmp_path):
     errors = measured(["commands"], tmp_path)["commands"]
     assert len(errors) > 25
@@ -66,7 +66,7 @@ def test_every_run_is_inspected_evaluated_and_resumed_there(tmp_path):
         assert error is None, f"{name}: {error}"
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_gradients_of_every_model_and_kernel_are_the_cpus_and_await_nothing(tmp_path):
     gradients = measured(["gradients"], tmp_path)["gradients"]
     assert len(gradients) > 150

@@ -95,7 +95,7 @@ OFTEN = ("README.md", "docs/start/", "docs/tour/attention", "docs/tour/seeing")
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=[] if name.startswith(OFTEN) else pytest.mark.grid)
+        pytest.param(name, marks=[] if name.startswith(OFTEN) else pytest.mark.slow)
         for name in WITH_BLOCKS
     ],
 )

@@ -52,7 +52,7 @@ def test_the_sizes_of_the_small_form_are_set_in_their_cell(path):
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=[] if path.name.startswith(FAST) else pytest.mark.grid)
+        pytest.param(path, marks=[] if path.name.startswith(FAST) else pytest.mark.slow)
         for path in NOTEBOOKS
     ],
     ids=by_name,

@@ -126,7 +126,7 @@ def test_a_run_stopped_by_a_signal_saves_its_step_and_resumes_bit_identical(whol
     assert final(whole.folder / "runs" / name) == final(whole.run)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
     """Dropout is on, a step has three micro-batches, and the first half ends in mid-epoch."""
     folder, halves = whole.folder, whole.folder / "runs" / "halves"
@@ -136,7 +136,7 @@ def test_a_run_in_two_halves_by_the_real_command_equals_one_run(whole):
     assert final(halves) == final(whole.run)
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_muon_in_two_halves_with_recomputed_blocks_ends_bit_identical(tmp_path):
     data = write_corpus(tmp_path / "data")
     muon = (*MORE, "--optimizer.kind", "muon", "--optimizer.muon-lr", "0.003")

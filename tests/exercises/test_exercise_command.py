@@ -97,7 +97,7 @@ def test_code_that_breaks_gives_a_sentence(tmp_path, body, message):
     assert "headway/exercises" not in done.stdout
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_the_learners_line_is_shown(tmp_path):
     path = write(tmp_path, "return scores.nothing")
     number = path.read_text().split("\n").index("    return scores.nothing") + 1
@@ -134,7 +134,7 @@ def test_a_training_that_its_limit_ended_does_not_judge_a_right_solution(tmp_pat
     assert "too few steps to judge your code, which passed all checks" in done.stderr
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_a_file_without_the_function_is_named(tmp_path):
     write(tmp_path).write_text("x = 1\n")
     done = headway("exercise", "check", NAME, cwd=tmp_path, check=1)
@@ -173,7 +173,7 @@ def test_a_report_has_every_learner(tmp_path):
     assert "the mask is forgotten" in ben["exercises"][NAME]["mistake"]
 
 
-@pytest.mark.grid
+@pytest.mark.slow
 def test_a_report_has_a_line_for_each_learner(tmp_path):
     write(tmp_path / "ada")
     headway("exercise", "hint", NAME, cwd=tmp_path / "ada")

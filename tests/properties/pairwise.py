@@ -30,7 +30,7 @@ def pairwise(first: Sequence[Any], second: Sequence[Any], third: Sequence[Any]) 
 
 
 def combinations(models: Sequence[str], kernels: Sequence[str], checks: Sequence[Any]) -> list[Any]:
-    """All triples as parameters of a test; what only `make test-all` tries is marked `grid`.
+    """All triples as parameters of a test; what only `make test-all` tries is marked `slow`.
 
     `make test` tries every model with the kernel that it is built with on every property, and the
     other kernels `pairwise`.
@@ -42,7 +42,7 @@ def combinations(models: Sequence[str], kernels: Sequence[str], checks: Sequence
             kernel,
             check,
             id=f"{name}-{kernel}-{check.__name__}",
-            marks=() if (name, kernel, check) in chosen else pytest.mark.grid,
+            marks=() if (name, kernel, check) in chosen else pytest.mark.slow,
         )
         for name, kernel, check in product(models, kernels, checks)
     ]

@@ -234,7 +234,8 @@ def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: Any, model:
     except DataError as error:
         text = f"the best model is damaged and will be saved again: {error.where}: {error.what}"
         run.emit("note", text=text)
-        run.best, run.best_step, run.evaluated = None, 0, 0
+        run.best, run.best_step = None, 0
+        run.evaluated, run.evaluated_fraction = 0, 0.0
 
 
 def _announce(run: TrainingState, job: Job, machine: Machine, pace: Pace | None) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
+from headway.data.bad_rows import BadRows
 from headway.data.formats.csv_rows import CELL_LIMIT
 from headway.data.formats.lines import ending, location, read_lines
 from headway.data.formats.parquet_rows import PARQUET, parquet_rows
@@ -19,22 +20,30 @@ FILE_LIMIT = 512 * 2**20  # bytes of a line of a .json file, which is often the 
 Record = tuple[int, dict[str, object]]  # line or row number, values by name
 
 
-def read_records(path: Path, longest: int = CELL_LIMIT) -> Iterator[Record]:
+def read_records(
+    path: Path, longest: int = CELL_LIMIT, bad_rows: BadRows | None = None
+) -> Iterator[Record]:
     """Yield (number, values by name) for each record of a file, whose name ends in `ENDINGS`.
 
     A line of a .jsonl file is a JSON object. A .json file is a list of objects, or has such lines.
     Numbers that are not finite may be in values that are not used, and become float. A Parquet file
     has rows, and columns of class numbers become class names (`parquet_rows`). longest: maximum
-    number of bytes of a line.
+    number of bytes of a line. bad_rows: the policy for records that are invalid.
 
     Raises DataError with file and line or row for a record that is invalid.
     """
     if ending(path) == PARQUET:
         yield from parquet_rows(path)
-    elif ending(path) == ".json" and is_list(path):
-        yield from _listed(path)
+        return
+    bad_rows = bad_rows or BadRows()
+    if ending(path) == ".json" and is_list(path):
+        content = "\n".join(read_lines(path, FILE_LIMIT)).encode()
+        rows = enumerate(parse_json(content, str(path), only_finite=False), start=1)
+        yield from bad_rows.parsed(rows, partial(_listed, path))
     else:
-        yield from _lines(path, longest)
+        lines = enumerate(read_lines(path, longest), start=1)
+        filled = ((number, line) for number, line in lines if line.strip())
+        yield from bad_rows.parsed(filled, partial(_parsed, path))
 
 
 def is_list(path: Path) -> bool:
@@ -43,30 +52,29 @@ def is_list(path: Path) -> bool:
     return first.lstrip().startswith("[")
 
 
-def _listed(path: Path) -> Iterator[Record]:
-    content = "\n".join(read_lines(path, FILE_LIMIT)).encode()
-    rows = parse_json(content, str(path), only_finite=False)
-    for number, row in enumerate(rows, start=1):
-        yield number, _object(row, f"{path}, record {number}")
+def _listed(path: Path, numbered: tuple[int, object]) -> Record:
+    """Return an entry of a list as a record."""
+    number, row = numbered
+    return number, _object(row, f"{path}, record {number}")
 
 
-def _lines(path: Path, longest: int) -> Iterator[Record]:
-    for number, line in enumerate(read_lines(path, longest), start=1):
-        if line.strip():
-            where = location(path, number)
-            try:
-                row = parse_json(line.encode(), where, only_finite=False)
-            except DataError as error:
-                raise DataError(
-                    error.what,
-                    where,
-                    'write each record as {"name": value, ...} on one line'
-                    + (", or all in a list: [...]" if ending(path) == ".json" else ""),
-                ) from error
-            yield number, _object(row, where)
+def _parsed(path: Path, numbered: tuple[int, str]) -> Record:
+    """Return the record of a line."""
+    number, line = numbered
+    where = location(path, number)
+    try:
+        row = parse_json(line.encode(), where, only_finite=False)
+    except DataError as error:
+        raise DataError(
+            error.what,
+            where,
+            'write each record as {"name": value, ...} on one line'
+            + (", or all in a list: [...]" if ending(path) == ".json" else ""),
+        ) from error
+    return number, _object(row, where)
 
 
-def _object(row: Any, where: str) -> dict[str, object]:
+def _object(row: object, where: str) -> dict[str, object]:
     if not isinstance(row, dict):
         raise DataError(
             "the record must be a JSON object, but it is another JSON value",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats import records
 from headway.data.formats.csv_rows import (
     CELL_LIMIT,
@@ -30,41 +31,48 @@ def check_table(path: Path) -> None:
     check_file(path, ENDINGS, "rows of texts")
 
 
-def read_rows(path: Path, columns: Mapping[str, str]) -> Iterator[Row]:
+def read_rows(
+    path: Path, columns: Mapping[str, str], bad_rows: BadRows | None = None
+) -> Iterator[Row]:
     """Yield (line number, values by column name) for each row; empty lines are skipped.
 
     The cells of a .tsv file are separated by tabs, and quotes have no special meaning. The cells of
     a .csv file are separated by commas, semicolons, tabs or vertical bars (`separator_of`); quoted
     ones may contain separators and line breaks. columns: maps each name
     that the first line of a table must contain to the flag that sets it, for errors. Records
-    (`read_records`) need not contain them.
+    (`read_records`) need not contain them. bad_rows: the policy for rows that are invalid.
 
     Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
     file and line for a row with more or fewer cells than the header, and for an invalid record.
     """
     check_table(path)
     if ending(path) in records.ENDINGS:
-        yield from records.read_records(path)
+        yield from records.read_records(path, bad_rows=bad_rows)
         return
+    bad_rows = bad_rows or BadRows()
     if ending(path) == ".csv":
         separator = separator_of(path, lambda cells: bool(columns) and set(columns) <= set(cells))
         rows = csv_rows(path, separator)
     else:
         separator, rows = TAB, _tabs(path)
-    header: list[str] | None = None
-    for number, cells in rows:
-        if header is None:
-            header = [cell.strip() for cell in cells]
-            _check_header(header, columns, location(path, number), separator)
-        elif len(cells) != len(header):
+    first = next(rows, None)
+    if first is None:
+        return
+    header = [cell.strip() for cell in first[1]]
+    _check_header(header, columns, location(path, first[0]), separator)
+
+    def by_name(numbered: tuple[int, list[str]]) -> Row:
+        number, cells = numbered
+        if len(cells) != len(header):
             raise DataError(
                 f"the row has {len(cells)} cells, separated by {separator.name}, but the first "
                 f"line has {len(header)}",
                 location(path, number),
                 "write one cell for each column of the first line, or delete the row",
             )
-        else:
-            yield number, dict(zip(header, cells, strict=True))
+        return number, dict(zip(header, cells, strict=True))
+
+    yield from bad_rows.parsed(rows, by_name)
 
 
 def _check_header(

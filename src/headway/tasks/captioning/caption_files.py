@@ -3,17 +3,18 @@ images with one image per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.base.files import read_bytes
+from headway.data.bad_rows import BadRows
 from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
 from headway.data.formats.lines import location
-from headway.data.formats.tables import read_rows
+from headway.data.formats.tables import Row, read_rows
 from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
 from headway.data.media_kinds import remedy_of
 
@@ -47,14 +48,18 @@ class CaptionedImage:
 
 
 def read_captions(
-    path: Path, columns: CaptionColumns, images: Path | None = None
+    path: Path,
+    columns: CaptionColumns,
+    images: Path | None = None,
+    bad_rows: BadRows | None = None,
 ) -> list[CaptionedImage]:
     """Return the images of a table (.tsv, .csv, .jsonl, plain or .gz) with their captions, in
     order.
 
     images: an .npz file whose array `images` has one image for each row. If None, the column
     `columns.image` names image files, and all rows with the same file are captions of one image.
-    A value in a .jsonl file may be a list of captions. Raises UsageError for a missing column;
+    A value in a .jsonl file may be a list of captions. bad_rows: the policy for rows that are
+    invalid; a row that is left out takes its image along. Raises UsageError for a missing column;
     DataError with file and line for a missing image, a row without a caption, an unknown split, or
     different numbers of rows and images.
     """
@@ -63,17 +68,18 @@ def read_captions(
         flags[columns.image] = "--data.image"
     if columns.split not in (None, SPLIT):
         flags[str(columns.split)] = "--data.split-column"
-    rows = list(read_rows(path, flags))
-    if images is not None:
-        return _beside(path, columns, rows, images)
-    return list(_by_path(path, columns, rows))
+    bad_rows = bad_rows or BadRows()
+    if images is not None:  # of which each row has one, so none may be missing
+        return _beside(path, columns, list(read_rows(path, flags)), images, bad_rows)
+    return list(_by_path(path, columns, read_rows(path, flags, bad_rows), bad_rows))
 
 
 def _beside(
     path: Path,
     columns: CaptionColumns,
-    rows: Sequence[tuple[int, dict[str, object]]],
+    rows: Sequence[Row],
     images: Path,
+    bad_rows: BadRows,
 ) -> list[CaptionedImage]:
     labelled = read_unlabelled_images(images)
     if len(rows) != len(labelled):
@@ -83,34 +89,49 @@ def _beside(
             location(path, first),
             "give one row for each image, in the same order",
         )
-    captioned = []
-    for (number, row), image in zip(rows, labelled, strict=True):
+
+    def captioned(pair: tuple[Row, LabelledImage]) -> CaptionedImage:
+        (number, row), image = pair
         where = location(path, number)
-        captioned.append(
-            CaptionedImage(image, _texts(row, columns, where), _split(row, columns, where))
-        )
-    return captioned
+        return CaptionedImage(image, _texts(row, columns, where), _split(row, columns, where))
+
+    return list(bad_rows.parsed(zip(rows, labelled, strict=True), captioned))
+
+
+@dataclass(frozen=True)
+class _CaptionRow:
+    """The captions of one row for an image file."""
+
+    file: Path
+    captions: Captions
+    split: str
+    where: str
 
 
 def _by_path(
-    path: Path, columns: CaptionColumns, rows: Sequence[tuple[int, dict[str, object]]]
+    path: Path, columns: CaptionColumns, rows: Iterable[Row], bad_rows: BadRows
 ) -> Iterator[CaptionedImage]:
     """Yield one image per file, in the order of the first rows, with the captions of all rows."""
+
+    def parsed(row: Row) -> _CaptionRow:
+        where = location(path, row[0])
+        file = _file(row[1], columns.image, path.parent, where)
+        split = _split(row[1], columns, where)
+        return _CaptionRow(file, _texts(row[1], columns, where), split, where)
+
     texts_by_file: dict[Path, dict[str, tuple[str, ...]]] = {}
     splits: dict[Path, str] = {}
-    for number, row in rows:
-        where = location(path, number)
-        file = _file(row, columns.image, path.parent, where)
-        split = _split(row, columns, where)
+    for row in bad_rows.parsed(rows, parsed):
+        file, split = row.file, row.split
         if splits.setdefault(file, split) != split:
             raise DataError(
                 f"{file} is in the split {split or '(none)'} here, but in "
                 f"{splits[file] or '(none)'} in an earlier row",
-                where,
+                row.where,
                 "write the same split in all rows of an image",
             )
         captions_of_file = texts_by_file.setdefault(file, {})
-        for language, texts_of_row in _texts(row, columns, where).items():
+        for language, texts_of_row in row.captions.items():
             captions_of_file[language] = (*captions_of_file.get(language, ()), *texts_of_row)
     for file, captions in texts_by_file.items():
         image = LabelledImage("", str(file), partial(read_bytes, file, BYTES_LIMIT))

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from headway.base.errors import UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import plain_text
-from headway.data.formats.tables import ENDINGS, no_value, parsed_number, read_rows
+from headway.data.formats.tables import ENDINGS, Row, no_value, parsed_number, read_rows
 
 LINES = ".txt"
 
@@ -57,23 +59,32 @@ class LabelledText:
 COLUMNS = Columns()
 
 
-def read_labelled(paths: Sequence[Path], columns: Columns = COLUMNS) -> Iterator[LabelledText]:
+def read_labelled(
+    paths: Sequence[Path], columns: Columns = COLUMNS, bad_rows: BadRows | None = None
+) -> Iterator[LabelledText]:
     """Yield the labelled texts of files in order, stripped of surrounding whitespace.
 
     Empty lines are skipped. columns: names in the first line of a table, or keys of records. A
-    number or a Boolean may be a label (`plain_text`). Raises what `read_rows` raises, and DataError
-    with file and line for an empty text or label.
+    number or a Boolean may be a label (`plain_text`). bad_rows: the policy for rows that are
+    invalid. Raises what `read_rows` raises, and DataError with file and line for an empty text or
+    label.
     """
+    bad_rows = bad_rows or BadRows()
+    flags = {name: f"--data.{role}" for role, name in columns.named.items()}
     for path in paths:
-        flags = {name: f"--data.{role}" for role, name in columns.named.items()}
-        for number, row in read_rows(path, flags):
-            where, cells = location(path, number), {}
-            for role, name in columns.named.items():
-                value = plain_text(row.get(name))
-                if not value:
-                    raise no_value(row, name, where, "a text or number", flags[name])
-                cells[role] = value
-            yield LabelledText(cells["text"], cells.get("label", ""), where, cells.get("second"))
+        rows = read_rows(path, flags, bad_rows)
+        yield from bad_rows.parsed(rows, partial(_labelled, path, columns, flags))
+
+
+def _labelled(path: Path, columns: Columns, flags: Mapping[str, str], row: Row) -> LabelledText:
+    number, values = row
+    where, cells = location(path, number), {}
+    for role, name in columns.named.items():
+        value = plain_text(values.get(name))
+        if not value:
+            raise no_value(values, name, where, "a text or number", flags[name])
+        cells[role] = value
+    return LabelledText(cells["text"], cells.get("label", ""), where, cells.get("second"))
 
 
 def check_unlabelled(path: Path) -> None:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.records import ENDINGS, FILE_LIMIT, is_list, plain_text, read_records
+from headway.data.formats.records import (
+    ENDINGS,
+    FILE_LIMIT,
+    Record,
+    is_list,
+    plain_text,
+    read_records,
+)
 from headway.data.formats.tables import no_value
 
 _SHOWN = 60
@@ -45,24 +54,26 @@ class Question:
     where: str
 
 
-def read_questions(paths: Sequence[Path]) -> Iterator[Question]:
+def read_questions(paths: Sequence[Path], bad_rows: BadRows | None = None) -> Iterator[Question]:
     """Yield the questions of files in order.
 
     A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
     .json file of a list or of lines, have records (`read_records`) with question and context,
     optionally id, and either answer and start (the character index of the answer), or answers with
     the lists text and answer_start, as on the Hugging Face hub; they are empty if the context does
-    not contain an answer.
+    not contain an answer. bad_rows: the policy for questions that are invalid.
 
     Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
     another structure, an empty text, or an answer that is not in the context at its start.
     """
+    bad_rows = bad_rows or BadRows()
     for path in paths:
         check_questions(path)
         if ending(path) == ".json" and _is_squad(path):
-            yield from _squad(path)
+            yield from bad_rows.parsed(_squad(path), _of_squad)
         else:
-            yield from _records(path)
+            records = read_records(path, FILE_LIMIT, bad_rows)
+            yield from bad_rows.parsed(records, partial(_of_record, path))
 
 
 def check_questions(path: Path) -> None:
@@ -82,7 +93,17 @@ def _is_squad(path: Path) -> bool:
     return not isinstance(record, dict) or "question" not in record
 
 
-def _squad(path: Path) -> Iterator[Question]:
+@dataclass(frozen=True)
+class _SquadRow:
+    """A question of a SQuAD file, as it is there. where: its place in the file."""
+
+    path: Path
+    context: str
+    row: Any
+    where: str
+
+
+def _squad(path: Path) -> Iterator[_SquadRow]:
     where = str(path)
     text = "\n".join(read_lines(path, FILE_LIMIT)).encode()
     content = parse_json(text, where, only_finite=False)
@@ -91,11 +112,13 @@ def _squad(path: Path) -> Iterator[Question]:
             inside = f"{where}, article {i + 1}, paragraph {j + 1}"
             context = _text(paragraph, "context", inside)
             for k, row in enumerate(_list(paragraph, "qas", inside)):
-                question_id = _text(row, "id", f"{inside}, question {k + 1}")
-                yield _question(row, question_id, context, f"{where}, question {question_id}")
+                yield _SquadRow(path, context, row, f"{inside}, question {k + 1}")
 
 
-def _question(row: Any, question_id: str, context: str, where: str) -> Question:
+def _of_squad(found: _SquadRow) -> Question:
+    row, context = found.row, found.context
+    question_id = _text(row, "id", found.where)
+    where = f"{found.path}, question {question_id}"
     text = _text(row, "question", where)
     if row.get("is_impossible") is True:
         return Question(question_id, text, context, (), where)
@@ -112,14 +135,13 @@ def _question(row: Any, question_id: str, context: str, where: str) -> Question:
     return _checked(Question(question_id, text, context, tuple(answers), where))
 
 
-def _records(path: Path) -> Iterator[Question]:
-    for number, row in read_records(path, FILE_LIMIT):
-        where = location(path, number)
-        text, context = (_text(row, key, where) for key in ("question", "context"))
-        value = row.get("id")
-        question_id = str(number) if value is None else plain_text(value) or str(number)
-        answers = tuple(_answers(row, where))
-        yield _checked(Question(question_id, text, context, answers, where))
+def _of_record(path: Path, record: Record) -> Question:
+    number, row = record
+    where = location(path, number)
+    text, context = (_text(row, key, where) for key in ("question", "context"))
+    value = row.get("id")
+    question_id = str(number) if value is None else plain_text(value) or str(number)
+    return _checked(Question(question_id, text, context, tuple(_answers(row, where)), where))
 
 
 def _answers(row: dict[str, Any], where: str) -> Iterator[Answer]:

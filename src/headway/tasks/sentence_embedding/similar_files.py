@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import location
-from headway.data.formats.tables import checked_text, parsed_number, read_rows
+from headway.data.formats.tables import Row, checked_text, parsed_number, read_rows
 
 
 @dataclass(frozen=True)
@@ -24,20 +25,30 @@ class SimilarTexts:
 
 
 def read_similar(
-    paths: Sequence[Path], first: str = "first", second: str = "second", score: str = "score"
+    paths: Sequence[Path],
+    first: str = "first",
+    second: str = "second",
+    score: str = "score",
+    bad_rows: BadRows | None = None,
 ) -> Iterator[SimilarTexts]:
     """Yield the pairs of .tsv, .csv and .jsonl files in order, stripped of surrounding whitespace.
 
     first, second, score: names of columns, or of keys in the objects of a .jsonl file. Scores are
-    optional. Raises UsageError for a missing file or column; DataError with file and line for an
-    empty text, a score that is not a number, or a malformed row.
+    optional. bad_rows: the policy for rows that are invalid. Raises UsageError for a missing file
+    or column; DataError with file and line for an empty text, a score that is not a number, or a
+    malformed row.
     """
     columns = {first: "--data.first", second: "--data.second"}
+    bad_rows = bad_rows or BadRows()
     for path in paths:
-        for number, row in read_rows(path, columns):
+
+        def similar(row: Row, path: Path = path) -> SimilarTexts:
+            number, values = row
             where = location(path, number)
-            texts = [checked_text(row, name, where, flag) for name, flag in columns.items()]
-            yield SimilarTexts(texts[0], texts[1], _score(row, score, where), where)
+            texts = [checked_text(values, name, where, flag) for name, flag in columns.items()]
+            return SimilarTexts(texts[0], texts[1], _score(values, score, where), where)
+
+        yield from bad_rows.parsed(read_rows(path, columns, bad_rows), similar)
 
 
 def _score(row: dict[str, object], name: str, where: str) -> float | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import ENDINGS as RECORDS
-from headway.data.formats.records import plain_text, read_records, what_is
+from headway.data.formats.records import Record, plain_text, read_records, what_is
 from headway.data.formats.tables import no_value
 
 COLUMNS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".tsv")
@@ -21,6 +23,7 @@ CONLL_U = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "de
 _FORM, _UPOS = CONLL_U.index("form"), CONLL_U.index("upos")
 _WORDS, _TAGS = ("words", "tokens"), "tags"  # keys of records
 _DOCUMENT = "-DOCSTART-"  # starts a document in CoNLL-2003; not a word
+_Line = tuple[int, list[str]]  # the number of a line, and its columns
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,9 @@ class TaggedSentence:
     where: str
 
 
-def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[TaggedSentence]:
+def read_tagged(
+    paths: Sequence[Path], column: str | None = None, bad_rows: BadRows | None = None
+) -> Iterator[TaggedSentence]:
     """Yield the sentences of files in order.
 
     A column file has one word per line and a blank line between sentences. Columns are separated by
@@ -48,18 +53,20 @@ def read_tagged(paths: Sequence[Path], column: str | None = None) -> Iterator[Ta
     example, ner_tags.
 
     column: the column of the tags, if it is another one: a number from 1; in CoNLL-U also a name;
-    in records a key.
+    in records a key. bad_rows: the policy for sentences that are invalid.
 
     Raises UsageError for a missing file, an unknown suffix, or an unknown column; DataError with
     file and line for a line with more or fewer columns than the first word, an empty word or tag,
     different numbers of words and tags, or a sentence without words.
     """
+    bad_rows = bad_rows or BadRows()
     for path in paths:
         check_tagged(path)
         if ending(path) in RECORDS:
-            yield from _records(path, column)
+            records = read_records(path, bad_rows=bad_rows)
+            yield from bad_rows.parsed(records, partial(_of_record, path, column))
         else:
-            yield from _read_columns(path, column)
+            yield from _read_columns(path, column, bad_rows)
 
 
 def check_tagged(path: Path) -> None:
@@ -67,37 +74,43 @@ def check_tagged(path: Path) -> None:
     check_file(path, ENDINGS, "tagged words")
 
 
-def _read_columns(path: Path, column: str | None) -> Iterator[TaggedSentence]:
+def _read_columns(path: Path, column: str | None, bad_rows: BadRows) -> Iterator[TaggedSentence]:
     universal = ending(path) == ".conllu"
     chosen = _column_index(path, column, universal)
-    words: list[str] = []
-    tags: list[str] = []
-    form: _Form | None = None
-    start = 0
+    form = _form_of(path, chosen, universal)
+
+    def tagged(lines: list[_Line]) -> TaggedSentence:
+        for number, cells in lines:
+            _check_cells(cells, form, chosen, location(path, number))
+        words = tuple(cells[_FORM if universal else 0].strip(" ") for _, cells in lines)
+        tags = tuple(cells[chosen].strip() for _, cells in lines)
+        for (number, _), word, tag in zip(lines, words, tags, strict=True):
+            if not word or not tag:
+                hint = "write a word and a tag on each line, or delete the line"
+                missing = "tag" if word else "word"
+                raise DataError(f"the {missing} is empty", location(path, number), hint)
+        return TaggedSentence(words, tags, location(path, lines[0][0]))
+
+    yield from bad_rows.parsed(_sentences(path, form, chosen, universal), tagged)
+
+
+def _sentences(path: Path, form: _Form, chosen: int, universal: bool) -> Iterator[list[_Line]]:
+    """Yield the lines of each sentence that have words."""
+    sentence: list[_Line] = []
     for number, line in enumerate(read_lines(path), start=1):
         if universal and line.startswith("#"):
             continue
         cells = _cells(line)
         if not cells:
-            if words:
-                yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
-            words, tags = [], []
+            if sentence:
+                yield sentence
+            sentence = []
+        elif cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
             continue
-        if cells[0] == _DOCUMENT or (universal and not cells[0].isdigit()):
-            continue
-        form = form or _form_of(path, chosen, universal)
-        if not words and line.startswith("#") and form.is_comment(cells, chosen):
-            continue
-        _check_cells(cells, form, chosen, location(path, number))
-        start = start if words else number
-        words.append(cells[_FORM if universal else 0].strip(" "))
-        tags.append(cells[chosen].strip())
-        if not words[-1] or not tags[-1]:
-            missing = "tag" if words[-1] else "word"
-            hint = "write a word and a tag on each line, or delete the line"
-            raise DataError(f"the {missing} is empty", location(path, number), hint)
-    if words:
-        yield TaggedSentence(tuple(words), tuple(tags), location(path, start))
+        elif sentence or not line.startswith("#") or not form.is_comment(cells, chosen):
+            sentence.append((number, cells))
+    if sentence:
+        yield sentence
 
 
 def _cells(line: str) -> list[str]:
@@ -186,21 +199,21 @@ def _column_index(path: Path, column: str | None, universal: bool) -> int:
     )
 
 
-def _records(path: Path, column: str | None) -> Iterator[TaggedSentence]:
-    for number, row in read_records(path):
-        where = location(path, number)
-        words_key = next((key for key in _WORDS if key in row), _WORDS[0])
-        tags_key = column or _only_tags(row, where)
-        words, tags = (_texts(row, key, where) for key in (words_key, tags_key))
-        if len(words) != len(tags):
-            raise DataError(
-                f"the sentence has {len(words)} words, but {len(tags)} {tags_key}",
-                where,
-                "write one tag for each word",
-            )
-        if not words:
-            raise DataError("the sentence has no words", where, "delete the line")
-        yield TaggedSentence(words, tags, where)
+def _of_record(path: Path, column: str | None, record: Record) -> TaggedSentence:
+    number, row = record
+    where = location(path, number)
+    words_key = next((key for key in _WORDS if key in row), _WORDS[0])
+    tags_key = column or _only_tags(row, where)
+    words, tags = (_texts(row, key, where) for key in (words_key, tags_key))
+    if len(words) != len(tags):
+        raise DataError(
+            f"the sentence has {len(words)} words, but {len(tags)} {tags_key}",
+            where,
+            "write one tag for each word",
+        )
+    if not words:
+        raise DataError("the sentence has no words", where, "delete the line")
+    return TaggedSentence(words, tags, where)
 
 
 def _only_tags(row: Mapping[str, object], where: str) -> str:
