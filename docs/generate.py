@@ -30,7 +30,15 @@ PACKAGES = {
     "inspection": "Attention maps, analyses, walk-throughs, plots, the inspection page.",
 }
 """Package -> its description, for the packages whose modules have a page."""
-SINGLE = ("api", "tasks.task", "tasks.registry", "errors", "settings", "machine", "shapes")
+SINGLE = (
+    "api",
+    "tasks.task",
+    "tasks.registry",
+    "base.errors",
+    "base.settings",
+    "base.devices",
+    "base.shapes",
+)
 
 
 def pages() -> dict[str, str]:
@@ -248,7 +256,7 @@ def module_paths() -> set[str]:
     names += [f"headway.{name}" for name in SINGLE]
     paths = {name.removeprefix("headway.").replace(".", "/") for name in names}
     # A module without a documented member has no page of its source.
-    return {path for path in paths if (SOURCES / f"{path}.py").is_file()} - {"shapes"}
+    return {path for path in paths if (SOURCES / f"{path}.py").is_file()} - {"base/shapes"}
 
 
 def package_page(package: str) -> str:
