@@ -19,13 +19,13 @@ SOURCES = Path(headway.__file__).parent
 PACKAGES = {
     "attention": "Kernels, heads, positions, masks, the cache, recording.",
     "blocks": "The blocks of the Transformer, one file each, and recurrent cells.",
-    "text": "Tokenizers: byte-level BPE, WordPiece, characters, words.",
+    "text": "Tokenizers: byte-level BPE, Unigram, WordPiece, characters, words.",
     "models": "Encoder-decoders, language models, text and image encoders, word vectors.",
     "transforms": "Applied to a finished model: fast twins, LoRA, freezing, quantisation.",
-    "data": "Readers of files, checks, batches, packing, masking, augmentation.",
+    "data": "Readers of files, stored token ids, batches, packing, augmentation.",
     "decoding": "Greedy search, beam search, sampling, speculative decoding.",
     "bundle": "Saved models: load, predict, probe, save.",
-    "evaluation": "Metrics: BLEU, chrF, CIDEr-D, perplexity, F1, rank correlation.",
+    "evaluation": "Metrics that several tasks share: BLEU, chrF, perplexity, F1, rank correlation.",
     "training": "The loop, objectives, optimisers, schedules, checkpoints, observers.",
     "inspection": "Attention maps, analyses, walk-throughs, plots, the inspection page.",
 }
