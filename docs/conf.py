@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,8 @@ html_math_renderer = "mathml"
 toc_object_entries = False
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+# torch for a CPU has no Triton; the kernels are documented without it, too.
+autodoc_mock_imports = [] if find_spec("triton") else ["triton"]
 autodoc_default_options = {"members": True, "show-inheritance": True}
 autodoc_class_signature = "mixed"
 python_use_unqualified_type_names = True

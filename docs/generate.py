@@ -19,18 +19,26 @@ SOURCES = Path(headway.__file__).parent
 PACKAGES = {
     "attention": "Kernels, heads, positions, masks, the cache, recording.",
     "blocks": "The blocks of the Transformer, one file each, and recurrent cells.",
-    "text": "Tokenizers: byte-level BPE, WordPiece, characters, words.",
+    "text": "Tokenizers: byte-level BPE, Unigram, WordPiece, characters, words.",
     "models": "Encoder-decoders, language models, text and image encoders, word vectors.",
     "transforms": "Applied to a finished model: fast twins, LoRA, freezing, quantisation.",
-    "data": "Readers of files, checks, batches, packing, masking, augmentation.",
+    "data": "Readers of files, stored token ids, batches, packing, augmentation.",
     "decoding": "Greedy search, beam search, sampling, speculative decoding.",
     "bundle": "Saved models: load, predict, probe, save.",
-    "evaluation": "Metrics: BLEU, chrF, CIDEr-D, perplexity, F1, rank correlation.",
+    "evaluation": "Metrics that several tasks share: BLEU, chrF, perplexity, F1, rank correlation.",
     "training": "The loop, objectives, optimisers, schedules, checkpoints, observers.",
     "inspection": "Attention maps, analyses, walk-throughs, plots, the inspection page.",
 }
 """Package -> its description, for the packages whose modules have a page."""
-SINGLE = ("api", "tasks.task", "tasks.registry", "errors", "settings", "machine", "shapes")
+SINGLE = (
+    "api",
+    "tasks.task",
+    "tasks.registry",
+    "base.errors",
+    "base.settings",
+    "base.devices",
+    "base.shapes",
+)
 
 
 def pages() -> dict[str, str]:
@@ -90,9 +98,9 @@ def commands_page() -> str:
     names = [name for name in app if not name.startswith("-")]
     parts = [
         "# Commands",
-        "Every command with its arguments and flags, made from the code that parses them. "
-        "`headway VERB --help` prints the same. The settings of a training run, which are flags "
-        "too, are in [settings](settings.md).",
+        "This page lists every command with its arguments and flags, from the code that parses "
+        "them. `headway VERB --help` prints the same. The settings of a training run, which are "
+        "flags too, are in [settings](settings.md).",
         _prose(HELP_TEXT.partition("\n\n")[2]),
     ]
     for name in sorted(names):
@@ -224,9 +232,9 @@ def api_index() -> str:
     tree = "\n".join(f"api/{name}" for name in PACKAGES)
     return (
         "# Python\n\n"
-        "Made from the docstrings. Letters of shapes, such as `B T D`, are explained in "
-        "`headway.base.shapes` below; every name links to its source.\n\n"
-        f"{_table(('package', 'what it holds'), rows)}\n\n"
+        "The docstrings make this page. `headway.base.shapes` below explains the letters of "
+        "shapes, such as `B T D`; every name links to its source.\n\n"
+        f"{_table(('package', 'content'), rows)}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```\n\n{modules}\n"
     )
 
@@ -248,7 +256,7 @@ def module_paths() -> set[str]:
     names += [f"headway.{name}" for name in SINGLE]
     paths = {name.removeprefix("headway.").replace(".", "/") for name in names}
     # A module without a documented member has no page of its source.
-    return {path for path in paths if (SOURCES / f"{path}.py").is_file()} - {"shapes"}
+    return {path for path in paths if (SOURCES / f"{path}.py").is_file()} - {"base/shapes"}
 
 
 def package_page(package: str) -> str:
@@ -304,22 +312,22 @@ def llms_text(docs: Path) -> str:
     """The text of llms.txt: every page with its first paragraph, by section of the home page."""
     home = (docs / "index.md").read_text(encoding="utf-8")
     parts = ["# Headway", f"> {_first_paragraph(home)}"]
+    seen = {"index"}  # a page that a glob finds again is in its first section only
     for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", home, re.MULTILINE | re.DOTALL):
         caption = re.search(r":caption: (.+)", tree)
         lines = [line.strip() for line in tree.split("\n")]
         names = [line for line in lines if line and not line.startswith(":")]
-        rows = list(_index_rows(docs, names))
+        rows = list(_index_rows(docs, names, seen))
         parts += [f"## {caption[1] if caption else 'Pages'}", "\n".join(rows)]
     return "\n\n".join(parts) + "\n"
 
 
-def _index_rows(docs: Path, names: Sequence[str]) -> Iterator[str]:
-    seen: set[str] = set()
+def _index_rows(docs: Path, names: Sequence[str], seen: set[str]) -> Iterator[str]:
     for name in names:
         paths = sorted(docs.glob(f"{name}.md")) if "*" in name else [docs / f"{name}.md"]
         for path in paths:
             page = path.relative_to(docs).with_suffix("").as_posix()
-            if page in seen or page == "index":
+            if page in seen:
                 continue
             seen.add(page)
             text = path.read_text(encoding="utf-8")
@@ -331,7 +339,8 @@ def _index_rows(docs: Path, names: Sequence[str]) -> Iterator[str]:
 def _first_paragraph(text: str) -> str:
     """The first paragraph below the title, as one line without links."""
     below = re.split(r"^# .+$", text, maxsplit=1, flags=re.MULTILINE)[-1]
+    below = re.sub(r"^(`{3,}).*?^\1$", "", below, flags=re.MULTILINE | re.DOTALL)
     for paragraph in re.split(r"\n\s*\n", below.strip()):
-        if not paragraph.startswith(("```", "<!--", "|", "#", "!", "(")):
+        if not paragraph.startswith(("<!--", "|", "#", "!", "(")):
             return re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", " ".join(paragraph.split()))
     return ""

@@ -1,6 +1,6 @@
 """Figures of the claims that are measured by comparing trained models.
 
-The numbers are read from the tables of docs/results.md, so that figure and table cannot differ.
+The numbers are read from the tables of docs/log/results.md, so that figure and table cannot differ.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from drawings.kit import Sheet
 
-RESULTS = Path(__file__).resolve().parents[1] / "results.md"
+RESULTS = Path(__file__).resolve().parents[1] / "log" / "results.md"
 
 
 def table(claim: str, column: str) -> dict[str, str]:
@@ -31,7 +31,7 @@ def table(claim: str, column: str) -> dict[str, str]:
                 rows[cells[0]] = cells[columns.index(column)]
         else:
             columns = cells
-    raise ValueError(f"docs/results.md: claim {claim} has no table with a column {column!r}")
+    raise ValueError(f"docs/log/results.md: claim {claim} has no table with a column {column!r}")
 
 
 def _bars(values: dict[str, float], title: str, unit: str) -> Sheet:

@@ -18,7 +18,7 @@ def bound_kernel_caches() -> None:
     """Keep oneDNN from caching a compiled kernel for each of the last 1,024 shapes.
 
     Batches have different shapes, and with bfloat16 each cached kernel holds scratch memory:
-    4 GB after 2,000 steps of a model of 2 million parameters. 32 are as fast (docs/speed.md).
+    4 GB after 2,000 steps of a model of 2 million parameters. 32 are as fast (docs/log/speed.md).
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     os.environ.setdefault("LRU_CACHE_CAPACITY", "32")
@@ -28,7 +28,7 @@ def keep_freed_memory() -> None:
     """Let glibc reuse large blocks instead of returning each to the system.
 
     By default a tensor above 32 MB is mapped and unmapped every time, and its pages are cleared
-    by the kernel: a third of the time of a cross-entropy over 8,000 words (docs/speed.md).
+    by the kernel: a third of the time of a cross-entropy over 8,000 words (docs/log/speed.md).
     """
     libc = _glibc()
     if libc is not None:

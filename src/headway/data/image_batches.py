@@ -17,7 +17,7 @@ from headway.data.image_corpus import ImageCorpus
 
 IMAGES_AT_ONCE = 16
 """Images in a forward pass without gradients. What a layer writes for 32 of 224 x 224 pixels is
-above 32 MB, which glibc returns to the kernel at every release (docs/speed.md)."""
+above 32 MB, which glibc returns to the kernel at every release (docs/log/speed.md)."""
 _ORDER, _VIEW = range(2)  # purposes of random numbers
 B = TypeVar("B")
 Normalise = Callable[[Tensor], Tensor]

@@ -1,6 +1,6 @@
 """The built-in plans of `headway compare`: the comparisons of the lectures.
 
-They train on Multi30k English-German if DATA is not set; docs/results.md has the measured tables.
+They train on Multi30k English-German if DATA is not set; docs/log/results.md has the tables.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Small models learn more from many small updates than from a few large ones. In 1
 thread, a translator reached chrF 1.7 by 86 updates of 4,096 tokens and 14.7 by 293 of 1,024. So
 where a time limit allows few updates, the batch shrinks before anything else does. Enough updates
 are enough: in 220 seconds of two threads, 1,034 updates of 1,024 tokens reached BLEU 16.8, and
-2,052 of 512 tokens 12.2 (docs/results.md, "Five minutes").
+2,052 of 512 tokens 12.2 (docs/log/results.md, "Five minutes").
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def _encoder_model(layers: int, width: int, heads: int, **settings: Any) -> Bert
     """Configure an encoder in BERT's proportions, with two differences that speed up training.
 
     Pre-norm needs no long warm-up. Rotary positions encode neighbourhood from the first step, which
-    learned position embeddings must learn first (docs/results.md).
+    learned position embeddings must learn first (docs/log/results.md).
     """
     shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
     today = {"max_length": 128, "norm": "pre", "positions": "rotary"}

@@ -96,8 +96,8 @@ def words() -> WordsRunConfig:
     """Word vectors from plain text: skip-gram with negative sampling, 100 dimensions.
 
     About a minute and a half for 3,000 steps on one core, whatever the length of the text (370,000
-    words per second). Neighbours and analogies to expect: docs/results.md. A text of a few lines
-    needs --data.min-count 1 --training.subsample 0.
+    words per second). Neighbours and analogies to expect: docs/log/results.md. A text of a few
+    lines needs --data.min-count 1 --training.subsample 0.
     """
     return WordsRunConfig(
         recipe="words",

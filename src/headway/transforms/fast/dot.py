@@ -23,7 +23,7 @@ from headway.transforms.tracing import tracing
 # Pairs of query and key, as the square of a length. Up to SHORT the weights are kept for the
 # gradient. Blocks of heads beat torch's tiled kernel on a CPU whose batched products are fast up to
 # LONG, where a head's scores are 16 MB, and with a causal mask, of which torch leaves out the tiles
-# that it hides, up to LONG_CAUSAL (docs/speed.md has the tables).
+# that it hides, up to LONG_CAUSAL (docs/log/speed.md has the tables).
 SHORT, LONG_CAUSAL, LONG = 128, 768, 2048
 
 # For one query, torch's kernel is faster on a CPU up to this number of heads of all texts together.

@@ -4,8 +4,8 @@ torch sends float32 products to MKL, which on processors with AVX-512 that are n
 half of their speed; oneDNN, which torch uses for 16 bits, reaches all of it. Without AVX-512 MKL is
 faster for many rows, and reads transposed views in place, which oneDNN copies: gradients are
 products of such views. Both round in float32. For few rows, much of oneDNN's time is rearranging W:
-a model for inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/speed.md has the
-tables.
+a model for inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/log/speed.md has
+the tables.
 """
 
 from __future__ import annotations
