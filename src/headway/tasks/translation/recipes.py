@@ -12,9 +12,10 @@ from headway.tasks.translation.config import (
     TranslationRunConfig,
     TranslationTrainingConfig,
 )
-from headway.training import ScheduleConfig
+from headway.training import AutomaticOptimizerConfig, ScheduleConfig
 
 _SCHEDULE = ScheduleConfig(warmup=0.12, final=0.02)
+_ADAMW = AutomaticOptimizerConfig(kind="adamw", lr=3e-3)
 
 
 def translate() -> TranslationRunConfig:
@@ -56,6 +57,7 @@ def text_to_text() -> TranslationRunConfig:
         recipe="text-to-text",
         data=TranslationDataConfig(vocabulary=1000),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
+        optimizer=_ADAMW,
         schedule=_SCHEDULE,
         training=TranslationTrainingConfig(tokens=1024, smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="exact"),
@@ -72,6 +74,7 @@ def span_corruption() -> TranslationRunConfig:
         recipe="span-corruption",
         data=TranslationDataConfig(vocabulary=1000, corruption=0.15),
         model=TranslatorConfig(encoder_layers=2, decoder_layers=2),
+        optimizer=_ADAMW,
         schedule=_SCHEDULE,
         training=TranslationTrainingConfig(smoothing=0.0),
         evaluation=TranslationEvaluationConfig(metric="nats"),
@@ -87,6 +90,7 @@ def emoji_names() -> TranslationRunConfig:
         recipe="emoji-names",
         data=TranslationDataConfig(vocabulary=2000, max_length=100),
         model=TranslatorConfig(dropout=0.1, encoder_layers=3, decoder_layers=3),
+        optimizer=_ADAMW,
         schedule=ScheduleConfig(warmup=0.22, final=0.02),
         training=TranslationTrainingConfig(steps=900, tokens=2048, average=0.995),
         evaluation=TranslationEvaluationConfig(every=300, sentences=400),
