@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "model.model_dim": 64,
     "model.encoder_layers": 2,
     "model.decoder_layers": 3,
+    "optimizer.kind": "adamw",
     "optimizer.lr": 3e-3,
     "schedule.warmup": 100,
     "training.steps": 500,

@@ -38,6 +38,7 @@ from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import TokenizerPair
+from headway.training.optimizers import ADAMW_RATE
 from headway.training.schedules import learning_rate
 
 BEAM, SENTENCES = 5, 64
@@ -128,14 +129,14 @@ def train(
         weight_decay=config.optimizer.weight_decay,
         fused=True,
     )
+    is_adamw = config.optimizer.kind == "adamw"
+    rate = (config.optimizer.lr if is_adamw else None) or ADAMW_RATE
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.training.average))
     model.train()
     begun, losses = time.perf_counter(), 0.0
     for step, batch in enumerate(_batches(run, config, tokenizers), 1):
         for group in update.param_groups:
-            group["lr"] = learning_rate(
-                config.schedule, config.optimizer.lr, step, config.training.steps
-            )
+            group["lr"] = learning_rate(config.schedule, rate, step, config.training.steps)
         update.zero_grad(set_to_none=True)
         loss = marian_loss(model, batch, tokenizers.target.pad)
         loss.backward()
