@@ -90,7 +90,7 @@ def _activation(specs: Any, name: str) -> Any:
     return getattr(specs.common_spec.Activation, ACTIVATIONS[name])
 
 
-def _rotary(positions: str, head_dim: int, base: float) -> dict[str, Any]:
+def _rotary(positions: str, head_dim: int, base: float) -> dict[str, object]:
     """Return the settings of rotary positions; ours rotate dimensions i and i + K/2."""
     if positions != "rotary":
         return {}

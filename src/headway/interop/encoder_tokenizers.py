@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.base.errors import DataError, HeadwayError
-from headway.base.files import read_bytes, read_json, write_file
+from headway.base.files import json_bytes, read_bytes, read_json, write_file
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
     VOCABULARY_FILE,
@@ -194,8 +193,7 @@ def write_encoder_tokenizer(
         ],
         "clean_up_tokenization_spaces": False,
     }
-    text = json.dumps(tokenizer_config, ensure_ascii=False, indent=2)
-    write_file(folder / NAMES_FILES[0], f"{text}\n".encode())
+    write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
 
 
 def _written_engine(

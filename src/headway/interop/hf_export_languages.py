@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from headway.base.files import write_file
+from headway.base.files import json_bytes, write_file
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
@@ -27,7 +26,7 @@ def write_multilingual(pair: TokenizerPair, languages: LanguageTokens, folder: P
     assert isinstance(target, PretrainedSentenceTokenizer)
     names = sorted(languages.ids.values())
     tokens = [source.tokens[index] for index in names]
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "tokenizer_class": _class_of(languages, tokens[0]),
         "src_lang": source.language,
         "tgt_lang": target.language,
@@ -44,7 +43,7 @@ def write_multilingual(pair: TokenizerPair, languages: LanguageTokens, folder: P
         if values["tokenizer_class"] == "M2M100Tokenizer":
             ids = {token: index for index, token in enumerate(source.tokens[: names[0]])}
             write_file(folder / VOCABULARY_FILE, json.dumps(ids, ensure_ascii=False).encode())
-    write_file(folder / NAMES_FILES[0], json.dumps(values, indent=2).encode())
+    write_file(folder / NAMES_FILES[0], json_bytes(values))
 
 
 def _class_of(languages: LanguageTokens, token: str) -> str:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 
 from headway.base.errors import HeadwayError, UsageError
-from headway.base.files import read_json, write_file
+from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
 from headway.base.shapes import Int, Tensor
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import GenerationDefaults
-from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
+from headway.interop.hf_export import (
+    LONGEST,
+    TEXTS,
+    Exported,
+    check_same_ids,
+    compare,
+    random_ids,
+)
 from headway.interop.hf_export_languages import write_multilingual
-from headway.interop.hf_folders import build, fitting, read, write, write_generation_config
+from headway.interop.hf_folders import fitting, write, write_generation_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
 from headway.interop.translator_tokenizers import (
@@ -74,13 +79,7 @@ def export_translator_to_hf(
         ids["forced_bos_token_id"] = side.prefix[0]
     with new_folder(folder) as temporary:
         written = write(with_halves(model), temporary, family, ids)
-        difference = _difference(model, temporary)
-        if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
-            raise HeadwayError(
-                f"the logits differ by {difference:.2g} between the model and the exported folder, "
-                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
-                str(folder),
-            )
+        difference = compare(model, temporary, folder, _outputs)
         if settings.generation is None:
             never = sorted({side.pad, side.bos} - {side.eos})
             searching = {
@@ -151,19 +150,13 @@ def _check_tokenizers(tokenizer: TokenizerPair) -> None:
         )
 
 
-@torch.no_grad()
-def _difference(model: Translator, folder: Path) -> float:
-    """Return the maximum absolute difference between the logits of both models for random ids."""
-    exported: Any = build(*read(folder))
+def _outputs(model: Translator, generator: torch.Generator) -> list[Tensor]:
     longest = min(LONGEST, model.max_source or LONGEST, model.max_target or LONGEST)
-    generator = torch.Generator().manual_seed(0)
-    shape = (ROWS, longest)
-    source = torch.randint(0, model.config.source_vocabulary, shape, generator=generator)
-    read_ids = torch.randint(0, model.config.target_vocabulary, shape, generator=generator)
+    config = model.config
+    source = random_ids(model, generator, config.source_vocabulary, longest)
+    target = random_ids(model, generator, config.target_vocabulary, longest)
     keys = torch.arange(longest) < torch.tensor([[longest], [longest // 2]])
-    device = model.output.weight.device
-    ours = model(source.to(device), read_ids.to(device), keys.to(device))
-    return float((exported(source, read_ids, keys) - ours.cpu()).abs().max())  # NaN stays NaN
+    return [model(source, target, keys.to(source.device))]
 
 
 def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
@@ -178,12 +171,12 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
             write_file(folder / T5_MODEL, source.sentencepiece)
             if source.added:
                 values = {"tokenizer_class": "T5Tokenizer", **declared_in_config(source)}
-                _write_json(folder / NAMES_FILES[0], values)
+                write_file(folder / NAMES_FILES[0], json_bytes(values))
             return
         for file, side in ((SOURCE_MODEL, source), (TARGET_MODEL, target)):
             write_file(folder / file, side.sentencepiece or b"")
         ids = {token: index for index, token in enumerate(source.tokens)}
-        _write_json(folder / VOCABULARY_FILE, ids)
+        write_file(folder / VOCABULARY_FILE, json_bytes(ids))
         tokenizer_config = {
             "tokenizer_class": "MarianTokenizer",
             "pad_token": source.tokens[source.pad],
@@ -192,7 +185,7 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
             "model_max_length": max_length,
             **declared_in_config(source),
         }
-        _write_json(folder / NAMES_FILES[0], tokenizer_config)
+        write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
         return
     engine = _engine(tokenizer, folder)
     write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
@@ -204,7 +197,7 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,  # the text of a special token in an input is plain text
     }
-    _write_json(folder / NAMES_FILES[0], tokenizer_config)
+    write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
 
 
 def _engine(tokenizer: TokenizerPair, folder: Path) -> Engine:
@@ -251,14 +244,5 @@ def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
             ids = engine.encode(text).ids
             encodings.append(([*tokenizer.source.encode(text), tokenizer.source.eos], ids))
         for ours, theirs in encodings:
-            if ours != theirs:
-                raise HeadwayError(
-                    f"the written tokenizer encodes {text!r} as {theirs[:8]}, not as {ours[:8]}; "
-                    "the folder was removed",
-                    where,
-                )
+            check_same_ids(text, ours, theirs, where)
     return len(TEXTS)
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())

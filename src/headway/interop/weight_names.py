@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -12,6 +12,10 @@ import torch
 from headway.base.errors import DataError
 from headway.base.shapes import Tensor
 from headway.interop.hf_config import HFConfig
+
+WEIGHTS = ("weight", "bias")
+Table = Mapping[str, str | tuple[str, ...]]
+"""Layers, theirs -> ours; several of ours are one matrix of theirs."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Family:
         """Return the classes of our configurations that this family can represent."""
         return {architecture.kind for architecture in self.architectures}
 
-    def architecture(self, config: Any) -> Architecture:
+    def architecture(self, config: object) -> Architecture:
         """Return the class for a configuration that this family can represent."""
         candidates = [
             candidate for candidate in self.architectures if candidate.kind is type(config)
@@ -126,15 +130,39 @@ class Family:
         return named
 
 
-def layers(table: Mapping[str, str]) -> Iterable[Part]:
-    """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift."""
-    for theirs, ours in table.items():
-        kinds = ("gain", "shift") if ours.endswith("norm") else ("weight", "bias")
-        for kind, name in zip(("weight", "bias"), kinds, strict=True):
-            yield Part(f"{theirs}.{kind}", (f"{ours}.{name}",))
+def layers(
+    table: Table,
+    theirs: str = "",
+    ours: str = "",
+    *,
+    biases: bool = True,
+    transposed: bool = False,
+) -> Iterator[Part]:
+    """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift.
+
+    Several names of ours are one matrix of theirs. theirs, ours: prefixes of all names. biases:
+    whether the layers have biases. transposed: whether the matrices are.
+    """
+    for key, value in table.items():
+        names = (value,) if isinstance(value, str) else value
+        is_norm = names[0].endswith("norm")
+        kinds = {"weight": "gain", "bias": "shift"} if is_norm else {k: k for k in WEIGHTS}
+        for kind in WEIGHTS if biases else WEIGHTS[:1]:
+            yield Part(
+                f"{theirs}{key}.{kind}",
+                tuple(f"{ours}{name}.{kinds[kind]}" for name in names),
+                transposed and kind == "weight" and not is_norm,
+            )
 
 
-def needs(config: Any, required: Mapping[str, Sequence[Any]]) -> list[str]:
+def prefixed(parts: Iterable[Part], theirs: str = "", ours: str = "") -> Iterator[Part]:
+    """Yield the same tensors as parts of a larger model."""
+    for part in parts:
+        names = tuple(f"{ours}{name}" for name in part.ours)
+        yield replace(part, theirs=f"{theirs}{part.theirs}", ours=names)
+
+
+def needs(config: object, required: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return, as texts, the settings of a configuration that do not have an allowed value."""
     return [
         f"{key}={getattr(config, key)} (must be {' or '.join(map(str, allowed))})"
