@@ -8,10 +8,11 @@ encoding (`bpe`) or a unigram language model (`unigram`).
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, TypeVar
 
 import tokenizers
 from tokenizers import decoders, pre_tokenizers
@@ -72,40 +73,28 @@ def _without_long_words(texts: Iterable[str]) -> Iterator[str]:
         yield text[start:]
 
 
-@runtime_checkable
-class SubwordModel(Protocol):
+Model = Mapping[str, Any]
+"""The model in the parsed JSON of a tokenizer file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordModel:
     """A way to learn a vocabulary and to split words into its tokens.
 
     name: for messages, such as "byte-level BPE". model_type: the type of the model in a
-    `tokenizer.json`.
+    `tokenizer.json`. train: learns a vocabulary from texts, of at most a number of tokens with the
+    special tokens included, and returns an engine that can split every word in letters of the
+    byte-level alphabet; its last argument says whether a space is added before the first word of a
+    text. vocabulary: the ids of the tokens of a model in JSON; None if it has no valid vocabulary.
+    fault: why a model in JSON with such a vocabulary and these special tokens is not one that
+    `train` makes, or None.
     """
 
     name: str
     model_type: str
-
-    def train(
-        self,
-        texts: Iterable[str],
-        vocabulary_size: int,
-        special_tokens: Sequence[str],
-        *,
-        space: bool,
-    ) -> tokenizers.Tokenizer:
-        """Learn a vocabulary of at most `vocabulary_size` tokens, special tokens included.
-
-        space: whether a space is added before the first word of a text. Returns an engine whose
-        model can split every word in letters of the byte-level alphabet.
-        """
-        ...
-
-    def vocabulary(self, model: Mapping[str, Any]) -> dict[str, int] | None:
-        """Return the ids of the tokens of a model in JSON; None if it has no valid vocabulary."""
-        ...
-
-    def fault(self, model: Mapping[str, Any], special_tokens: Sequence[str]) -> str | None:
-        """Return why a model in JSON with such a vocabulary is not one that `train` makes, or
-        None."""
-        ...
+    train: Callable[[Iterable[str], int, Sequence[str], bool], tokenizers.Tokenizer]
+    vocabulary: Callable[[Model], dict[str, int] | None]
+    fault: Callable[[Model, Sequence[str]], str | None]
 
 
 B = TypeVar("B", bound="ByteLevel")
@@ -167,9 +156,7 @@ class ByteLevel:
                 hint=f"set it to {smallest} or more; 8000 suits a small corpus",
             )
         words = _without_long_words(texts)
-        return cls(
-            cls.subwords.train(words, vocabulary_size, special_tokens, space=cls.leading_space)
-        )
+        return cls(cls.subwords.train(words, vocabulary_size, special_tokens, cls.leading_space))
 
     @classmethod
     def load(cls: type[B], path: Path) -> B:
@@ -193,7 +180,7 @@ class ByteLevel:
         return cls(engine)
 
     @classmethod
-    def _special_names(cls, content: Any) -> tuple[str, ...]:
+    def _special_names(cls, content: object) -> tuple[str, ...]:
         """Return the special tokens that the JSON value of a tokenizer may have."""
         added = content.get("added_tokens") if isinstance(content, dict) else None
         if not cls.has_tags or not isinstance(added, list):
@@ -278,7 +265,7 @@ def _part(content: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _fault(
-    content: Any, subwords: SubwordModel, specials: Sequence[str], leading_space: bool
+    content: object, subwords: SubwordModel, specials: Sequence[str], leading_space: bool
 ) -> str | None:
     """Return why the JSON value `content` is not a tokenizer of this kind, or None if it is.
 
@@ -305,7 +292,7 @@ def _fault(
 
 
 def _vocabulary_fault(
-    model_vocabulary: Mapping[str, int], added: Sequence[Any], specials: Sequence[str]
+    model_vocabulary: Mapping[str, int], added: Sequence[object], specials: Sequence[str]
 ) -> str | None:
     """Return what is wrong with the vocabulary (token -> id) and the added tokens, or None."""
     vocabulary: dict[Any, Any] = {**model_vocabulary}

@@ -58,7 +58,7 @@ class PretrainedTokenizer:
 
     @classmethod
     def of_json(
-        cls, content: Any, bos: int, eos: int, where: str, ends: Collection[int] = ()
+        cls, content: object, bos: int, eos: int, where: str, ends: Collection[int] = ()
     ) -> PretrainedTokenizer:
         """Make a tokenizer from the parsed JSON of a Hugging Face `tokenizer.json`.
 
@@ -68,7 +68,7 @@ class PretrainedTokenizer:
         return cls(cls.engine_of(content, where), bos, eos, ends)
 
     @staticmethod
-    def engine_of(content: Any, where: str) -> tokenizers.Tokenizer:
+    def engine_of(content: object, where: str) -> tokenizers.Tokenizer:
         """Build the engine of a parsed `tokenizer.json`, without padding and truncation.
 
         Raises DataError if `content` is not a tokenizer.
@@ -173,7 +173,7 @@ class PretrainedTokenizer:
     def fingerprint(self) -> str:
         return hashlib.sha256(self._json({})).hexdigest()
 
-    def _json(self, more: Mapping[str, Any]) -> bytes:
+    def _json(self, more: Mapping[str, object]) -> bytes:
         """Return the contents of the file. more: entries on which no id of a text depends."""
         content = {
             "format": FORMAT,

@@ -219,9 +219,9 @@ class PretrainedSentenceTokenizer:
         return [("".join(self._string(known[p]) for p in group).strip(), group) for group in groups]
 
     @property
-    def engine_json(self) -> dict[str, Any]:
+    def engine_json(self) -> dict[str, object]:
         """The engine in the Hugging Face format, as parsed JSON."""
-        content: dict[str, Any] = json.loads(self._engine.to_str())
+        content: dict[str, object] = json.loads(self._engine.to_str())
         return content
 
     def _json(self) -> bytes:
@@ -244,17 +244,17 @@ class PretrainedSentenceTokenizer:
         }
         return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
-    def _stored(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, object]:
         """Return what the engine is made from again."""
         if self.sentencepiece is None:
             return {"tokenizer": self.engine_json}
-        stored: dict[str, Any] = {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
+        stored: dict[str, object] = {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
         if self.added:
             flags = [{name: getattr(token, name) for name in ADDED_FLAGS} for token in self.added]
             stored["added"] = flags
         return stored
 
-    def _stored_languages(self) -> dict[str, Any]:
+    def _stored_languages(self) -> dict[str, object]:
         if self.languages is None:
             return {}
         return {"languages": self.languages.as_dict(), "language": self.language}
@@ -298,7 +298,7 @@ class PretrainedSentenceTokenizer:
             raise DataError(error.what, str(path), error.hint) from error
 
 
-def _added_of(content: Any) -> list[tokenizers.AddedToken]:
+def _added_of(content: object) -> list[tokenizers.AddedToken]:
     """Read the added tokens of a file. Raises ValueError if they are not valid."""
     items: list[Any] = content if isinstance(content, list) else [None]
     for item in items:
@@ -308,7 +308,7 @@ def _added_of(content: Any) -> list[tokenizers.AddedToken]:
     return [tokenizers.AddedToken(**item) for item in items]
 
 
-def is_format(content: Any) -> bool:
+def is_format(content: object) -> bool:
     """Return whether the parsed JSON of a tokenizer file is of this format."""
     return isinstance(content, dict) and content.get("format") == FORMAT
 
@@ -317,7 +317,7 @@ def _code(name: str) -> re.Match[str] | None:
     return _TARGET_CODE.fullmatch(name) or LANGUAGE_TAG.fullmatch(name)
 
 
-def _roles_of(content: Any) -> Roles | None:
+def _roles_of(content: object) -> Roles | None:
     """Read the roles of a file; None if they are not valid."""
     roles = {"suffix": [], "ends": [], **content} if isinstance(content, dict) else {}
     if roles.keys() != Roles.__dataclass_fields__.keys():
@@ -332,7 +332,7 @@ def _roles_of(content: Any) -> Roles | None:
     return Roles(**{**roles, **lists})
 
 
-def _valid_names(names: Any) -> bool:
+def _valid_names(names: object) -> bool:
     return names is None or (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     )
