@@ -27,7 +27,7 @@ class Case:
     """
 
     rung: str
-    arguments: tuple[Any, ...]
+    arguments: tuple[object, ...]
     why: str
     expected: Any = None
 
@@ -54,7 +54,7 @@ class Plug:
     """
 
     part: str
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
     register: Callable[[Function], AbstractContextManager[None]] | None = None
     transform: Callable[[Any, Function], nn.Module] | None = None
     loss: Callable[[Function], Function] | None = None
@@ -81,7 +81,7 @@ class Exercise:
     hints: tuple[str, ...]
     reference: Function
     cases: tuple[Case, ...]
-    random: Callable[[int], tuple[Any, ...]]
+    random: Callable[[int], tuple[object, ...]]
     mistakes: tuple[Mistake, ...]
     gradients: bool = False
     imports: str = "import torch\nfrom torch import Tensor"

@@ -101,7 +101,7 @@ def _over_queries(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor
     return (q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-2) @ values, (keys, values)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     q, k, v = (normal(seed + 10 * i, 2, 3, 1, 4) for i in range(3))
     past = 2 + seed
     return q, k, v, (normal(seed + 40, 2, 3, past, 4), normal(seed + 50, 2, 3, past, 4))

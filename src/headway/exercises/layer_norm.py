@@ -62,7 +62,7 @@ def _eps_outside(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
     return gain * (x - x.mean(-1, keepdim=True)) / (deviation + eps) + shift
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return 2 * normal(seed, 2, 5, 4) + 1, normal(seed + 1, 4), normal(seed + 2, 4), 1e-5
 
 

@@ -37,7 +37,7 @@ def _reference(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: 
     return torch.func.functional_call(layer, values, (x,))  # type: ignore[no-any-return]
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     shapes = ((2, 5, 6), (4, 6), (4,), (3, 6), (4, 3))
     return *(normal(seed + 10 * i, *shape) for i, shape in enumerate(shapes)), 16.0
 

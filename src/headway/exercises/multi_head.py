@@ -102,7 +102,7 @@ def _split_transposed(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function)
     return context.transpose(1, 2).flatten(2)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return (
         normal(seed, 2, 5, 12),
         normal(seed + 9, 2, 5, 12),

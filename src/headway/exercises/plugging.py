@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import nn
 
@@ -20,7 +20,7 @@ def replace_kernels(model: M, kernel: Callable[[Kernel], Kernel]) -> M:
     return model
 
 
-def swap_class(model: M, old: type[nn.Module], new: type[nn.Module], **values: Any) -> M:
+def swap_class(model: M, old: type[nn.Module], new: type[nn.Module], **values: object) -> M:
     """Make each module of class `old` one of its subclass `new`, in place; parameters are kept.
 
     values: attributes of the new class.

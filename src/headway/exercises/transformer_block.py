@@ -101,7 +101,7 @@ def _norm_of_outputs(
     return result
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return normal(seed, 2, 5, 4), _attend, _feed, _first_norm, _second_norm
 
 

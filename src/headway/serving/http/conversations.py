@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Message(msgspec.Struct, kw_only=True):
     role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     content: str | list[TextPart] | None = None
     name: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, object]] | None = None
     tool_call_id: str | None = None
 
     @property
@@ -44,15 +44,15 @@ class Message(msgspec.Struct, kw_only=True):
         return "".join(part.text for part in self.content)
 
 
-Messages = Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+Messages = Annotated[list[dict[str, object]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
 
 
 class ConversationFields(GenerationFields, kw_only=True):
     """The fields of a request, with those from which its chat template makes the prompt."""
 
     messages: Messages
-    documents: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    documents: list[dict[str, object]] | None = None
+    chat_template_kwargs: dict[str, object] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
@@ -90,7 +90,7 @@ def _uses(source: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", source) is not None
 
 
-def _checked(number: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(number: int, values: Mapping[str, object]) -> dict[str, object]:
     """Return a message for the template: its content as one text, its tool calls as objects."""
     where = f"messages[{number}]"
     try:
@@ -109,7 +109,7 @@ def _checked(number: int, values: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _with_objects(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _with_objects(calls: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """Return tool calls with their arguments as objects, as templates read them; clients send the
     text that a model wrote, which stays as it is if it is no JSON object."""
     made = []
