@@ -20,7 +20,7 @@ import torch
 from headway.base.errors import HeadwayWarning, UsageError
 from headway.base.folders import new_folder
 from headway.base.shapes import Float, Tensor
-from headway.interop.ctranslate2_spec import ACTIVATIONS, language_model_spec, translator_spec
+from headway.interop.ctranslate2_spec import ACTIVATIONS, Spec, language_model_spec, translator_spec
 from headway.interop.hf_export import TOKENIZER_FILE, check_difference, write_tokenizer
 from headway.interop.hf_export_translator import write_translator_tokenizers
 from headway.interop.weight_names import needs
@@ -274,7 +274,7 @@ def _log_p_of_translation(
 
 
 def _write(
-    spec: Any,
+    spec: Spec,
     temporary: Path,
     dtype: str,
     ours: Scores,

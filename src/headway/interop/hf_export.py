@@ -13,7 +13,6 @@ from tokenizers import decoders, models, processors
 from torch import nn
 
 from headway.base.errors import HeadwayError, UsageError
-from headway.base.files import json_bytes, write_file
 from headway.base.folders import new_folder
 from headway.base.shapes import Tensor
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
@@ -27,6 +26,7 @@ from headway.interop.hf_folders import (
     write_generation_config,
 )
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
+from headway.interop.tokenizer_engines import write_engine
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 from headway.transforms.quantize import float32_copy
@@ -190,7 +190,6 @@ def _outputs(model: TextModel, generator: torch.Generator) -> list[Tensor]:
 def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> None:
     """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers."""
     engine = _engine(tokenizer, folder)
-    bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
     prefix = _prefix_ids(tokenizer)
     if prefix and not isinstance(tokenizer, PretrainedTokenizer):  # whose own file specifies it
         names = [engine.id_to_token(i) for i in prefix]
@@ -198,16 +197,9 @@ def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> 
             single=[*names, "$A"],
             special_tokens=list(zip(names, prefix, strict=True)),
         )
-    write_file(folder / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": bos,
-        "eos_token": eos,
-        "model_max_length": max_length,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # the text of a special token in an input is plain text
-    }
-    write_file(folder / "tokenizer_config.json", json_bytes(tokenizer_config))
+    roles = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+    # the text of a special token in an input is plain text
+    write_engine(engine, folder, roles, max_length, split_special_tokens=True)
 
 
 def _prefix_ids(tokenizer: TextTokenizer) -> list[int]:

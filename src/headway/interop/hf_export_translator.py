@@ -29,6 +29,7 @@ from headway.interop.hf_export_languages import write_multilingual
 from headway.interop.hf_folders import fitting, write, write_generation_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
+from headway.interop.tokenizer_engines import write_engine
 from headway.interop.translator_tokenizers import (
     SOURCE_MODEL,
     T5_MODEL,
@@ -187,17 +188,10 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
         }
         write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
         return
+    roles = {"pad_token": source.pad, "eos_token": source.eos, "bos_token": source.bos}
+    # the text of a special token in an input is plain text
     engine = _engine(tokenizer, folder)
-    write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
-    special = {"pad_token": source.pad, "eos_token": source.eos, "bos_token": source.bos}
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **{role: str(engine.id_to_token(number)) for role, number in special.items()},
-        "model_max_length": max_length,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # the text of a special token in an input is plain text
-    }
-    write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
+    write_engine(engine, folder, roles, max_length, split_special_tokens=True)
 
 
 def _engine(tokenizer: TokenizerPair, folder: Path) -> Engine:

@@ -5,7 +5,6 @@ space belongs to the word after it. How a word is split into tokens is a `Subwor
 encoding (`bpe`) or a unigram language model (`unigram`).
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from tokenizers import decoders, pre_tokenizers
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
+from headway.text.engine import EngineTokenizer, checked
 from headway.text.token_ids import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
@@ -100,7 +100,7 @@ class SubwordModel:
 B = TypeVar("B", bound="ByteLevel")
 
 
-class ByteLevel:
+class ByteLevel(EngineTokenizer):
     """A byte-level tokenizer; the base class of `SentenceSubwords` and `TextSubwords`.
 
     A subclass sets the sub-word model, the special tokens, whether a space is added before the
@@ -116,10 +116,7 @@ class ByteLevel:
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         """Wrap a Hugging Face tokenizer `engine` for which `_fault` returns None."""
-        # By default the engine recognises special tokens in plain text. Its JSON does not store
-        # this option, so it is set here both for trained and for loaded tokenizers.
-        engine.encode_special_tokens = True
-        self._engine = engine
+        super().__init__(engine)
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
         added = (token.content for token in engine.get_added_tokens_decoder().values())
@@ -131,7 +128,6 @@ class ByteLevel:
         for letters, index in vocabulary.items():
             if index not in self._specials:
                 self._bytes[index] = bytes(BYTE_OF_LETTER[letter] for letter in letters)
-        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
     def train(
@@ -189,13 +185,10 @@ class ByteLevel:
         tags = [name for name in names if isinstance(name, str) and _is_further(name)]
         return (*cls.specials, *tags)
 
-    def _json(self) -> bytes:
-        return str(self._engine.to_str()).encode("utf-8")
-
     @property
     def model_json(self) -> dict[str, Any]:
         """The sub-word model of the engine, as parsed JSON."""
-        model: dict[str, Any] = json.loads(self._json())["model"]
+        model: dict[str, Any] = self.engine_json["model"]
         return model
 
     def ids_by_letters(self) -> dict[str, int]:
@@ -208,17 +201,6 @@ class ByteLevel:
         two."""
         words = self._engine.pre_tokenizer.pre_tokenize_str(checked(text))
         return [word for word, _ in words]
-
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of `text`, without special tokens; [] for the empty string."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode each text, in parallel on all cores."""
-        clean = [checked(text) for text in texts]
-        # for one text, too: other threads of Python run meanwhile, but not in the engine's `encode`
-        batch = self._engine.encode_batch_fast(clean, add_special_tokens=False)
-        return [list(encoding.ids) for encoding in batch]
 
     def _raw(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of the tokens `ids`; special tokens have none."""
@@ -244,19 +226,6 @@ def sentinels_of(ids: Mapping[str, int]) -> tuple[int, ...]:
     """Return the ids of <extra_id_0>, <extra_id_1> and so on, as far as all of them exist."""
     names = (f"<extra_id_{number}>" for number in count())
     return tuple(ids[name] for name in takewhile(ids.__contains__, names))
-
-
-def checked(text: str) -> str:
-    """Return `text`; raise DataError if it has a lone surrogate, which UTF-8 cannot encode."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"the text has a lone surrogate, {text[error.start]!a}, at character {error.start}; "
-            "this is only half of a character",
-            hint="read the text as UTF-8 with errors='strict'",
-        ) from error
-    return text
 
 
 def _part(content: dict[str, Any], name: str) -> dict[str, Any]:

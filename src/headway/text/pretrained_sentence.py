@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ import tokenizers
 
 from headway.base.errors import DataError
 from headway.base.files import read_json, write_file
-from headway.text.byte_level import LANGUAGE_TAG, checked, readable, sentinels_of
+from headway.text.byte_level import LANGUAGE_TAG, readable, sentinels_of
+from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.language_tokens import LanguageTokens, Roles, language_tokens_of
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
@@ -31,7 +29,7 @@ ADDED_FLAGS = ("content", "lstrip", "rstrip", "single_word", "normalized", "spec
 _UNKNOWN = " \u2047 "  # as SentencePiece decodes an unknown character
 
 
-class PretrainedSentenceTokenizer:
+class PretrainedSentenceTokenizer(EngineTokenizer):
     """A `SentenceTokenizer` around a tokenizer of the `tokenizers` library.
 
     names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
@@ -55,9 +53,9 @@ class PretrainedSentenceTokenizer:
     ) -> None:
         self.added = tuple(added)
         engine.add_tokens([token for token in added if not token.special])
-        engine.encode_special_tokens = True
+        super().__init__(engine)
         self.languages, self.language = languages, language
-        self._engine, self.roles, self.sentencepiece = engine, roles, sentencepiece
+        self.roles, self.sentencepiece = roles, sentencepiece
         self._names = names
         self.size = roles.size
         self.pad, self.bos, self.eos = roles.pad, roles.start, roles.end
@@ -84,10 +82,6 @@ class PretrainedSentenceTokenizer:
         self._plain_ids = {
             name: index for name, index in self._ids.items() if index not in self._specials
         }
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self._json()).hexdigest()
 
     def of_source(self, language: str) -> PretrainedSentenceTokenizer:
         """Return the tokenizer of sources in a language. Raises UsageError for an unknown one."""
@@ -141,9 +135,6 @@ class PretrainedSentenceTokenizer:
     @property
     def ends(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys((self.roles.end, *self.roles.ends)))
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         parts = [self._without_tag(text) for text in texts]
@@ -218,12 +209,6 @@ class PretrainedSentenceTokenizer:
             after_special = special
         return [("".join(self._string(known[p]) for p in group).strip(), group) for group in groups]
 
-    @property
-    def engine_json(self) -> dict[str, object]:
-        """The engine in the Hugging Face format, as parsed JSON."""
-        content: dict[str, object] = json.loads(self._engine.to_str())
-        return content
-
     def _json(self) -> bytes:
         roles = self.roles
         content = {
@@ -242,7 +227,7 @@ class PretrainedSentenceTokenizer:
             **self._stored_languages(),
             **self._stored(),
         }
-        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+        return file_of(content)
 
     def _stored(self) -> dict[str, object]:
         """Return what the engine is made from again."""
