@@ -53,7 +53,7 @@ async def read_json(request: Request, kind: type[B]) -> B:
 async def read_object(request: Request, limit: int | None) -> dict[str, object]:
     """Return the body as a JSON object. ApiError as for `read_json`."""
     check_media_type(request, "application/json")
-    return await _decoded(request, dict[str, object], limit)
+    return await _decoded(request, dict[str, Any], limit)
 
 
 def note_ignored(request: Request, names: Iterable[str]) -> None:

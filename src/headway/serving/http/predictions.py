@@ -51,7 +51,7 @@ class PredictionRequest(msgspec.Struct):
     """A request for predictions."""
 
     inputs: Any
-    parameters: dict[str, object] | None = None
+    parameters: dict[str, Any] | None = None
     model: str | None = None
     form: Literal["pipeline", "full"] = "pipeline"
 
