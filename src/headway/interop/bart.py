@@ -51,7 +51,7 @@ class _Kind:
     fields: Fields
     has_sine_files: bool = False
 
-    def family(self) -> Family:
+    def family(self) -> Family[TranslatorConfig]:
         # old files have the table of sines although it is computed
         sines = self.fields.fixed["positions"] == "sinusoidal"
         whole = Architecture(

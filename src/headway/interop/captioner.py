@@ -11,11 +11,12 @@ from headway.interop.hf_config import HFConfig
 from headway.interop.ignored_keys import CONFIG
 from headway.interop.language_models import GPT2, HEAD
 from headway.interop.weight_names import Architecture, Family, Part, Table, layers, prefixed
-from headway.models import CaptionerConfig, ViTConfig
+from headway.models import CaptionerConfig, ViTClassifierConfig, ViTConfig
 
+ImageFamily = Family[ViTConfig | ViTClassifierConfig]
 ENCODER, DECODER, BODY = "encoder.", "decoder.", "decoder.transformer."
 WORDS = f"{BODY}wte.weight"
-ENCODERS: dict[str, Family] = {family.model_type: family for family in vit.FAMILIES}
+ENCODERS: dict[str, ImageFamily] = {family.model_type: family for family in vit.FAMILIES}
 
 # Their Conv1D computes x W, our Linear x W^T; their keys and values are one matrix.
 _CROSS: Table = {
@@ -69,7 +70,7 @@ def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
     return CaptionerConfig(vit=vit, gpt=gpt)
 
 
-def _encoder_of(config: ViTConfig) -> Family | None:
+def _encoder_of(config: ViTConfig) -> ImageFamily | None:
     """Return the first family that can represent the encoder; None if none can."""
     return next((family for family in ENCODERS.values() if not family.lacks(config)), None)
 

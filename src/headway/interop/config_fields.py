@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 from headway.interop.hf_config import LARGEST, HFConfig
 from headway.interop.weight_names import needs
 
+NOTHING: Mapping[str, object] = MappingProxyType({})
 Values = dict[str, Any]
 """Fields of a configuration of ours, or keys of config.json, with their values."""
 Default = int | Callable[[Values], int] | None
@@ -125,9 +127,9 @@ class Fields:
     def extended(
         self,
         *keys: Key,
-        fixed: Mapping[str, object] | None = None,
-        expected: Mapping[str, object] | None = None,
-        constant: Mapping[str, object] | None = None,
+        fixed: Mapping[str, object] = NOTHING,
+        expected: Mapping[str, object] = NOTHING,
+        constant: Mapping[str, object] = NOTHING,
         check: Callable[[HFConfig, Values], None] | None = None,
     ) -> Fields:
         """Return the table with further entries, which replace those of the same names."""
@@ -136,8 +138,8 @@ class Fields:
         return replace(
             self,
             keys=(*(key for key in self.keys if key.theirs not in names), *keys),
-            fixed={**kept, **(fixed or {})},
-            expected={**self.expected, **(expected or {})},
-            constant={**self.constant, **(constant or {})},
+            fixed={**kept, **fixed},
+            expected={**self.expected, **expected},
+            constant={**self.constant, **constant},
             check=check or self.check,
         )

@@ -9,7 +9,15 @@ from functools import partial
 from headway.base.errors import DataError
 from headway.interop.config_fields import Fields, Values
 from headway.interop.hf_config import HFConfig, hf_labels
-from headway.interop.weight_names import Architecture, Family, Part, layers, needs, prefixed
+from headway.interop.weight_names import (
+    AnyArchitecture,
+    Architecture,
+    Family,
+    Part,
+    layers,
+    needs,
+    prefixed,
+)
 from headway.models import (
     BertClassifierConfig,
     BertConfig,
@@ -60,7 +68,7 @@ class EncoderKind:
     dropouts: tuple[str, str, float | None] = ("classifier_dropout", "classifier_dropout", None)
     widen: str = ""
 
-    def family(self) -> Family:
+    def family(self) -> Family[Config]:
         roots = (self.root, self.follows, self.pooled, "classifier.", "qa_outputs.")
         heads = [root.replace(".", "[.]") for root in roots if root and root != self.pooler]
         return Family(
@@ -74,7 +82,7 @@ class EncoderKind:
             lacks=self._lacks,
         )
 
-    def _pretrained(self) -> Iterator[Architecture]:
+    def _pretrained(self) -> Iterator[AnyArchitecture]:
         """Yield the class without heads and those with the heads of pretraining."""
         for end, heads in self.classes.items():
             yield Architecture(
@@ -101,7 +109,7 @@ class EncoderKind:
         fields = self.fields.read(hf_config)
         return BertConfig(**fields, pooler=pooler, masked_lm_head=masked, next_sentence=follows)
 
-    def _tasks(self) -> Iterator[Architecture]:
+    def _tasks(self) -> Iterator[AnyArchitecture]:
         """Yield the classes for classification, tagging and question answering.
 
         Old files of taggers and question-answering models contain an unused pooler.

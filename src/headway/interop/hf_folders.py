@@ -21,8 +21,8 @@ from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
 from headway.interop.ignored_keys import CONFIG
 from headway.interop.weight_names import (
-    Architecture,
-    Family,
+    AnyArchitecture,
+    AnyFamily,
     check_present,
     join_copies,
     to_ours,
@@ -55,17 +55,15 @@ from headway.models import (
 from headway.models.contracts import set_parameters, shapes_only
 from headway.transforms.quantize import float32_copy
 
-FAMILIES: dict[str, Family] = {
-    family.model_type: family
-    for family in (
-        *language_models.FAMILIES,
-        *encoders.FAMILIES,
-        *vit.FAMILIES,
-        captioner.FAMILY,
-        *bart.FAMILIES,
-        *t5.FAMILIES,
-    )
-}
+_ALL: tuple[AnyFamily, ...] = (
+    *language_models.FAMILIES,
+    *encoders.FAMILIES,
+    *vit.FAMILIES,
+    captioner.FAMILY,
+    *bart.FAMILIES,
+    *t5.FAMILIES,
+)
+FAMILIES = {family.model_type: family for family in _ALL}
 """`model_type` in config.json -> the description of the model family."""
 
 TextConfig = (
@@ -219,8 +217,8 @@ def write_generation_config(
 
 
 def _to_hf_config(
-    family: Family,
-    architecture: Architecture,
+    family: AnyFamily,
+    architecture: AnyArchitecture,
     model: nn.Module,
     ids: Mapping[str, int],
     labels: Sequence[str] | None,
@@ -257,7 +255,7 @@ def _to_hf_config(
     }
 
 
-def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
+def _architecture_of(hf_config: HFConfig) -> tuple[AnyFamily, AnyArchitecture]:
     """Return the family and the class that config.json names."""
     kind = hf_config.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: the value may not be hashable
@@ -277,7 +275,7 @@ def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
     return family, known[names[0]]
 
 
-def fitting(config: Config, name: str | None) -> Family:
+def fitting(config: Config, name: str | None) -> AnyFamily:
     """Return the family of this name, or the first that can represent the configuration.
 
     Raises UsageError with the reasons if there is none.

@@ -68,7 +68,7 @@ class _Kind:
     lacks: Callable[[GPTConfig], list[str]]
     absent: Callable[[HFConfig, Mapping[str, Tensor]], dict[str, Tensor]] = none_absent
 
-    def family(self) -> Family:
+    def family(self) -> Family[GPTConfig]:
         whole = Architecture(
             names=(self.architecture, self.bare),
             kind=GPTConfig,

@@ -118,7 +118,9 @@ def _tied(config: TranslatorConfig) -> dict[str, str]:
     return dict.fromkeys([*copies, HEAD] if config.tie_output else copies, "shared.weight")
 
 
-def _family(model_type: str, architecture: str, scales: tuple[bool, ...]) -> Family:
+def _family(
+    model_type: str, architecture: str, scales: tuple[bool, ...]
+) -> Family[TranslatorConfig]:
     """scales: the values of `scale_output` that the family has."""
     whole = Architecture(
         names=(architecture,), kind=TranslatorConfig, config=_config, parts=_parts, tied=_tied

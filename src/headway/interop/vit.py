@@ -47,7 +47,7 @@ class _Kind:
     pooling: ImagePooling
     lacks: Callable[[ViTConfig], list[str]]
 
-    def family(self) -> Family:
+    def family(self) -> Family[ViTConfig | ViTClassifierConfig]:
         return Family(
             model_type=self.model_type,
             prefix=f"{self.model_type}.",

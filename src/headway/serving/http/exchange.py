@@ -249,8 +249,3 @@ def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event]
             place[output] = len(merged)
             merged.append(item)
     return merged
-
-
-def as_list(value: object) -> Sequence[object]:
-    """Return a list as it is, and anything else as a list of one."""
-    return value if isinstance(value, list) else [value]
