@@ -48,7 +48,7 @@ REASONS: dict[Reason, str] = {
 
 @dataclass(kw_only=True)
 class Output:
-    """One output, or what is new of it. reason: why it ended; None while it is generated."""
+    """One output, or the new part of one. reason: why it ended; None while it is generated."""
 
     index: int
     text: str
@@ -69,7 +69,8 @@ class Form(Protocol):
         ...
 
     def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
-        """Return what is new of an output as choices of events. first: it is the first news."""
+        """Return the new part of an output as streaming chunks. first: whether nothing was sent
+        before."""
         ...
 
 
