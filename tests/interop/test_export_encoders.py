@@ -151,7 +151,7 @@ def test_wrongly_written_weights_are_detected_and_removed(name, change, tmp_path
         return config, tensors | {name: value}
 
     monkeypatch.setattr(hf_export, "read", wrong)
-    with pytest.raises(HeadwayError, match="logits differ by"):
+    with pytest.raises(HeadwayError, match="outputs differ by"):
         export(with_noise(Bert(TINY)), trained(), tmp_path / "hf")
     assert list(tmp_path.iterdir()) == []
 

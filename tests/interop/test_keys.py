@@ -8,7 +8,7 @@ import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayWarning
-from headway.interop import config_keys, generation_config, generation_keys, preprocessor_config
+from headway.interop import ignored_keys, preprocessor_config
 from headway.interop.hf_config import HFConfig, Ignored
 from headway.interop.hf_folders import FAMILIES
 from tests.fixtures.hf_gpt import Bytes
@@ -36,14 +36,14 @@ def test_every_key_of_a_family_is_used_or_has_a_reason(family):
     used, left = used_and_left(family)
     assert used
     for key in sorted(left):
-        rule = config_keys.IGNORED_KEYS.get(key)
+        rule = ignored_keys.CONFIG.get(key)
         assert rule is not None and rule.reason, f"{key} of {family} is neither used nor listed"
 
 
 def test_every_key_of_generation_config_is_used_or_has_a_reason():
     keys = set(transformers.GenerationConfig().to_dict())
-    assert keys <= generation_keys.KEYS | {*generation_config.ROLES}
-    for key, rule in generation_keys.IGNORED_KEYS.items():
+    assert keys <= {*ignored_keys.GENERATION, *ignored_keys.READ_GENERATION, *ignored_keys.ROLES}
+    for key, rule in ignored_keys.GENERATION.items():
         assert rule.reason, key
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from headway.base.errors import DataError, HeadwayWarning
-from headway.interop import tokenizer_keys
+from headway.interop import ignored_keys, tokenizer_keys
 from headway.interop.encoder_tokenizers import read_encoder_tokenizer
 from headway.interop.language_model_tokenizers import read_tokenizer
 from headway.interop.translator_tokenizers import read_translator_tokenizers
@@ -52,7 +52,7 @@ def test_every_key_that_a_class_of_transformers_takes_is_used_or_has_a_reason(ba
 
 
 def test_every_ignored_key_has_a_reason():
-    for key, rule in tokenizer_keys.IGNORED_KEYS.items():
+    for key, rule in ignored_keys.TOKENIZER.items():
         assert rule.reason, key
 
 

@@ -43,7 +43,7 @@ def checked(function: F) -> F:
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def call(*arguments: Any, **options: Any) -> Any:
+    def call(*arguments: object, **options: object) -> Any:
         bound = signature.bind(*arguments, **options)
         for name, hint in _hints(function).items():
             if name in bound.arguments:
@@ -54,7 +54,7 @@ def checked(function: F) -> F:
 
 
 @functools.cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any]) -> dict[str, object]:
     """The annotations of the arguments, without those of `*arguments` and `**options`."""
     hints = typing.get_type_hints(inspect.unwrap(function))
     single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -78,7 +78,7 @@ def _check(name: str, value: Any, hint: Any, where: str) -> None:
     raise UsageError(f"{name}={shown}: must be {_words(hint)[0]}", where)
 
 
-def _item_type(hint: Any) -> Any:
+def _item_type(hint: object) -> Any:
     """The type of the items if a type, or one of a union, is a list; None if there is none."""
     for part in get_args(hint) if _is_union(hint) else (hint,):
         if get_origin(part) in (Sequence, list):
@@ -111,22 +111,22 @@ def _fits(value: Any, hint: Any) -> bool:
     return not _is_class(hint) or isinstance(value, hint)
 
 
-def _is_union(hint: Any) -> bool:
+def _is_union(hint: object) -> bool:
     return get_origin(hint) in (typing.Union, UnionType)
 
 
-def _is_class(hint: Any) -> bool:
+def _is_class(hint: object) -> bool:
     """Whether a type is a class of Headway, of which a value must be an instance."""
     is_own = isinstance(hint, type) and hint.__module__.startswith("headway.")
     return is_own and not getattr(hint, "_is_protocol", False)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     has_items = hasattr(value, "__len__") and hasattr(value, "__getitem__")
     return has_items and not isinstance(value, str | bytes | Mapping) and hasattr(value, "__iter__")
 
 
-def _words(hint: Any) -> tuple[str, str]:
+def _words(hint: object) -> tuple[str, str]:
     """The words for one value of a type, and for several."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint in _WORDS or origin in _WORDS:

@@ -63,7 +63,7 @@ class Bundle(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Bundle:
+    def open(cls, model: Any, folder: Path, contents: dict[str, object]) -> Bundle:
         """Return the bundle of a model and the other files in `folder`.
 
         contents: of config.json. Raises DataError if the files do not match it.
@@ -90,7 +90,7 @@ class Bundle(ABC):
 
     def probe(
         self,
-        input: Any,
+        input: object,
         second: str | None = None,
         *,
         target: str | Sequence[int] | None = None,
@@ -115,7 +115,7 @@ class Bundle(ABC):
 
     def check_input(
         self,
-        input: Any,
+        input: object,
         second: str | None = None,
         *,
         target: str | Sequence[int] | None = None,
@@ -150,7 +150,7 @@ class Truncating(Protocol):
     @property
     def input_limit(self) -> int: ...
 
-    def input_lengths(self, inputs: Sequence[Any]) -> list[int]:
+    def input_lengths(self, inputs: Sequence[object]) -> list[int]:
         """Return the number of tokens of each input of `predict`, before truncation."""
         ...
 
@@ -160,7 +160,7 @@ class BeamSearching(Protocol):
     """A bundle that generates by beam search and can record every scored continuation."""
 
     def trace_search(
-        self, input: Any, *, language: str | None = None, beam: int = 4
+        self, input: object, *, language: str | None = None, beam: int = 4
     ) -> SearchTrace:
         """Return the beam search for the best output of one input. beam: the width, 2 or more."""
         ...
@@ -185,13 +185,13 @@ class TextGenerating(Protocol):
     def config(self) -> Any: ...
 
     def with_defaults(
-        self, settings: Mapping[str, Any], where: str = ..., usual: GenerationConfig = ...
+        self, settings: Mapping[str, object], where: str = ..., usual: GenerationConfig = ...
     ) -> GenerationConfig:
         """Return the settings of a user, completed by the model's defaults and by `usual`."""
         ...
 
     def generate(
-        self, prompts: Sequence[str], *, draft: Any = None, **settings: Any
+        self, prompts: Sequence[str], *, draft: object = None, **settings: object
     ) -> list[list[Continuation]]:
         """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
 
@@ -199,7 +199,7 @@ class TextGenerating(Protocol):
         """
         ...
 
-    def stream(self, prompt: str, *, draft: Any = None, **settings: Any) -> Iterator[str]:
+    def stream(self, prompt: str, *, draft: object = None, **settings: object) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters."""
         ...
 
@@ -277,7 +277,7 @@ class ImageEncoding(Protocol):
 
     def embed(
         self,
-        images: Sequence[Any],
+        images: Sequence[object],
         *,
         pooling: Literal["first", "mean"] | None = None,
         normalise: bool = True,

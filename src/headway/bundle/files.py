@@ -48,7 +48,7 @@ def save_files(
     model: nn.Module,
     text: Text,
     overwrite: bool = False,
-    more: Mapping[str, Any] | None = None,
+    more: Mapping[str, object] | None = None,
 ) -> None:
     """Write all files durably and atomically, with a manifest of their hashes.
 
@@ -116,7 +116,7 @@ def check_finite(model: nn.Module, path: Path) -> None:
         )
 
 
-def read_config_file(folder: Path) -> dict[str, Any]:
+def read_config_file(folder: Path) -> dict[str, object]:
     """Return the contents of config.json. Raises DataError if it is not of this format version."""
     path = folder / CONFIG_FILE
     contents = read_json(path)
@@ -127,7 +127,7 @@ def read_config_file(folder: Path) -> dict[str, Any]:
     return contents
 
 
-def check_fingerprint(contents: dict[str, Any], fingerprint: str, folder: Path) -> None:
+def check_fingerprint(contents: dict[str, object], fingerprint: str, folder: Path) -> None:
     """Raise DataError unless the tokenizer is the one that the model was trained with.
 
     contents: of config.json. fingerprint: that of the tokenizer in the folder.

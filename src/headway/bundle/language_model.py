@@ -54,7 +54,7 @@ class TextBundle(StoredBundle):
 
     @checked
     def generate(
-        self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: Any
+        self, prompts: Sequence[str], *, draft: TextBundle | None = None, **settings: object
     ) -> list[list[Continuation]]:
         """Return the continuations of each prompt, in order; settings as in `GenerationConfig`.
         Those that are left out have the values of the pretrained folder, if it has any.
@@ -68,7 +68,7 @@ class TextBundle(StoredBundle):
 
     @checked
     def stream(
-        self, prompt: str, *, draft: TextBundle | None = None, **settings: Any
+        self, prompt: str, *, draft: TextBundle | None = None, **settings: object
     ) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters."""
         config = self.with_defaults(settings)
@@ -76,7 +76,7 @@ class TextBundle(StoredBundle):
 
     def with_defaults(
         self,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
         where: str = "generation",
         usual: GenerationConfig = USUAL,
     ) -> GenerationConfig:

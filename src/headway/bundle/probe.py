@@ -124,7 +124,7 @@ def next_token_readout(
     )
 
 
-def image_patches(vit: ViT, reader: ImageReader, image: Any) -> ImagePatches:
+def image_patches(vit: ViT, reader: ImageReader, image: object) -> ImagePatches:
     """Preprocess an image with `reader` and return its patches."""
     return patches_of(vit, reader.sized(to_pixels(image, "the image", reader.conversion)))
 

@@ -56,7 +56,7 @@ class StoredBundle(Bundle):
     """What the model does, if it may have such settings."""
 
     def __init__(
-        self, model: nn.Module, reader: Any, settings: FolderSettings = NO_SETTINGS
+        self, model: nn.Module, reader: object, settings: FolderSettings = NO_SETTINGS
     ) -> None:
         self.model = model.eval()
         self._stored, self.settings = reader, settings
@@ -67,7 +67,7 @@ class StoredBundle(Bundle):
         return cls.reader_class.load(folder)
 
     @classmethod
-    def checked_reader(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Any:
+    def checked_reader(cls, model: Any, folder: Path, contents: dict[str, object]) -> Any:
         """Load the reader from the model's folder.
 
         contents: of config.json. Raises DataError if the reader does not match it.
@@ -77,7 +77,7 @@ class StoredBundle(Bundle):
         return reader
 
     @classmethod
-    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> Bundle:
+    def open(cls, model: Any, folder: Path, contents: dict[str, object]) -> Bundle:
         """Return the bundle of a model and the reader in its folder.
 
         contents: of config.json. Raises DataError if the reader does not match it.
@@ -104,7 +104,7 @@ class BundleWithReader(StoredBundle):
 
     reader: Any
 
-    def __init__(self, model: nn.Module, reader: Any) -> None:
+    def __init__(self, model: nn.Module, reader: object) -> None:
         """Raise DataError if the tokenizer has more tokens than the model's vocabulary."""
         super().__init__(model, reader)
         self.reader = reader

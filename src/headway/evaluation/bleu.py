@@ -62,7 +62,7 @@ def score_against_several(
     if len(outputs) != len(references) or not outputs:
         raise ValueError(f"{len(outputs)=} and {len(references)=} must be equal and not 0")
     # one stream of first references, one of second references, ...; None pads shorter lists
-    streams: list[Any] = [
+    streams: list[object] = [
         [texts[i] if i < len(texts) else None for texts in references]
         for i in range(max(map(len, references)))
     ]
@@ -91,7 +91,7 @@ def _scorer(name: str) -> SacrebleuMetric:
     return scorers[name]
 
 
-def _sums(scorer: Any, outputs: Sequence[str], streams: list[Any]) -> Sums:
+def _sums(scorer: Any, outputs: Sequence[str], streams: list[object]) -> Sums:
     """Return the metric by sentence, as sacrebleu's own significance test computes it."""
     import numpy as np
 

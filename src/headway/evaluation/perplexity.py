@@ -10,7 +10,7 @@ import torch
 
 
 @torch.inference_mode()
-def mean_nats(loss: Callable[[Any], tuple[float, int]], batches: Iterable[Any]) -> float:
+def mean_nats(loss: Callable[[Any], tuple[float, int]], batches: Iterable[object]) -> float:
     """Return the negative log-likelihood per target token in nats; exp of it is the perplexity.
 
     loss: computes the sum and the number of targets of one batch. The mean is over tokens, not over

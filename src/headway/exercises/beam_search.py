@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.table_model import TableModel
 
@@ -54,11 +52,11 @@ def _worst(f: Function, bos: int, eos: int, width: int, max_length: int) -> list
     return _search(lambda tokens: -f(tokens), bos, eos, width, max_length)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return TableModel(5, 20 + seed), 1, 2, 2 + seed % 3, 4 + seed % 2
 
 
-def _decode(next_log_p: Any, learner: Function, limits: list[int]) -> list[int]:
+def _decode(next_log_p: object, learner: Function, limits: list[int]) -> list[int]:
     bos, eos, max_length = limits
     return [int(token) for token in learner(next_log_p, bos, eos, 3, max_length)]
 

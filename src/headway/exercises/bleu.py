@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any
 
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
@@ -70,7 +69,7 @@ def _long_penalty(outputs: Texts, references: Texts) -> float:
     return _bleu(outputs, references, penalty=False) * math.exp(1 - ratio)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     outputs: Texts = []
     references: Texts = []
     for sentence in range(3):

@@ -22,7 +22,7 @@ from headway.base.errors import DataError
 START_LIMIT = 240.0
 CHECK_LIMIT = 30.0
 TRAINING_LIMIT = 240.0
-Event = dict[str, Any]
+Event = dict[str, object]
 
 
 def run_child(
@@ -118,7 +118,7 @@ def main(kind: str, name: str, path: str, events: str) -> None:
     exercise, file = EXERCISES[name], Path(path)
     with open(events, "a", encoding="utf-8", buffering=1) as out:
 
-        def emit(**event: Any) -> None:
+        def emit(**event: object) -> None:
             out.write(json.dumps(event) + "\n")
 
         emit(kind="ready")

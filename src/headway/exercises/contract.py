@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.exercises.catalogue import CATALOGUE
 
 if TYPE_CHECKING:
-    from torch import nn
+    from headway.models import Translator
 
 Function = Callable[..., Any]
 """The function of an exercise: the learner's, the reference, or a mistaken variant."""
@@ -27,7 +27,7 @@ class Case:
     """
 
     rung: str
-    arguments: tuple[Any, ...]
+    arguments: tuple[object, ...]
     why: str
     expected: Any = None
 
@@ -54,9 +54,9 @@ class Plug:
     """
 
     part: str
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, object] = field(default_factory=dict)
     register: Callable[[Function], AbstractContextManager[None]] | None = None
-    transform: Callable[[Any, Function], nn.Module] | None = None
+    transform: Callable[[Translator, Function], Translator] | None = None
     loss: Callable[[Function], Function] | None = None
     pairs: Callable[[Function], Function] | None = None
     decode: Callable[[Any, Function, list[int]], list[int]] | None = None
@@ -81,7 +81,7 @@ class Exercise:
     hints: tuple[str, ...]
     reference: Function
     cases: tuple[Case, ...]
-    random: Callable[[int], tuple[Any, ...]]
+    random: Callable[[int], tuple[object, ...]]
     mistakes: tuple[Mistake, ...]
     gradients: bool = False
     imports: str = "import torch\nfrom torch import Tensor"

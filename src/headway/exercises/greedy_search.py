@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.table_model import TableModel
 
@@ -43,11 +41,11 @@ def _worst(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[in
     return _reference(lambda tokens: -next_log_p(tokens), bos, eos, max_length)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return TableModel(6, seed), 1, 2, 4 + seed
 
 
-def _decode(next_log_p: Any, learner: Function, limits: list[int]) -> list[int]:
+def _decode(next_log_p: object, learner: Function, limits: list[int]) -> list[int]:
     tokens = learner(next_log_p, *limits)
     return [int(token) for token in tokens]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, ScaledDot
 from headway.base.shapes import Tensor
+from headway.blocks import DecoderBlock
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
+from headway.models import Translator
 
 Cache = tuple[Tensor, Tensor] | None
+Cached = tuple[Tensor, tuple[Tensor, Tensor]]
+"""The result, and the new cache."""
 
 
 class PairCache(KeyValueCache):
@@ -43,65 +45,66 @@ class LearnerCached(MultiHeadAttention):
         return attended
 
 
-def _transform(model: Any, learner: Function) -> Any:
-    for block in model.decoder.blocks:
-        block.attention.__class__ = LearnerCached
-        block.attention.cached = learner
+def _transform(model: Translator, learner: Function) -> Translator:
+    for block in model.decoder.modules():
+        if isinstance(block, DecoderBlock):
+            block.attention.__class__ = LearnerCached
+            setattr(block.attention, "cached", learner)  # noqa: B010, its class was another
     return model
 
 
-def _reference(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _reference(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     if cache is not None:
         k, v = torch.cat((cache[0], k), 2), torch.cat((cache[1], v), 2)
     return ScaledDot()(q, k, v, Mask()), (k, v)
 
 
-def _forgets(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _forgets(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     return _reference(q, k, v, None)
 
 
-def _stale(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _stale(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     """Attend to the old tokens only; the new one is cached."""
     new = _reference(q, k, v, cache)[1]
     return _reference(q, *cache, None)[0] if cache else torch.zeros_like(q), new
 
 
-def _unsaved(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _unsaved(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     return _reference(q, k, v, cache)[0], (k, v)
 
 
-def _prepended(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _prepended(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     if cache is not None:
         k, v = torch.cat((k, cache[0]), 2), torch.cat((v, cache[1]), 2)
     return ScaledDot()(q, k, v, Mask()), (k, v)
 
 
-def _keys_only(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _keys_only(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     context, (keys, _) = _reference(q, k, v, cache)
     return context, (keys, keys)
 
 
-def _swapped(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _swapped(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     context, (keys, values) = _reference(q, k, v, cache)
     return context, (values, keys)
 
 
-def _unscaled(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _unscaled(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     return _reference(q * q.shape[-1] ** 0.5, k, v, cache)
 
 
-def _along_heads(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _along_heads(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     if cache is not None:
         k, v = (torch.cat((old, new), dim=1) for old, new in zip(cache, (k, v), strict=True))
     return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v, (k, v)
 
 
-def _over_queries(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> tuple[Tensor, Any]:
+def _over_queries(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     _, (keys, values) = _reference(q, k, v, cache)
     return (q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-2) @ values, (keys, values)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     q, k, v = (normal(seed + 10 * i, 2, 3, 1, 4) for i in range(3))
     past = 2 + seed
     return q, k, v, (normal(seed + 40, 2, 3, past, 4), normal(seed + 50, 2, 3, past, 4))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.base.shapes import Tensor
@@ -53,7 +51,7 @@ def _raw(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     return ((1 - smoothing) * true - smoothing * logits.mean(-1)).mean()
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return normal(seed, 5, 7), torch.tensor(integers(seed, 5, 0, 7)), 0.1 + 0.1 * seed
 
 

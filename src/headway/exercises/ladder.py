@@ -37,7 +37,7 @@ class RungResult:
     message: str = ""
     mistake: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
 
@@ -88,7 +88,7 @@ def likely_mistake(exercise: Exercise, learner: Function, rung: str = "") -> str
     return sentences[0] if len(sentences) == 1 else ""
 
 
-def _agreeing(exercise: Exercise, learner: Function, calls: list[tuple[Any, ...]]) -> list[str]:
+def _agreeing(exercise: Exercise, learner: Function, calls: list[tuple[object, ...]]) -> list[str]:
     """The sentences of the variants that return the same in all calls; one must return a value."""
     outcomes = [call(learner, arguments) for arguments in calls]
     if all(isinstance(outcome, Raised) for outcome in outcomes):
@@ -101,7 +101,7 @@ def _agreeing(exercise: Exercise, learner: Function, calls: list[tuple[Any, ...]
     return sentences
 
 
-def call(function: Function, arguments: tuple[Any, ...], path: Path | None = None) -> Any:
+def call(function: Function, arguments: tuple[object, ...], path: Path | None = None) -> Any:
     """Return the result for copies of the arguments, or `Raised`."""
     try:
         return function(*copy.deepcopy(arguments))
@@ -126,7 +126,7 @@ def learner_lines(error: BaseException, path: Path | None) -> str:
     return "\n".join([f"{type(error).__name__}: {text}".rstrip(": "), *lines])
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two results are equal: numbers and tensors within 1e-4, all else exactly."""
     if isinstance(a, Raised) or isinstance(b, Raised):
         return isinstance(a, Raised) and isinstance(b, Raised) and a.kind == b.kind
@@ -142,7 +142,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def kind(value: Any) -> str:
+def kind(value: object) -> str:
     """Type and shape of a result."""
     if isinstance(value, Tensor):
         numbers = "numbers" if value.is_floating_point() else str(value.dtype).split(".")[1]
@@ -154,11 +154,11 @@ def kind(value: Any) -> str:
     return {"int": "a number", "float": "a number"}.get(type(value).__name__, _type(value))
 
 
-def _type(value: Any) -> str:
+def _type(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A result in a few lines, with four decimals."""
     if isinstance(value, Tensor):
         if value.numel() > 64:
@@ -167,7 +167,7 @@ def shown(value: Any) -> str:
     return str(_rounded(value))
 
 
-def _rounded(value: Any) -> Any:
+def _rounded(value: object) -> Any:
     if isinstance(value, Tensor):
         return _rounded(value.tolist())
     if isinstance(value, float):
@@ -241,7 +241,7 @@ def _gradient_fault(exercise: Exercise, learner: Function) -> str | None:
     return None
 
 
-def _gradients(function: Function, arguments: tuple[Any, ...]) -> list[Tensor | None]:
+def _gradients(function: Function, arguments: tuple[object, ...]) -> list[Tensor | None]:
     """The gradient of a weighted sum of the result for each argument; None where there is none."""
     inputs = [
         a.clone().requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() else a

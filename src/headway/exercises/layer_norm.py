@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.base.shapes import Tensor
 from headway.blocks import LayerNorm
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
-from headway.exercises.plugging import swap_class
+from headway.exercises.plugging import swapped
 
 
 class LearnerNorm(LayerNorm):
@@ -21,10 +19,6 @@ class LearnerNorm(LayerNorm):
     def forward(self, x: Tensor) -> Tensor:
         normed: Tensor = self.norm(x, self.gain, self.shift, self.eps)
         return normed
-
-
-def _transform(model: Any, learner: Function) -> Any:
-    return swap_class(model, LayerNorm, LearnerNorm, norm=learner)
 
 
 def _reference(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
@@ -62,7 +56,7 @@ def _eps_outside(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
     return gain * (x - x.mean(-1, keepdim=True)) / (deviation + eps) + shift
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return 2 * normal(seed, 2, 5, 4) + 1, normal(seed + 1, 4), normal(seed + 2, 4), 1e-5
 
 
@@ -136,5 +130,5 @@ return gain * (x - mean) / (variance + eps).sqrt() + shift""",
             "the shift is multiplied by the gain, too: gain * normed + shift",
         ),
     ),
-    plug=Plug(part="all layer norms", transform=_transform),
+    plug=Plug(part="all layer norms", transform=swapped(LayerNorm, LearnerNorm, "norm")),
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
 from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
-from headway.exercises.plugging import swap_class
+from headway.exercises.plugging import swapped
+from headway.models import Translator
 from headway.transforms.lora import LoRALinear, lora
 
 
@@ -25,9 +24,9 @@ class LearnerLinear(LoRALinear):
         return result
 
 
-def _transform(model: Any, learner: Function) -> Any:
-    swap_class(lora(model, rank=4), LoRALinear, LearnerLinear, adapted=learner)
-    return model.requires_grad_(True)
+def _transform(model: Translator, learner: Function) -> Translator:
+    with_learner = swapped(LoRALinear, LearnerLinear, "adapted")
+    return with_learner(lora(model, rank=4), learner).requires_grad_(True)
 
 
 def _reference(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
@@ -37,7 +36,7 @@ def _reference(x: Tensor, w: Tensor, bias: Tensor, a: Tensor, b: Tensor, alpha: 
     return torch.func.functional_call(layer, values, (x,))  # type: ignore[no-any-return]
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     shapes = ((2, 5, 6), (4, 6), (4,), (3, 6), (4, 3))
     return *(normal(seed + 10 * i, *shape) for i, shape in enumerate(shapes)), 16.0
 

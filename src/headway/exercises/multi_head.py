@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, ScaledDot
 from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
-from headway.exercises.plugging import swap_class
+from headway.exercises.plugging import swapped
 
 
 class LearnerHeads(MultiHeadAttention):
@@ -37,10 +35,6 @@ class LearnerHeads(MultiHeadAttention):
         merged = self.heads(q, k, v, self.num_heads, kernel)
         attended: Tensor = self.output(merged)
         return attended
-
-
-def _transform(model: Any, learner: Function) -> Any:
-    return swap_class(model, MultiHeadAttention, LearnerHeads, heads=learner)
 
 
 def _softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -102,7 +96,7 @@ def _split_transposed(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function)
     return context.transpose(1, 2).flatten(2)
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return (
         normal(seed, 2, 5, 12),
         normal(seed + 9, 2, 5, 12),
@@ -189,5 +183,8 @@ return context.transpose(1, 2).flatten(2)""",
             "swap the axes of positions and heads",
         ),
     ),
-    plug=Plug(part="the heads of all attention layers", transform=_transform),
+    plug=Plug(
+        part="the heads of all attention layers",
+        transform=swapped(MultiHeadAttention, LearnerHeads, "heads"),
+    ),
 )

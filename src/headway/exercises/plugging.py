@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 from torch import nn
 
 from headway.attention import Kernel
+from headway.exercises.contract import Function
+from headway.models import Translator
 
-M = TypeVar("M", bound=nn.Module)
 
-
-def replace_kernels(model: M, kernel: Callable[[Kernel], Kernel]) -> M:
+def replace_kernels(model: Translator, kernel: Callable[[Kernel], Kernel]) -> Translator:
     """Replace the kernel of every attention layer, in place."""
     for name, module in list(model.named_modules()):
         if isinstance(module, Kernel):
@@ -20,14 +19,20 @@ def replace_kernels(model: M, kernel: Callable[[Kernel], Kernel]) -> M:
     return model
 
 
-def swap_class(model: M, old: type[nn.Module], new: type[nn.Module], **values: Any) -> M:
-    """Make each module of class `old` one of its subclass `new`, in place; parameters are kept.
+def swapped(
+    old: type[nn.Module], new: type[nn.Module], attribute: str
+) -> Callable[[Translator, Function], Translator]:
+    """Return a `Plug.transform` that makes each module of class `old` one of its subclass `new`, in
+    place; parameters are kept.
 
-    values: attributes of the new class.
+    attribute: the attribute of the new class that is the learner's function.
     """
-    for module in model.modules():
-        if type(module) is old:
-            module.__class__ = new
-            for name, value in values.items():
-                setattr(module, name, value)
-    return model
+
+    def transform(model: Translator, learner: Function) -> Translator:
+        for module in model.modules():
+            if type(module) is old:
+                module.__class__ = new
+                setattr(module, attribute, learner)
+        return model
+
+    return transform

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
 from headway.base.shapes import Tensor
 from headway.blocks import SinusoidalTable
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
-from headway.exercises.plugging import swap_class
+from headway.exercises.plugging import swapped
 
 
 class LearnerTable(SinusoidalTable):
@@ -21,10 +20,6 @@ class LearnerTable(SinusoidalTable):
     def forward(self, positions: Tensor) -> Tensor:
         vectors: Tensor = self.table(int(positions.max()) + 1, self.dim)
         return vectors[positions]
-
-
-def _transform(model: Any, learner: Function) -> Any:
-    return swap_class(model, SinusoidalTable, LearnerTable, table=learner)
 
 
 def _reference(length: int, dim: int) -> Tensor:
@@ -138,5 +133,8 @@ return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)""",
             "the angles have a factor 2 pi; they are in radians already",
         ),
     ),
-    plug=Plug(part="the position encoding of encoder and decoder", transform=_transform),
+    plug=Plug(
+        part="the position encoding of encoder and decoder",
+        transform=swapped(SinusoidalTable, LearnerTable, "table"),
+    ),
 )

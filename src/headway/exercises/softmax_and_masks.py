@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.attention import Kernel, Mask, ScaledDot
@@ -12,6 +10,7 @@ from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import causal, mask, normal
 from headway.exercises.plugging import replace_kernels
+from headway.models import Translator
 
 
 class WithSoftmax(ScaledDot):
@@ -28,7 +27,7 @@ class WithSoftmax(ScaledDot):
         return weights
 
 
-def _kernels(model: Any, learner: Function) -> Any:
+def _kernels(model: Translator, learner: Function) -> Translator:
     def kernel(old: Kernel) -> Kernel:
         return WithSoftmax(learner)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
@@ -21,7 +20,7 @@ class TableModel:
         self,
         vocabulary: int,
         seed: int = 0,
-        rows: Mapping[tuple[int, ...], list[Any]] | None = None,
+        rows: Mapping[tuple[int, ...], list[object]] | None = None,
     ) -> None:
         self.vocabulary, self.seed, self.rows = vocabulary, seed, dict(rows or {})
 

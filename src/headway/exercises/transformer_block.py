@@ -12,7 +12,7 @@ from headway.base.shapes import Tensor
 from headway.blocks import EncoderBlock, PreNorm
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
-from headway.exercises.plugging import swap_class
+from headway.exercises.plugging import swapped
 
 
 class LearnerBlock(EncoderBlock):
@@ -27,10 +27,6 @@ class LearnerBlock(EncoderBlock):
             x, lambda y: self.attention(y, y, mask), self.feedforward, *norms
         )
         return result
-
-
-def _transform(model: Any, learner: Function) -> Any:
-    return swap_class(model, EncoderBlock, LearnerBlock, block=learner)
 
 
 class _Pluggable(nn.Module):
@@ -101,7 +97,7 @@ def _norm_of_outputs(
     return result
 
 
-def _random(seed: int) -> tuple[Any, ...]:
+def _random(seed: int) -> tuple[object, ...]:
     return normal(seed, 2, 5, 4), _attend, _feed, _first_norm, _second_norm
 
 
@@ -184,5 +180,5 @@ return x + feedforward(norm2(x))""",
             "the outputs of the sublayers are normed; pre-norm norms their inputs",
         ),
     ),
-    plug=Plug(part="the encoder blocks", transform=_transform),
+    plug=Plug(part="the encoder blocks", transform=swapped(EncoderBlock, LearnerBlock, "block")),
 )

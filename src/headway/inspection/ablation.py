@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from torch import nn
 
@@ -61,7 +60,7 @@ def without_heads(model: nn.Module, heads: Iterable[Head]) -> Iterator[None]:
             )
         off.setdefault(names[part][layer], []).append(head)
 
-    def silence(name: str, _: Kernel, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+    def silence(name: str, _: Kernel, inputs: tuple[object, ...], output: Tensor) -> Tensor | None:
         if name not in off:
             return None
         context = output.clone()

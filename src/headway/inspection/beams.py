@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.bundle import BeamSearching, Bundle
@@ -13,7 +12,7 @@ from headway.inspection.document import Leaf
 
 
 def beam_tree(
-    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: object, *, language: str | None = None, beam: int = 4
 ) -> list[Leaf]:
     """Return all candidates of the beam search for a translation or caption, parents first.
 
@@ -24,7 +23,7 @@ def beam_tree(
 
 
 def search_tree(
-    bundle: Bundle, input: Any, *, language: str | None = None, beam: int = 4
+    bundle: Bundle, input: object, *, language: str | None = None, beam: int = 4
 ) -> tuple[list[Leaf], list[int]]:
     """Return the nodes of `beam_tree`, and the token ids of the output."""
     if beam < 2:

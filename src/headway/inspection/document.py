@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from headway.base.shapes import Float, Tensor
 from headway.data.images import Pixels
@@ -134,7 +133,7 @@ class Frame:
     """
 
     label: str
-    model: Mapping[str, Any]
+    model: Mapping[str, object]
     sides: Mapping[str, Side]
     maps: Sequence[Maps]
     answer: str = ""

@@ -26,7 +26,7 @@ def gradient_x_input(
     vectors: dict[str, Tensor] = {}
 
     def begin(side: str) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-        def hook(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        def hook(_: nn.Module, inputs: object, output: Tensor) -> Tensor:
             vectors[side] = output.detach().requires_grad_()
             return vectors[side]
 

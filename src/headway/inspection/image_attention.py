@@ -4,7 +4,6 @@ encoder."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -36,7 +35,7 @@ class Looks:
 
 def look(
     bundle: Bundle,
-    image: Any,
+    image: object,
     text: str | None = None,
     *,
     language: str | None = None,
@@ -73,7 +72,7 @@ def look(
 @torch.inference_mode()
 def image_attention_of_heads(
     bundle: ImageEncoding,
-    image: Any,
+    image: object,
     *,
     layer: int | None = None,
     size: int | None = None,

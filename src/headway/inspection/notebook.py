@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.bundle import Bundle
 from headway.inspection.document import Document
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def show(
     bundle: Bundle,
-    input: Any,
+    input: object,
     second: str | None = None,
     *,
     target: str | None = None,

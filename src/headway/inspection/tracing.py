@@ -70,7 +70,7 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
     before and after rotation by their positions."""
     trace = Trace()
 
-    def keep(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+    def keep(module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
         if isinstance(output, Tensor):
             trace.calls.setdefault(module, []).append((inputs, output))
 
@@ -109,7 +109,7 @@ def attention_in(block: nn.Module, part: str) -> tuple[MultiHeadAttention, nn.Mo
     return block.attention, _module(block.around_attention)
 
 
-def _module(residual: Any) -> nn.Module:
+def _module(residual: object) -> nn.Module:
     assert isinstance(residual, nn.Module)
     return residual
 

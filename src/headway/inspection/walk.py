@@ -30,7 +30,7 @@ from headway.transforms.twins import plain_class
 
 def walk(
     bundle: Bundle,
-    input: Any,
+    input: object,
     second: str | None = None,
     *,
     target: str | None = None,

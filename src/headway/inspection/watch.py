@@ -40,7 +40,7 @@ _GRADIENT = 3  # forward passes in the time of one pass with its gradient
 
 def watch(
     bundle: Bundle,
-    input: Any,
+    input: object,
     second: str | None = None,
     *,
     target: str | None = None,

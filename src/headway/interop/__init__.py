@@ -23,8 +23,11 @@ from headway.interop.folder_settings import (
 )
 from headway.interop.generation_config import GenerationDefaults, Kind
 from headway.interop.hf_export import Exported, export
-from headway.interop.hf_export_captioner import export_captioner, read_captioner_images
-from headway.interop.hf_export_images import export_images
+from headway.interop.hf_export_images import (
+    export_captioner,
+    export_images,
+    read_captioner_images,
+)
 from headway.interop.hf_export_translator import export_translator_to_hf
 from headway.interop.hf_folders import FAMILIES, Model, build, fitting, read, read_labels, write
 from headway.interop.language_model_tokenizers import read_tokenizer

@@ -11,12 +11,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors
-from headway.interop.hf_config import HFConfig, Ignored
+from headway.interop.hf_config import HFConfig
+from headway.interop.ignored_keys import ADAPTER
 
 CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
@@ -26,48 +26,6 @@ _MATRICES = ("lora_A.weight", "lora_B.weight")
 _EMBEDDINGS = ("lora_embedding_A", "lora_embedding_B")
 _SAVED = ".modules_to_save"
 CONV1D = ("gpt2", "openai-gpt")
-_TRAINING = Ignored("it concerns training only")
-_PLACES = Ignored("the names of the tensors say which layers are adapted")
-
-
-def _refused(reason: str, *neutral: Any) -> Ignored:
-    return Ignored(reason, neutral, refused=True)
-
-
-IGNORED_KEYS: Mapping[str, Ignored] = {
-    "auto_mapping": _TRAINING,
-    "inference_mode": _TRAINING,
-    "init_lora_weights": Ignored("it concerns the start of training", (True, False, "gaussian")),
-    "lora_dropout": _TRAINING,
-    "task_type": _TRAINING,
-    "revision": _TRAINING,
-    "peft_version": _TRAINING,
-    "loftq_config": _TRAINING,
-    "eva_config": _TRAINING,
-    "corda_config": _TRAINING,
-    "runtime_config": _TRAINING,
-    "qalora_group_size": _TRAINING,
-    "ensure_weight_tying": _TRAINING,
-    "target_modules": _PLACES,
-    "exclude_modules": _PLACES,
-    "modules_to_save": _PLACES,
-    "layers_to_transform": _PLACES,
-    "layers_pattern": _PLACES,
-    "bias": _PLACES,
-    "fan_in_fan_out": Ignored("it follows from the family of the base model"),
-    "lora_bias": _refused("Headway has no biases of adapters", False),
-    "use_dora": _refused("Headway cannot merge DoRA", False),
-    "use_qalora": _refused("Headway cannot merge QALoRA", False),
-    "layer_replication": _refused("Headway cannot replicate layers", []),
-    "megatron_config": _refused("Headway cannot merge adapters of Megatron", {}),
-    "megatron_core": _TRAINING,
-    "trainable_token_indices": _refused("Headway cannot merge trained tokens", [], {}),
-    "target_parameters": _refused("Headway cannot merge adapters of parameters", []),
-    "alora_invocation_tokens": _refused("an activated adapter cannot be merged", []),
-    "arrow_config": _refused("Headway cannot merge a router of adapters", {}),
-    "use_bdlora": _refused("Headway cannot merge block-diagonal adapters", False, {}),
-}
-"""Keys of adapter_config.json that Headway does not read."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +80,7 @@ def merged(tensors: Mapping[str, Tensor], adapter: Path, model_type: str) -> dic
             "save the adapter as safetensors: Headway never reads a pickle",
         )
     changes = _Changes(config, tensors, str(path), model_type in CONV1D)
-    config.check_all_read(IGNORED_KEYS)
+    config.check_all_read(ADAPTER)
     changes.apply(read_tensors(path))
     return changes.tensors
 

@@ -107,7 +107,7 @@ def _with_ids(folder: Path, special_texts: set[str]) -> list[DeclaredToken]:
     return sorted(tokens, key=lambda token: token.id or 0)
 
 
-def _id(value: Any, path: Path, key: str) -> int:
+def _id(value: object, path: Path, key: str) -> int:
     """Return the id of a token, which is a number, or its digits as the name of a field."""
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if type(number) is not int or not 0 <= number <= LARGEST_ID:
@@ -220,7 +220,7 @@ def _unused_name(number: int) -> str:
     return f"<unused {number}>"
 
 
-def declared_in_config(tokenizer: PretrainedSentenceTokenizer) -> dict[str, Any]:
+def declared_in_config(tokenizer: PretrainedSentenceTokenizer) -> dict[str, object]:
     """Return the key of tokenizer_config.json with the tokens that a tokenizer adds to its model;
     nothing for one that adds none."""
     ids = {text: i for i, text in enumerate(tokenizer.tokens)}

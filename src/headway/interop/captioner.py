@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
-from typing import Any
 
 from headway.base.errors import DataError
-from headway.interop import dinov2, gpt2, vit
-from headway.interop.config_keys import IGNORED_KEYS
+from headway.interop import vit
+from headway.interop.config_fields import Values
 from headway.interop.hf_config import HFConfig
-from headway.interop.weight_names import Architecture, Family, Part
-from headway.models import CaptionerConfig, ViTConfig
+from headway.interop.ignored_keys import CONFIG
+from headway.interop.language_models import GPT2, HEAD
+from headway.interop.weight_names import Architecture, Family, Part, Table, layers, prefixed
+from headway.models import CaptionerConfig, ViTClassifierConfig, ViTConfig
 
+ImageFamily = Family[ViTConfig | ViTClassifierConfig]
 ENCODER, DECODER, BODY = "encoder.", "decoder.", "decoder.transformer."
-HEAD, WORDS = f"{DECODER}lm_head.weight", f"{BODY}wte.weight"
-ENCODERS: dict[str, Family] = {family.model_type: family for family in (vit.FAMILY, dinov2.FAMILY)}
-GPT2 = gpt2.FAMILY
+WORDS = f"{BODY}wte.weight"
+ENCODERS: dict[str, ImageFamily] = {family.model_type: family for family in vit.FAMILIES}
 
 # Their Conv1D computes x W, our Linear x W^T; their keys and values are one matrix.
-_CROSS = {
-    "ln_cross_attn": ("around_cross.norm",),
-    "crossattention.q_attn": ("cross.query",),
+_CROSS: Table = {
+    "ln_cross_attn": "around_cross.norm",
+    "crossattention.q_attn": "cross.query",
     "crossattention.c_attn": ("cross.key", "cross.value"),
-    "crossattention.c_proj": ("cross.output",),
+    "crossattention.c_proj": "cross.output",
 }
-
 
 _OF_DECODER = ("add_cross_attention", "is_decoder")
 """Keys that say that a GPT-2 is the decoder of a captioner."""
@@ -61,7 +60,7 @@ def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
     vit = ENCODERS[kind].architectures[0].config(encoder, names)
     gpt = GPT2.architectures[0].config(language_model, ())
     for section in (encoder, language_model):
-        section.check_all_read(IGNORED_KEYS)
+        section.check_all_read(CONFIG)
     if vit.model_dim != gpt.model_dim:
         raise DataError(
             f"encoder.hidden_size={vit.model_dim}, decoder.n_embd={gpt.model_dim}: must be equal; "
@@ -71,33 +70,22 @@ def _config(hf_config: HFConfig, keys: Collection[str]) -> CaptionerConfig:
     return CaptionerConfig(vit=vit, gpt=gpt)
 
 
-def _encoder_of(config: ViTConfig) -> Family | None:
+def _encoder_of(config: ViTConfig) -> ImageFamily | None:
     """Return the first family that can represent the encoder; None if none can."""
     return next((family for family in ENCODERS.values() if not family.lacks(config)), None)
 
 
 def _parts(config: CaptionerConfig) -> Iterator[Part]:
-    family = _encoder_of(config.vit) or vit.FAMILY
-    for part in family.architectures[0].parts(config.vit):
-        ours = tuple(f"vit.{name}" for name in part.ours)
-        yield replace(part, theirs=f"{ENCODER}{part.theirs}", ours=ours)
+    family = _encoder_of(config.vit) or vit.VIT
+    yield from prefixed(family.architectures[0].parts(config.vit), ENCODER, "vit.")
     for part in GPT2.architectures[0].parts(config.gpt):
-        prefix = DECODER if part.theirs == HEAD.removeprefix(DECODER) else BODY
-        yield replace(part, theirs=f"{prefix}{part.theirs}")
-    for number in range(config.gpt.num_layers):
-        for theirs, names in _CROSS.items():
-            norm = theirs.startswith("ln_")
-            for kind, of_norm in (("weight", "gain"), ("bias", "shift")):
-                suffix = of_norm if norm else kind
-                yield Part(
-                    f"{BODY}h.{number}.{theirs}.{kind}",
-                    tuple(f"decoder.blocks.{number}.{name}.{suffix}" for name in names),
-                    kind == "weight" and not norm,
-                )
+        yield from prefixed([part], DECODER if part.theirs == HEAD else BODY)
+    for n in range(config.gpt.num_layers):
+        yield from layers(_CROSS, f"{BODY}h.{n}.", f"decoder.blocks.{n}.", transposed=True)
 
 
-def _to_hf_config(config: CaptionerConfig) -> dict[str, Any]:
-    family = _encoder_of(config.vit) or vit.FAMILY
+def _to_hf_config(config: CaptionerConfig) -> Values:
+    family = _encoder_of(config.vit) or vit.VIT
     return {
         "is_encoder_decoder": True,
         "tie_word_embeddings": False,  # between encoder and decoder
@@ -114,7 +102,7 @@ def _to_hf_config(config: CaptionerConfig) -> dict[str, Any]:
 def _lacks(config: CaptionerConfig) -> list[str]:
     reasons = [f"gpt.{reason}" for reason in GPT2.lacks(config.gpt)]
     if _encoder_of(config.vit) is None:
-        reasons += [f"vit.{reason}" for reason in vit.FAMILY.lacks(config.vit)]
+        reasons += [f"vit.{reason}" for reason in vit.VIT.lacks(config.vit)]
     if config.vit.model_dim != config.gpt.model_dim:
         reasons.append(
             f"vit.model_dim={config.vit.model_dim} (must be gpt.model_dim, {config.gpt.model_dim})"
@@ -133,7 +121,7 @@ FAMILY = Family(
             kind=CaptionerConfig,
             config=_config,
             parts=_parts,
-            tied=lambda config: {HEAD: WORDS} if config.gpt.tie_output else {},
+            tied=lambda config: {f"{DECODER}{HEAD}": WORDS} if config.gpt.tie_output else {},
             unused=r"encoder\.pooler\..*",
         ),
     ),

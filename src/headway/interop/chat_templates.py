@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
-from headway.base.files import read_bytes, read_json, write_file
+from headway.base.files import json_bytes, read_bytes, read_json, write_file
 from headway.interop.named_tokens import CONFIG_FILE, NAMES, read_json_object, template_tokens
 
 LARGEST_TEMPLATE = 2**17
@@ -63,9 +61,7 @@ class ChatTemplate:
         if self.special_tokens is not None:
             path = folder / CONFIG_FILE
             others = {k: v for k, v in read_json_object(path).items() if k not in NAMES}
-            values = {**others, **self.special_tokens}
-            text = json.dumps(values, indent=2, ensure_ascii=False)
-            write_file(path, f"{text}\n".encode())
+            write_file(path, json_bytes({**others, **self.special_tokens}))
 
 
 def read_chat_template(*folders: Path) -> ChatTemplate | None:
@@ -116,7 +112,7 @@ def _configured_templates(path: Path) -> dict[str, str]:
     return by_name
 
 
-def _named(number: int, item: Any, path: Path) -> str:
+def _named(number: int, item: object, path: Path) -> str:
     """Return the name of an item of a list of templates."""
     name = item.get("name") if isinstance(item, dict) else None
     if not isinstance(name, str):

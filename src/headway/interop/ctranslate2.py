@@ -17,11 +17,11 @@ from typing import Any
 import tokenizers
 import torch
 
-from headway.base.errors import HeadwayError, HeadwayWarning, UsageError
+from headway.base.errors import HeadwayWarning, UsageError
 from headway.base.folders import new_folder
 from headway.base.shapes import Float, Tensor
-from headway.interop.ctranslate2_spec import ACTIVATIONS, language_model_spec, translator_spec
-from headway.interop.hf_export import LARGEST_DIFFERENCE, TOKENIZER_FILE, write_tokenizer
+from headway.interop.ctranslate2_spec import ACTIVATIONS, Spec, language_model_spec, translator_spec
+from headway.interop.hf_export import TOKENIZER_FILE, check_difference, write_tokenizer
 from headway.interop.hf_export_translator import write_translator_tokenizers
 from headway.interop.weight_names import needs
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
@@ -47,7 +47,7 @@ Scores = list[list[float]]
 """For each sequence the log-probability of each of its tokens."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ExportedCTranslate2:
     """The result of an export.
 
@@ -62,7 +62,7 @@ class ExportedCTranslate2:
     dtype: str
     difference: float
     rounding: float
-    sequences: int
+    sequences: int = SEQUENCES
 
 
 def export_translator(
@@ -110,7 +110,7 @@ def export_translator(
             for pair in zip(sources, targets, strict=True)
         ]
         differences = _write(spec, temporary, dtype, ours, score, folder)
-    return _exported(folder, "Translator", dtype, differences)
+    return ExportedCTranslate2(folder, "Translator", dtype, *differences)
 
 
 def export_language_model(
@@ -142,7 +142,7 @@ def export_language_model(
 
         ours = [_log_p(model(torch.tensor([row]))[0, :-1], row[1:]) for row in rows]
         differences = _write(spec, temporary, dtype, ours, score, folder)
-    return _exported(folder, "Generator", dtype, differences)
+    return ExportedCTranslate2(folder, "Generator", dtype, *differences)
 
 
 def _warn_of_ends(names: Sequence[str]) -> None:
@@ -261,7 +261,7 @@ def _log_p(logits: Float[Tensor, "T V"], tokens: Sequence[int]) -> list[float]:
 @torch.no_grad()
 def _log_p_of_translation(
     model: Translator,
-    bias: Any,
+    bias: object,
     tokenizer: TokenizerPair,
     source: Sequence[int],
     target: Sequence[int],
@@ -274,7 +274,7 @@ def _log_p_of_translation(
 
 
 def _write(
-    spec: Any,
+    spec: Spec,
     temporary: Path,
     dtype: str,
     ours: Scores,
@@ -289,12 +289,7 @@ def _write(
     spec.validate()
     spec.save(str(temporary))
     difference = _difference(ours, score(temporary))
-    if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
-        raise HeadwayError(
-            f"the log-probabilities differ by {difference:.2g} between the model and the exported "
-            f"folder, more than {LARGEST_DIFFERENCE:g}; the folder was removed",
-            str(folder),
-        )
+    check_difference(difference, "log-probabilities", folder)
     if dtype == "float32":
         return difference, difference
     spec.optimize(quantization=dtype)
@@ -305,17 +300,3 @@ def _write(
 def _difference(ours: Scores, theirs: Scores) -> float:
     pairs = zip(ours, theirs, strict=True)
     return float(torch.cat([(torch.tensor(a) - torch.tensor(b)).abs() for a, b in pairs]).max())
-
-
-def _exported(
-    folder: Path, loader: str, dtype: str, differences: tuple[float, float]
-) -> ExportedCTranslate2:
-    difference, rounding = differences
-    return ExportedCTranslate2(
-        folder=folder,
-        loader=loader,
-        dtype=dtype,
-        difference=difference,
-        rounding=rounding,
-        sequences=SEQUENCES,
-    )

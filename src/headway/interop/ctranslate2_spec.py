@@ -18,6 +18,9 @@ from headway.blocks import DecoderBlock, DecoderOnlyBlock, Embeddings, EncoderBl
 from headway.blocks.feedforward import GATES, GatedFeedForward
 from headway.models import GPT, Translator
 
+Spec = Any
+"""The package's module of specifications, or a part of one; the package has no types."""
+
 SINUSOIDS = 4096
 """Number of positions of a sinusoidal table in the file; CTranslate2 refuses longer texts."""
 
@@ -32,7 +35,7 @@ ACTIVATIONS = {
 """Activations of ours -> names of CTranslate2's."""
 
 
-def translator_spec(specs: Any, model: Translator) -> Any:
+def translator_spec(specs: Spec, model: Translator) -> Spec:
     """Return the specification of a translator, without vocabularies and without a bias of the
     logits. specs: the module `ctranslate2.specs`."""
     config = model.config
@@ -61,7 +64,7 @@ def translator_spec(specs: Any, model: Translator) -> Any:
     return spec
 
 
-def language_model_spec(specs: Any, model: GPT) -> Any:
+def language_model_spec(specs: Spec, model: GPT) -> Spec:
     """Return the specification of a language model, without its vocabulary."""
     config = model.config
     decoder = specs.TransformerDecoderSpec(
@@ -86,25 +89,25 @@ def language_model_spec(specs: Any, model: GPT) -> Any:
     return spec
 
 
-def _activation(specs: Any, name: str) -> Any:
+def _activation(specs: Spec, name: str) -> Any:
     return getattr(specs.common_spec.Activation, ACTIVATIONS[name])
 
 
-def _rotary(positions: str, head_dim: int, base: float) -> dict[str, Any]:
+def _rotary(positions: str, head_dim: int, base: float) -> dict[str, object]:
     """Return the settings of rotary positions; ours rotate dimensions i and i + K/2."""
     if positions != "rotary":
         return {}
     return {"rotary_dim": head_dim, "rotary_interleave": False, "rotary_base": base}
 
 
-def _fill_stack(spec: Any, stack: Any) -> None:
+def _fill_stack(spec: Spec, stack: Any) -> None:
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
         _fill_block(layer, block)
     if spec.pre_norm:
         _fill_norm(spec.layer_norm, stack.norm)
 
 
-def _fill_block(layer: Any, block: EncoderBlock | DecoderBlock | DecoderOnlyBlock) -> None:
+def _fill_block(layer: Spec, block: EncoderBlock | DecoderBlock | DecoderOnlyBlock) -> None:
     _fill_attention(layer.self_attention, block.attention, joined=3)
     _fill_norm_of(layer.self_attention.layer_norm, block.around_attention)
     if isinstance(block, DecoderBlock):
@@ -120,7 +123,7 @@ def _fill_block(layer: Any, block: EncoderBlock | DecoderBlock | DecoderOnlyBloc
     _fill_norm_of(layer.ffn.layer_norm, block.around_feedforward)
 
 
-def _fill_attention(spec: Any, attention: MultiHeadAttention, joined: int) -> None:
+def _fill_attention(spec: Spec, attention: MultiHeadAttention, joined: int) -> None:
     """joined: how many of query, key and value, counted from the last, are one matrix."""
     projections = [attention.query, attention.key, attention.value]
     separate, together = projections[: 3 - joined], projections[3 - joined :]
@@ -139,25 +142,25 @@ def _fill_attention(spec: Any, attention: MultiHeadAttention, joined: int) -> No
         spec.relative_attention_max_distance = distance.numpy()
 
 
-def _fill_linear(spec: Any, *layers: nn.Linear) -> None:
+def _fill_linear(spec: Spec, *layers: nn.Linear) -> None:
     """Fill in one layer whose outputs are those of `layers`, joined."""
     spec.weight = _numbers(torch.cat([layer.weight for layer in layers]))
     if all(layer.bias is not None for layer in layers):
         spec.bias = _numbers(torch.cat([layer.bias for layer in layers]))
 
 
-def _fill_norm_of(spec: Any, residual: Any) -> None:
+def _fill_norm_of(spec: Spec, residual: Any) -> None:
     """Fill in the norm of a residual connection."""
     _fill_norm(spec, residual.norm)
 
 
-def _fill_norm(spec: Any, norm: Any) -> None:
+def _fill_norm(spec: Spec, norm: Any) -> None:
     spec.gamma = _numbers(norm.gain)
     if isinstance(norm, LayerNorm):
         spec.beta = _numbers(norm.shift)
 
 
-def _fill_embeddings(stack: Any, spec: Any, embeddings: Embeddings) -> None:
+def _fill_embeddings(stack: Spec, spec: Spec, embeddings: Embeddings) -> None:
     spec.weight = _numbers(embeddings.tokens.weight)
     stack.scale_embeddings = embeddings.scale != 1
     if hasattr(stack, "layernorm_embedding"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from headway.base.errors import DataError, HeadwayError
-from headway.base.files import read_bytes, read_json, write_file
+from headway.base.files import read_bytes, read_json
 from headway.interop.language_model_tokenizers import (
     MERGES_FILE,
     VOCABULARY_FILE,
@@ -19,7 +18,7 @@ from headway.interop.language_model_tokenizers import (
     special_token_id,
 )
 from headway.interop.named_tokens import NAMES_FILES, read_json_object
-from headway.interop.tokenizer_engines import finished, read_engine, word_settings
+from headway.interop.tokenizer_engines import finished, read_engine, word_settings, write_engine
 from headway.text import (
     EncoderTokenizer,
     MissingEncoderTokenizer,
@@ -177,25 +176,18 @@ def write_encoder_tokenizer(
     tokenizer is written without token types.
     """
     engine, special = _written_engine(tokenizer, str(folder), token_types), tokenizer.special_tokens
-    write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
     ids = (special.pad, special.start, special.end, special.mask)
-    names = {name: str(engine.id_to_token(i)) for name, i in zip(DEFAULTS, ids, strict=True)}
     known = [token for token in UNKNOWN if engine.token_to_id(token) is not None]
     unknown = tokenizer.engine_json["model"].get("unk_token") or next(iter(known), None)
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **names,
+    types = ["token_type_ids"] if token_types > 1 else []
+    write_engine(
+        engine,
+        folder,
+        dict(zip(DEFAULTS, ids, strict=True)),
+        max_length,
+        model_input_names=["input_ids", *types, "attention_mask"],
         **({"unk_token": unknown} if unknown else {}),
-        "model_max_length": max_length,
-        "model_input_names": [
-            "input_ids",
-            *(["token_type_ids"] if token_types > 1 else []),
-            "attention_mask",
-        ],
-        "clean_up_tokenization_spaces": False,
-    }
-    text = json.dumps(tokenizer_config, ensure_ascii=False, indent=2)
-    write_file(folder / NAMES_FILES[0], f"{text}\n".encode())
+    )
 
 
 def _written_engine(

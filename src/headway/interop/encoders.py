@@ -1,305 +1,243 @@
-"""Code shared by BERT, RoBERTa, DistilBERT and ALBERT: the same parts and heads by other names."""
+"""Text encoders of Hugging Face folders: BERT, RoBERTa and its variants, DistilBERT, ALBERT.
+
+They have the same parts and heads by other names: each is a table of config.json and of tensors.
+BERT has post-norm, learned positions and a pooler on [CLS]. The positions of RoBERTa start after
+the id of the padding token. DistilBERT has neither token types nor a pooler. The layers of ALBERT
+share one block, and its embeddings are factorised.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from dataclasses import replace
 
-from headway.base.errors import DataError
-from headway.interop.hf_config import ACTIVATION_NAMES, HFConfig, hf_labels
-from headway.interop.weight_names import Architecture, Family, Part, layers, needs
-from headway.models import (
-    BertClassifierConfig,
-    BertConfig,
-    BertQuestionAnsweringConfig,
-    BertTaggerConfig,
+from headway.interop.config_fields import (
+    Fields,
+    Key,
+    Values,
+    choice,
+    number,
+    probability,
+    whole,
 )
-from headway.models.bert import PoolerName
+from headway.interop.encoder_kind import EMBEDDING, EncoderKind
+from headway.interop.hf_config import ACTIVATIONS, HFConfig
 
-EMBEDDING = "embeddings.word_embeddings.weight"
-IGNORED = r"embeddings\.(position_ids|token_type_ids)"
-RENAMED = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 DEEPEST = 1000  # more layers than any model has; shared layers do not make a file larger
 
-
-@dataclass(frozen=True, kw_only=True)
-class Names:
-    """The names of the parts of a `Bert` in a family, theirs -> ours.
-
-    stem: prefix of the class names. classes: suffix of each pretraining class -> whether it has a
-    masked-language-modelling head and a next-sentence head; "Model" has none. layer: the block with
-    number {}; inside: the layers in it. pooler: the pooler; "" if there is none. root: prefix of
-    the keys of the masked-language-modelling head; words: its layers; bias: its output bias;
-    copies: keys that are stored as copies, of this bias and of the embedding. follows: the
-    next-sentence head. pooled: the layer before a classifier's last, and pooling its activation;
-    classes_layer: the last. dropouts: the keys of dropout in a classifier and in a tagger, and the
-    default for the classifier; if None, the encoder's. widen: the projection of factorised
-    embeddings to the model width.
-    """
-
-    stem: str
-    classes: Mapping[str, tuple[bool, bool]]
-    layer: str
-    inside: Mapping[str, str]
-    pooler: str
-    root: str
-    words: Mapping[str, str]
-    bias: str
-    copies: Mapping[str, str]
-    follows: str = ""
-    pooled: str
-    pooling: PoolerName = "tanh"
-    classes_layer: str = "classifier"
-    dropouts: tuple[str, str, float | None] = ("classifier_dropout", "classifier_dropout", None)
-    widen: str = ""
-
-
-Settings = Callable[[HFConfig], dict[str, Any]]
-
-
-def settings(hf_config: HFConfig) -> dict[str, Any]:
-    """Return the fields of `BertConfig` whose keys are the same in BERT, RoBERTa and ALBERT.
-
-    Our single dropout is their dropout after each sublayer; we have no dropout on attention
-    weights.
-    """
-    hf_config.must_be("position_embedding_type", "absolute")
-    hf_config.must_be("is_decoder", False)
-    hf_config.must_be("add_cross_attention", False)
-    hf_config.must_be("pruned_heads", {})
-    return {
-        "vocabulary": hf_config.whole("vocab_size"),
-        "model_dim": hf_config.whole("hidden_size"),
-        "num_layers": hf_config.whole("num_hidden_layers", below=DEEPEST),
-        "num_heads": hf_config.whole("num_attention_heads"),
-        "ffn_dim": hf_config.whole("intermediate_size"),
-        "max_length": hf_config.whole("max_position_embeddings", 512),
-        "token_types": hf_config.whole("type_vocab_size", 2),
-        "norm_eps": hf_config.number("layer_norm_eps", 1e-12),
-        "dropout": hf_config.number("hidden_dropout_prob", 0.1, high=1.0),
-    }
-
-
-def hf_encoder_config(config: BertConfig) -> dict[str, Any]:
-    """Return the keys of config.json for a configuration of ours, the inverse of `settings`."""
-    return {
-        "vocab_size": config.vocabulary,
-        "hidden_size": config.model_dim,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "intermediate_size": config.ffn_dim,
-        "max_position_embeddings": config.max_length,
-        "type_vocab_size": config.token_types,
-        "layer_norm_eps": config.norm_eps,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": 0.0,
-        "hidden_act": ACTIVATION_NAMES[config.activation],
-    }
+# Our single dropout is their dropout after each sublayer; we have no dropout on attention weights.
+_FIELDS = Fields(
+    keys=(
+        whole("vocab_size", "vocabulary"),
+        whole("hidden_size", "model_dim"),
+        whole("num_hidden_layers", "num_layers", below=DEEPEST),
+        whole("num_attention_heads", "num_heads"),
+        whole("intermediate_size", "ffn_dim"),
+        whole("max_position_embeddings", "max_length", 512),
+        whole("type_vocab_size", "token_types", 2),
+        number("layer_norm_eps", "norm_eps", 1e-12),
+        probability("hidden_dropout_prob", "dropout", 0.1),
+    ),
+    fixed={
+        "norm": "post",
+        "positions": "learned",
+        "attention": "scaled-dot",
+        "first_position": 0,
+        "shared_layers": False,
+    },
+    expected={
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "pruned_heads": {},
+    },
+    constant={"attention_probs_dropout_prob": 0.0},
+)
+_BERT = EncoderKind(
+    model_type="bert",
+    stem="Bert",
+    fields=_FIELDS.extended(choice("hidden_act", "activation", ACTIVATIONS, "gelu")),
+    positive=("token_types",),
+    classes={
+        "Model": (False, False),
+        "ForPreTraining": (True, True),
+        "ForMaskedLM": (True, False),
+        "ForNextSentencePrediction": (False, True),
+    },
+    layer="encoder.layer.{}",
+    inside={
+        "attention.self.query": "attention.query",
+        "attention.self.key": "attention.key",
+        "attention.self.value": "attention.value",
+        "attention.output.dense": "attention.output",
+        "attention.output.LayerNorm": "around_attention.norm",
+        "intermediate.dense": "feedforward.expand",
+        "output.dense": "feedforward.contract",
+        "output.LayerNorm": "around_feedforward.norm",
+    },
+    pooler="pooler.dense",
+    root="cls.predictions.",
+    words={
+        "cls.predictions.transform.dense": "masked_lm_head.transform",
+        "cls.predictions.transform.LayerNorm": "masked_lm_head.norm",
+    },
+    bias="cls.predictions.bias",
+    copies={
+        "cls.predictions.decoder.weight": EMBEDDING,
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    follows="cls.seq_relationship",
+    pooled="pooler.dense",
+)
 
 
-def encoder_family(
-    *,
-    model_type: str,
-    names: Names,
-    settings: Settings,
-    to_hf_config: Callable[[BertConfig], dict[str, Any]],
-    lacks: Callable[[BertConfig], list[str]],
-) -> Family:
-    """Return a `Family` of encoders, with the classes that all four families have.
+def _first_position(hf_config: HFConfig, fields: Values) -> int:
+    length = hf_config.whole("max_position_embeddings", 512)
+    return hf_config.padding("max_position_embeddings", length) + 1
 
-    settings: config.json -> fields of `BertConfig`, except its heads; to_hf_config: the inverse.
-    lacks: the reasons why an encoder of ours, without its heads, cannot be represented.
-    """
-    roots = (names.root, names.follows, names.pooled, "classifier.", "qa_outputs.")
-    head_roots = [root for root in roots if root and root != names.pooler]
-    return Family(
-        model_type=model_type,
-        prefix=f"{model_type}.",
-        heads="|".join(f"{root.replace('.', '[.]')}.*" for root in head_roots),
-        ignored=IGNORED,
-        renamed=RENAMED,
-        architectures=(*_pretrained(names, settings), *_tasks(names, settings)),
-        to_hf_config=partial(_to_hf_config, names, to_hf_config),
-        lacks=partial(_lacks, names, lacks),
+
+def _length_after_padding(hf_config: HFConfig, fields: Values) -> int:
+    """Return the maximum length: the table starts with unused rows, one for each id up to that of
+    padding."""
+    length = hf_config.whole("max_position_embeddings", 512)
+    return length - _first_position(hf_config, fields)
+
+
+# the masked-language-modelling head of RoBERTa uses GELU, whatever hidden_act is
+_ROBERTA = replace(
+    _BERT,
+    model_type="roberta",
+    stem="Roberta",
+    prefix="roberta",
+    fields=_FIELDS.extended(
+        Key(
+            "max_position_embeddings",
+            "max_length",
+            _length_after_padding,
+            lambda config: config.max_length + config.first_position,
+        ),
+        Key(
+            "pad_token_id",
+            "first_position",
+            _first_position,
+            lambda config: config.first_position - 1,
+        ),
+        fixed={"activation": "gelu"},
+        expected={"hidden_act": "gelu"},
+        constant={"hidden_act": "gelu"},
+    ),
+    positive=("first_position", "token_types"),
+    classes={"Model": (False, False), "ForMaskedLM": (True, False)},
+    root="lm_head.",
+    words={
+        "lm_head.dense": "masked_lm_head.transform",
+        "lm_head.layer_norm": "masked_lm_head.norm",
+    },
+    bias="lm_head.bias",
+    copies={"lm_head.decoder.weight": EMBEDDING, "lm_head.decoder.bias": "lm_head.bias"},
+    follows="",
+    pooled="classifier.dense",
+    classes_layer="classifier.out_proj",
+)
+_DISTILBERT = EncoderKind(
+    model_type="distilbert",
+    stem="DistilBert",
+    # sinusoidal positions are stored in the file as a table, as learned ones are
+    fields=Fields(
+        keys=(
+            whole("vocab_size", "vocabulary"),
+            whole("dim", "model_dim"),
+            whole("n_layers", "num_layers", below=DEEPEST),
+            whole("n_heads", "num_heads"),
+            whole("hidden_dim", "ffn_dim"),
+            whole("max_position_embeddings", "max_length", 512),
+            probability("dropout", "dropout", 0.1),
+            choice("activation", "activation", ACTIVATIONS, "gelu"),
+        ),
+        fixed={**_FIELDS.fixed, "token_types": 0, "norm_eps": 1e-12},
+        expected={"pruned_heads": {}},
+        constant={"sinusoidal_pos_embds": False, "attention_dropout": 0.0, "qa_dropout": 0.0},
+    ),
+    classes={"Model": (False, False), "ForMaskedLM": (True, False)},
+    layer="transformer.layer.{}",
+    inside={
+        "attention.q_lin": "attention.query",
+        "attention.k_lin": "attention.key",
+        "attention.v_lin": "attention.value",
+        "attention.out_lin": "attention.output",
+        "sa_layer_norm": "around_attention.norm",
+        "ffn.lin1": "feedforward.expand",
+        "ffn.lin2": "feedforward.contract",
+        "output_layer_norm": "around_feedforward.norm",
+    },
+    pooler="",
+    root="vocab_",
+    words={
+        "vocab_transform": "masked_lm_head.transform",
+        "vocab_layer_norm": "masked_lm_head.norm",
+    },
+    bias="vocab_projector.bias",
+    copies={"vocab_projector.weight": EMBEDDING},
+    pooled="pre_classifier",
+    pooling="relu",
+    dropouts=("seq_classif_dropout", "dropout", 0.2),
+)
+
+
+def _check_width(hf_config: HFConfig, fields: Values) -> None:
+    if fields["embedding_dim"] == fields["model_dim"]:
+        raise hf_config.refusal("embedding_size", fields["model_dim"], "different from hidden_size")
+
+
+_ALBERT = EncoderKind(
+    model_type="albert",
+    stem="Albert",
+    fields=_FIELDS.extended(
+        choice("hidden_act", "activation", ACTIVATIONS, "gelu_new"),
+        whole("embedding_size", "embedding_dim", 128, source="embedding_width"),
+        probability("hidden_dropout_prob", "dropout", 0.0),
+        fixed={"shared_layers": True},
+        expected={"num_hidden_groups": 1, "inner_group_num": 1},
+        constant={"num_hidden_groups": 1, "inner_group_num": 1},
+        check=_check_width,
+    ),
+    positive=("token_types",),
+    classes={"Model": (False, False), "ForPreTraining": (True, True), "ForMaskedLM": (True, False)},
+    layer="encoder.albert_layer_groups.{}.albert_layers.0",
+    inside={
+        "attention.query": "attention.query",
+        "attention.key": "attention.key",
+        "attention.value": "attention.value",
+        "attention.dense": "attention.output",
+        "attention.LayerNorm": "around_attention.norm",
+        "ffn": "feedforward.expand",
+        "ffn_output": "feedforward.contract",
+        "full_layer_layer_norm": "around_feedforward.norm",
+    },
+    pooler="pooler",
+    root="predictions.",
+    words={
+        "predictions.dense": "masked_lm_head.transform",
+        "predictions.LayerNorm": "masked_lm_head.norm",
+    },
+    bias="predictions.bias",
+    copies={
+        "predictions.decoder.weight": EMBEDDING,
+        "predictions.decoder.bias": "predictions.bias",
+    },
+    follows="sop_classifier.classifier",
+    pooled="pooler",
+    dropouts=("classifier_dropout_prob", "classifier_dropout_prob", 0.1),
+    widen="encoder.embedding_hidden_mapping_in",
+)
+FAMILIES = tuple(
+    kind.family()
+    for kind in (
+        _BERT,
+        _ROBERTA,
+        # Conneau et al. 2020 (100 languages), Martin et al. 2020 (French): other class names
+        replace(_ROBERTA, model_type="xlm-roberta", stem="XLMRoberta"),
+        replace(_ROBERTA, model_type="camembert", stem="Camembert"),
+        _DISTILBERT,
+        _ALBERT,
     )
-
-
-def _pretrained(names: Names, settings: Settings) -> Iterator[Architecture]:
-    """Yield the class without heads and those with the heads of pretraining."""
-    for end, heads in names.classes.items():
-        yield Architecture(
-            names=(names.stem + end,),
-            kind=BertConfig,
-            config=partial(_pretrained_config, names, settings, heads),
-            parts=partial(_bert_parts, names),
-            tied=partial(_tied, names),
-            fits=partial(_has_heads, heads),
-            bare=end == "Model",
-        )
-
-
-def _has_heads(heads: tuple[bool, bool], config: BertConfig) -> bool:
-    return (config.masked_lm_head, config.next_sentence) == heads
-
-
-def _pretrained_config(
-    names: Names,
-    settings: Settings,
-    heads: tuple[bool, bool],
-    hf_config: HFConfig,
-    keys: Collection[str],
-) -> BertConfig:
-    """Return the configuration with the heads of the class, and with those that only the file has:
-    many files have a pooler or a head that their class does not have, and it is kept."""
-    masked, follows = heads
-    if masked or _any(keys, names.root):
-        masked = True
-        hf_config.must_be("tie_word_embeddings", True)
-    follows = follows or _any(keys, names.follows)
-    pooler: PoolerName = "tanh" if follows or _any(keys, names.pooler) else "none"
-    return BertConfig(
-        **settings(hf_config), pooler=pooler, masked_lm_head=masked, next_sentence=follows
-    )
-
-
-def _any(keys: Collection[str], root: str) -> bool:
-    return bool(root) and any(key.startswith(root) for key in keys)
-
-
-def _tied(names: Names, config: BertConfig) -> dict[str, str]:
-    return dict(names.copies) if config.masked_lm_head else {}
-
-
-def _tasks(names: Names, settings: Settings) -> Iterator[Architecture]:
-    """Yield the classes for classification, tagging and question answering.
-
-    Old files of taggers and question-answering models contain an unused pooler.
-    """
-    old = rf"{names.pooler}\..*" if names.pooler else ""
-    for end, kind, config in (
-        ("ForSequenceClassification", BertClassifierConfig, _classifier_config),
-        ("ForTokenClassification", BertTaggerConfig, _tagger_config),
-        ("ForQuestionAnswering", BertQuestionAnsweringConfig, _answerer_config),
-    ):
-        uses = kind is BertClassifierConfig and names.pooled == names.pooler
-        yield Architecture(
-            names=(names.stem + end,),
-            kind=kind,
-            config=partial(config, names, settings),
-            parts=partial(_task_parts, names),
-            unused="" if uses else old,
-        )
-
-
-def _encoder(settings: Settings, hf_config: HFConfig, pooler: PoolerName) -> BertConfig:
-    return BertConfig(
-        **settings(hf_config), pooler=pooler, masked_lm_head=False, next_sentence=False
-    )
-
-
-def _classifier_config(
-    names: Names, settings: Settings, hf_config: HFConfig, keys: object
-) -> BertClassifierConfig:
-    bert = _encoder(settings, hf_config, names.pooling)
-    key, _, default = names.dropouts
-    labels = hf_config.labels()
-    problem_type = "regression" if len(labels) == 1 else "single_label_classification"
-    hf_config.must_be("problem_type", problem_type)
-    dropout = hf_config.number(key, bert.dropout if default is None else default, high=1.0)
-    return BertClassifierConfig(bert=bert, num_classes=len(labels), dropout=dropout)
-
-
-def _tagger_config(
-    names: Names, settings: Settings, hf_config: HFConfig, keys: object
-) -> BertTaggerConfig:
-    bert, labels = _encoder(settings, hf_config, "none"), hf_config.labels()
-    if len(labels) < 2:
-        raise DataError(
-            f"id2label has {len(labels)} tag, but a tagger needs at least 2", hf_config.where
-        )
-    dropout = hf_config.number(names.dropouts[1], bert.dropout, high=1.0)
-    return BertTaggerConfig(bert=bert, num_tags=len(labels), dropout=dropout)
-
-
-def _answerer_config(
-    names: Names, settings: Settings, hf_config: HFConfig, keys: object
-) -> BertQuestionAnsweringConfig:
-    return BertQuestionAnsweringConfig(bert=_encoder(settings, hf_config, "none"))
-
-
-def _bert_parts(names: Names, config: BertConfig) -> Iterator[Part]:
-    yield from _encoder_parts(names, config)
-    if config.pooler != "none":
-        yield from layers({names.pooler: "pooler.project"})
-    if config.masked_lm_head:
-        yield from layers(names.words)
-        yield Part(names.bias, ("masked_lm_head.output.bias",))
-    if config.next_sentence:
-        yield from layers({names.follows: "next_sentence"})
-
-
-def _task_parts(
-    names: Names, config: BertClassifierConfig | BertTaggerConfig | BertQuestionAnsweringConfig
-) -> Iterator[Part]:
-    for part in _encoder_parts(names, config.bert):
-        yield replace(part, ours=tuple(f"bert.{name}" for name in part.ours))
-    if isinstance(config, BertClassifierConfig):
-        yield from layers({names.pooled: "bert.pooler.project", names.classes_layer: "head"})
-    else:
-        last = "qa_outputs" if isinstance(config, BertQuestionAnsweringConfig) else "classifier"
-        yield from layers({last: "head"})
-
-
-def _encoder_parts(names: Names, config: BertConfig) -> Iterator[Part]:
-    yield Part(EMBEDDING, ("embedding.words.tokens.weight",))
-    positions = "embedding.words.positions.table.vectors"
-    yield Part("embeddings.position_embeddings.weight", (positions,))
-    if config.token_types:
-        yield Part("embeddings.token_type_embeddings.weight", ("embedding.types.weight",))
-    yield from layers({"embeddings.LayerNorm": "embedding.norm"})
-    if names.widen:
-        yield from layers({names.widen: "widen"})
-    for number in range(1 if config.shared_layers else config.num_layers):
-        theirs, ours = names.layer.format(number), f"encoder.blocks.{number}"
-        yield from layers({f"{theirs}.{k}": f"{ours}.{v}" for k, v in names.inside.items()})
-
-
-def _to_hf_config(
-    names: Names, to_hf_config: Callable[[BertConfig], dict[str, Any]], config: Any
-) -> dict[str, Any]:
-    if isinstance(config, BertConfig):
-        return {**to_hf_config(config), "tie_word_embeddings": True}
-    values = {**to_hf_config(config.bert), "tie_word_embeddings": True}
-    if isinstance(config, BertQuestionAnsweringConfig):
-        return values
-    classifies = isinstance(config, BertClassifierConfig)
-    count = config.num_classes if classifies else config.num_tags
-    key = names.dropouts[0] if classifies else names.dropouts[1]
-    values = {key: config.dropout, **values}
-    values |= hf_labels([f"LABEL_{i}" for i in range(count)])
-    if classifies:
-        values["problem_type"] = "regression" if count == 1 else "single_label_classification"
-    return values
-
-
-def _lacks(names: Names, lacks: Callable[[BertConfig], list[str]], config: Any) -> list[str]:
-    """Return the reasons of the family, and those for heads that no class of it has."""
-    bert = config if isinstance(config, BertConfig) else config.bert
-    reasons = needs(
-        bert, {"norm": ("post",), "positions": ("learned",), "attention": ("scaled-dot",)}
-    )
-    reasons += lacks(bert)
-    if isinstance(config, BertClassifierConfig):
-        reasons += needs(config, {"pooling": ("first",)})
-        if config.pooling == "first":
-            reasons += needs(bert, {"pooler": (names.pooling,)})
-    elif isinstance(config, BertConfig):
-        reasons += needs(bert, {"pooler": ("none", "tanh") if names.pooler else ("none",)})
-        if (bert.masked_lm_head, bert.next_sentence) not in names.classes.values():
-            reasons.append(
-                f"no class with masked_lm_head={bert.masked_lm_head} and "
-                f"next_sentence={bert.next_sentence}"
-            )
-    return reasons
+)

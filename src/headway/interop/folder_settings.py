@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.base.files import write_file
+from headway.base.files import json_bytes, write_file
 from headway.interop.chat_templates import ChatTemplate, read_chat_template
 from headway.interop.generation_config import (
     FILE,
@@ -30,8 +29,7 @@ class FolderSettings:
     def write(self, folder: Path) -> None:
         """Write the files that `read_saved_settings` reads."""
         if self.generation is not None:
-            text = json.dumps(dict(self.generation.values), indent=2, ensure_ascii=False)
-            write_file(folder / FILE, f"{text}\n".encode())
+            write_file(folder / FILE, json_bytes(dict(self.generation.values)))
         if self.template is not None:
             self.template.write(folder)
 

@@ -1,7 +1,6 @@
 """Read generation_config.json: how `generate` of transformers decodes with the model of a folder.
 
-The keys become the defaults of Headway's predictions. `IGNORED_KEYS` lists those that it does not
-read, with the reason.
+The keys become the defaults of Headway's predictions, but for those in `ignored_keys.GENERATION`.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ from typing import Any, Literal
 
 from headway.base.errors import DataError, HeadwayWarning
 from headway.base.files import read_json
-from headway.interop.generation_keys import IGNORED_KEYS, KEYS
 from headway.interop.hf_config import LARGEST, HFConfig
+from headway.interop.ignored_keys import GENERATION, READ_GENERATION, ROLES
 
 FILE = "generation_config.json"
 CONFIG_FILE = "config.json"
 Kind = Literal["language model", "translator", "captioner"]
 TOP_K = 50
 """Default of `top_k` in transformers, if outputs are sampled."""
-ROLES = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
-"""Keys that other readers of a folder use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +87,11 @@ def read_generation_defaults(folder: Path, kind: Kind) -> GenerationDefaults:
         path = folder / CONFIG_FILE
         decoder = contents.get("decoder")
         inner = decoder if isinstance(decoder, dict) else {}
-        known = KEYS | {*ROLES}
+        known = {*GENERATION, *READ_GENERATION, *ROLES}
         contents = {key: value for key, value in {**inner, **contents}.items() if key in known}
     config = HFConfig(contents, str(path))
     defaults = _Reader(config, kind).defaults()
-    config.check_all_read({**IGNORED_KEYS, **dict.fromkeys(ROLES, IGNORED_KEYS["use_cache"])})
+    config.check_all_read({**GENERATION, **dict.fromkeys(ROLES, GENERATION["use_cache"])})
     return defaults
 
 

@@ -43,7 +43,7 @@ class Ignored:
     neutral: tuple[Any, ...] | None = None
     refused: bool = False
 
-    def covers(self, value: Any) -> bool:
+    def covers(self, value: object) -> bool:
         """Return whether a value changes nothing. 1 and true are different values."""
         if self.neutral is None:
             return True
@@ -53,7 +53,7 @@ class Ignored:
 class RecordedValues(dict[str, Any]):
     """The contents of a JSON object, which records the keys that were looked up."""
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object]) -> None:
         super().__init__(values)
         self.read: set[str] = set()
 
@@ -65,7 +65,7 @@ class RecordedValues(dict[str, Any]):
         self.read.add(str(key))
         return super().__contains__(key)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         self.read.add(key)
         return super().get(key, default)
 
@@ -77,7 +77,7 @@ class HFConfig:
     DataError and name key and value. `check_all_read` deals with the other keys.
     """
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+    def __init__(self, values: Mapping[str, object], where: str) -> None:
         given = {key: value for key, value in values.items() if value is not None}
         self.values = RecordedValues(given)
         self.where = where
@@ -131,6 +131,13 @@ class HFConfig:
             raise self.refusal(key, value, " or ".join(meanings))
         return meanings[value]
 
+    def padding(self, limit: str, below: int) -> int:
+        """Return the id of the padding token, whose default is 1. limit: the key of `below`."""
+        pad = self.values.get("pad_token_id", 1)
+        if type(pad) is not int or not 0 <= pad < below:
+            raise self.refusal("pad_token_id", pad, f"an id below {limit}={below}")
+        return pad
+
     def labels(self) -> tuple[str, ...]:
         """Return the class names in order: `id2label`; if it is missing, LABEL_0, LABEL_1, ... for
         `num_labels` classes (default 2)."""
@@ -148,7 +155,7 @@ class HFConfig:
             )
         return tuple(map(str, labels))
 
-    def must_be(self, key: str, expected: Any) -> None:
+    def must_be(self, key: str, expected: object) -> None:
         """Raise DataError for an unsupported value: the key must be missing or have this value."""
         if self.values.get(key, expected) != expected:
             raise self.refusal(
@@ -171,17 +178,17 @@ class HFConfig:
             text = f"{self.where}: {key}={shortened(value)} is ignored: {why}"
             warnings.warn(text, HeadwayWarning, stacklevel=3)
 
-    def refusal(self, key: str, value: Any, expected: str) -> DataError:
+    def refusal(self, key: str, value: object, expected: str) -> DataError:
         """Return the error for the value of a key. expected: the allowed values, in words."""
         return DataError(f"{key}={shortened(value)}: must be {expected}", self.where)
 
-    def _get(self, key: str, default: Any) -> Any:
+    def _get(self, key: str, default: object) -> Any:
         if default is None and key not in self.values:
             raise DataError(f"the key {key} is missing", self.where)
         return self.values.get(key, default)
 
 
-def shortened(value: Any) -> str:
+def shortened(value: object) -> str:
     """Return a value for a message, in at most 80 characters."""
     return repr(value)[:80]
 

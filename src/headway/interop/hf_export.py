@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import tokenizers
 import torch
 from tokenizers import decoders, models, processors
+from torch import nn
 
 from headway.base.errors import HeadwayError, UsageError
-from headway.base.files import write_file
 from headway.base.folders import new_folder
-from headway.base.shapes import Int, Tensor
+from headway.base.shapes import Tensor
 from headway.interop.encoder_tokenizers import check_encoder_tokenizer, write_encoder_tokenizer
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.hf_folders import (
+    Model,
     TextModel,
     build,
     read,
@@ -26,10 +26,12 @@ from headway.interop.hf_folders import (
     write_generation_config,
 )
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
+from headway.interop.tokenizer_engines import write_engine
 from headway.models import GPT, Bert, BertConfig, GPTConfig
 from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
 from headway.transforms.quantize import float32_copy
 
+ModelT = TypeVar("ModelT", bound=Model)
 TOKENIZER_FILE = "tokenizer.json"
 LARGEST_DIFFERENCE = 1e-4
 ROWS, LONGEST = 2, 64
@@ -66,7 +68,7 @@ def export(
     family: str | None = None,
     labels: Sequence[str] | None = None,
     sentences: SentenceFolder | None = None,
-    keys: Mapping[str, Any] | None = None,
+    keys: Mapping[str, object] | None = None,
     settings: FolderSettings = NO_SETTINGS,
 ) -> Exported:
     """Write a folder for transformers, with the tokenizer; on any error no folder is left.
@@ -92,13 +94,7 @@ def export(
         if isinstance(model, GPT):
             assert not isinstance(tokenizer, EncoderTokenizer)
             write_generation_config(special_ids(tokenizer), tokenizer.ends, settings, temporary)
-        difference = _difference(model, temporary)
-        if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
-            raise HeadwayError(
-                f"the logits differ by {difference:.2g} between the model and the exported folder, "
-                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
-                str(folder),
-            )
+        difference = compare(model, temporary, folder, _outputs)
         if isinstance(tokenizer, EncoderTokenizer):
             write_encoder_tokenizer(
                 tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0)
@@ -129,25 +125,52 @@ def special_ids(tokenizer: TextTokenizer | EncoderTokenizer) -> dict[str, int]:
 
 
 @torch.no_grad()
-def _difference(model: TextModel, folder: Path) -> float:
-    """Return the maximum absolute difference between the outputs of both models for random ids."""
-    weight, shape = next(model.parameters()), _shape(model)
-    exported = build(*read(folder), dtype=weight.dtype).to(weight.device)
-    length = min(LONGEST, shape.max_length)
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, shape.vocabulary, (ROWS, length), generator=generator).to(weight.device)
-    training = model.training
+def compare(
+    model: ModelT,
+    temporary: Path,
+    folder: Path,
+    outputs: Callable[[ModelT, torch.Generator], Sequence[Tensor]],
+) -> float:
+    """Return the maximum absolute difference between the outputs of a model and of its folder.
+
+    temporary: what was written, which becomes `folder`. outputs: returns the outputs of a model for
+    random inputs. Raises HeadwayError if the difference is more than `LARGEST_DIFFERENCE`.
+    """
+    weight, training = next(model.parameters()), model.training
+    exported = build(*read(temporary), dtype=weight.dtype).to(weight.device)
     try:
-        ours = _outputs(model.eval(), ids)
+        model.eval()
+        ours = outputs(model, torch.Generator().manual_seed(0))
     finally:
         model.train(training)
-    pairs = zip(_outputs(exported, ids), ours, strict=True)
-    return float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())  # NaN stays NaN
+    theirs = outputs(exported, torch.Generator().manual_seed(0))
+    pairs = zip(theirs, ours, strict=True)
+    difference = float(torch.stack([(a - b).abs().max() for a, b in pairs]).max())
+    check_difference(difference, "outputs", folder)
+    return difference
 
 
-def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
+def check_difference(difference: float, what: str, folder: Path) -> None:
+    """Raise HeadwayError for outputs that are not those of the model."""
+    if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
+        raise HeadwayError(
+            f"the {what} differ by {difference:.2g} between the model and the exported folder, "
+            f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
+            str(folder),
+        )
+
+
+def random_ids(model: nn.Module, generator: torch.Generator, below: int, length: int) -> Tensor:
+    """Return random ids (B T) on the device of the model; T is at most `length`, and `LONGEST`."""
+    ids = torch.randint(0, below, (ROWS, min(LONGEST, length)), generator=generator)
+    return ids.to(next(model.parameters()).device)
+
+
+def _outputs(model: TextModel, generator: torch.Generator) -> list[Tensor]:
     """Return all outputs of the model. For an encoder, the second half of the ids is a second
     text."""
+    shape = _shape(model)
+    ids = random_ids(model, generator, shape.vocabulary, shape.max_length)
     if isinstance(model, GPT):
         return [model(ids)]
     keys = torch.ones_like(ids, dtype=torch.bool)
@@ -167,7 +190,6 @@ def _outputs(model: TextModel, ids: Int[Tensor, "B T"]) -> list[Tensor]:
 def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> None:
     """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers."""
     engine = _engine(tokenizer, folder)
-    bos, eos = (engine.id_to_token(i) for i in (tokenizer.bos, tokenizer.eos))
     prefix = _prefix_ids(tokenizer)
     if prefix and not isinstance(tokenizer, PretrainedTokenizer):  # whose own file specifies it
         names = [engine.id_to_token(i) for i in prefix]
@@ -175,17 +197,9 @@ def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> 
             single=[*names, "$A"],
             special_tokens=list(zip(names, prefix, strict=True)),
         )
-    write_file(folder / TOKENIZER_FILE, str(engine.to_str(pretty=True)).encode())
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": bos,
-        "eos_token": eos,
-        "model_max_length": max_length,
-        "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,  # the text of a special token in an input is plain text
-    }
-    text = json.dumps(tokenizer_config, ensure_ascii=False, indent=2)
-    write_file(folder / "tokenizer_config.json", f"{text}\n".encode())
+    roles = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
+    # the text of a special token in an input is plain text
+    write_engine(engine, folder, roles, max_length, split_special_tokens=True)
 
 
 def _prefix_ids(tokenizer: TextTokenizer) -> list[int]:
@@ -264,13 +278,14 @@ def check_tokenizer(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
     exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos, tokenizer.ends)
     texts = _texts(tokenizer)
     for text in texts:
-        _check_same(text, tokenizer.encode(text), exported.encode(text), where)
+        check_same_ids(text, tokenizer.encode(text), exported.encode(text), where)
         if text:  # ours must begin with a token, theirs need not
-            _check_same(text, tokenizer.begin(text), exported.begin(text), where)
+            check_same_ids(text, tokenizer.begin(text), exported.begin(text), where)
     return len(texts)
 
 
-def _check_same(text: str, ours: Sequence[int], theirs: Sequence[int], where: str) -> None:
+def check_same_ids(text: str, ours: Sequence[int], theirs: Sequence[int], where: str) -> None:
+    """Raise HeadwayError for a text that the written tokenizer encodes differently."""
     if list(ours) != list(theirs):
         raise HeadwayError(
             f"the written tokenizer encodes {text!r} as {_first_ids(theirs)}, not as "

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer as Engine
 from tokenizers import processors
 
 from headway.base.errors import HeadwayError, UsageError
-from headway.base.files import read_json, write_file
+from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
 from headway.base.shapes import Int, Tensor
 from headway.interop.added_tokens import declared_in_config
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import GenerationDefaults
-from headway.interop.hf_export import LARGEST_DIFFERENCE, LONGEST, ROWS, TEXTS, Exported
-from headway.interop.hf_export_languages import write_multilingual
-from headway.interop.hf_folders import build, fitting, read, write, write_generation_config
+from headway.interop.hf_export import (
+    LONGEST,
+    TEXTS,
+    Exported,
+    check_same_ids,
+    compare,
+    random_ids,
+)
+from headway.interop.hf_folders import fitting, write, write_generation_config
 from headway.interop.language_model_tokenizers import VOCABULARY_FILE
 from headway.interop.named_tokens import NAMES_FILES
+from headway.interop.tokenizer_engines import write_engine
+from headway.interop.translator_languages import code_of
 from headway.interop.translator_tokenizers import (
+    FAIRSEQ_MODEL,
     SOURCE_MODEL,
     T5_MODEL,
     TARGET_MODEL,
@@ -33,7 +40,7 @@ from headway.interop.translator_tokenizers import (
 )
 from headway.models import Translator, TranslatorConfig
 from headway.models.contracts import set_parameters, shapes_only
-from headway.text import LANGUAGE_TAG, PretrainedSentenceTokenizer, TokenizerPair
+from headway.text import LANGUAGE_TAG, LanguageTokens, PretrainedSentenceTokenizer, TokenizerPair
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 from headway.transforms.quantize import float32_copy
 
@@ -74,13 +81,7 @@ def export_translator_to_hf(
         ids["forced_bos_token_id"] = side.prefix[0]
     with new_folder(folder) as temporary:
         written = write(with_halves(model), temporary, family, ids)
-        difference = _difference(model, temporary)
-        if not difference <= LARGEST_DIFFERENCE:  # NaN is no success
-            raise HeadwayError(
-                f"the logits differ by {difference:.2g} between the model and the exported folder, "
-                f"more than {LARGEST_DIFFERENCE:g}; the folder was removed",
-                str(folder),
-            )
+        difference = compare(model, temporary, folder, _outputs)
         if settings.generation is None:
             never = sorted({side.pad, side.bos} - {side.eos})
             searching = {
@@ -151,26 +152,20 @@ def _check_tokenizers(tokenizer: TokenizerPair) -> None:
         )
 
 
-@torch.no_grad()
-def _difference(model: Translator, folder: Path) -> float:
-    """Return the maximum absolute difference between the logits of both models for random ids."""
-    exported: Any = build(*read(folder))
+def _outputs(model: Translator, generator: torch.Generator) -> list[Tensor]:
     longest = min(LONGEST, model.max_source or LONGEST, model.max_target or LONGEST)
-    generator = torch.Generator().manual_seed(0)
-    shape = (ROWS, longest)
-    source = torch.randint(0, model.config.source_vocabulary, shape, generator=generator)
-    read_ids = torch.randint(0, model.config.target_vocabulary, shape, generator=generator)
+    config = model.config
+    source = random_ids(model, generator, config.source_vocabulary, longest)
+    target = random_ids(model, generator, config.target_vocabulary, longest)
     keys = torch.arange(longest) < torch.tensor([[longest], [longest // 2]])
-    device = model.output.weight.device
-    ours = model(source.to(device), read_ids.to(device), keys.to(device))
-    return float((exported(source, read_ids, keys) - ours.cpu()).abs().max())  # NaN stays NaN
+    return [model(source, target, keys.to(source.device))]
 
 
 def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_length: int) -> None:
     """Write the files of the tokenizers: tokenizer.json, or the two models of MarianMT."""
     source, target = tokenizer.source, tokenizer.target
     if tokenizer.languages is not None:
-        write_multilingual(tokenizer, tokenizer.languages, folder)
+        _write_multilingual(tokenizer, tokenizer.languages, folder)
         return
     if isinstance(source, PretrainedSentenceTokenizer) and source.sentencepiece is not None:
         assert isinstance(target, PretrainedSentenceTokenizer)
@@ -178,12 +173,12 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
             write_file(folder / T5_MODEL, source.sentencepiece)
             if source.added:
                 values = {"tokenizer_class": "T5Tokenizer", **declared_in_config(source)}
-                _write_json(folder / NAMES_FILES[0], values)
+                write_file(folder / NAMES_FILES[0], json_bytes(values))
             return
         for file, side in ((SOURCE_MODEL, source), (TARGET_MODEL, target)):
             write_file(folder / file, side.sentencepiece or b"")
         ids = {token: index for index, token in enumerate(source.tokens)}
-        _write_json(folder / VOCABULARY_FILE, ids)
+        write_file(folder / VOCABULARY_FILE, json_bytes(ids))
         tokenizer_config = {
             "tokenizer_class": "MarianTokenizer",
             "pad_token": source.tokens[source.pad],
@@ -192,19 +187,52 @@ def write_translator_tokenizers(tokenizer: TokenizerPair, folder: Path, max_leng
             "model_max_length": max_length,
             **declared_in_config(source),
         }
-        _write_json(folder / NAMES_FILES[0], tokenizer_config)
+        write_file(folder / NAMES_FILES[0], json_bytes(tokenizer_config))
         return
+    roles = {"pad_token": source.pad, "eos_token": source.eos, "bos_token": source.bos}
+    # the text of a special token in an input is plain text
     engine = _engine(tokenizer, folder)
-    write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
-    special = {"pad_token": source.pad, "eos_token": source.eos, "bos_token": source.bos}
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **{role: str(engine.id_to_token(number)) for role, number in special.items()},
-        "model_max_length": max_length,
-        "clean_up_tokenization_spaces": False,
+    write_engine(engine, folder, roles, max_length, split_special_tokens=True)
+
+
+def _write_multilingual(pair: TokenizerPair, languages: LanguageTokens, folder: Path) -> None:
+    """Write tokenizer.json, or the SentencePiece model with its vocabulary, and the chosen
+    languages as `src_lang` and `tgt_lang`.
+
+    The class of the tokenizer follows from the tokens and their positions.
+    """
+    source, target = pair.source, pair.target
+    assert isinstance(source, PretrainedSentenceTokenizer)
+    assert isinstance(target, PretrainedSentenceTokenizer)
+    names = sorted(languages.ids.values())
+    tokens = [source.tokens[index] for index in names]
+    values: dict[str, object] = {
+        "tokenizer_class": _class_of(languages, tokens[0]),
+        "src_lang": source.language,
+        "tgt_lang": target.language,
+        "legacy_behaviour": languages.after_source,
         "split_special_tokens": True,  # the text of a special token in an input is plain text
     }
-    _write_json(folder / NAMES_FILES[0], tokenizer_config)
+    if source.sentencepiece is None:
+        content = json.dumps(source.engine_json, ensure_ascii=False)
+        write_file(folder / FILE, content.encode())
+    else:
+        write_file(folder / FAIRSEQ_MODEL, source.sentencepiece)
+        values["additional_special_tokens"] = tokens
+        values |= declared_in_config(source)
+        if values["tokenizer_class"] == "M2M100Tokenizer":
+            ids = {token: index for index, token in enumerate(source.tokens[: names[0]])}
+            write_file(folder / VOCABULARY_FILE, json.dumps(ids, ensure_ascii=False).encode())
+    write_file(folder / NAMES_FILES[0], json_bytes(values))
+
+
+def _class_of(languages: LanguageTokens, token: str) -> str:
+    """Return the class of transformers. token: that of one of the languages."""
+    if languages.starts_target:
+        return "MBartTokenizer"
+    if token.startswith("__"):
+        return "M2M100Tokenizer"
+    return "MBart50Tokenizer" if str(code_of(token))[-2:].isupper() else "NllbTokenizer"
 
 
 def _engine(tokenizer: TokenizerPair, folder: Path) -> Engine:
@@ -251,14 +279,5 @@ def _check_written(tokenizer: TokenizerPair, folder: Path, where: str) -> int:
             ids = engine.encode(text).ids
             encodings.append(([*tokenizer.source.encode(text), tokenizer.source.eos], ids))
         for ours, theirs in encodings:
-            if ours != theirs:
-                raise HeadwayError(
-                    f"the written tokenizer encodes {text!r} as {theirs[:8]}, not as {ours[:8]}; "
-                    "the folder was removed",
-                    where,
-                )
+            check_same_ids(text, ours, theirs, where)
     return len(TEXTS)
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())

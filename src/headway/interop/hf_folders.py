@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,19 @@ import torch
 from torch import nn
 
 from headway.base.errors import DataError, UsageError
-from headway.base.files import read_json, write_file
+from headway.base.files import json_bytes, read_json, write_file
 from headway.base.settings import check_limits
 from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, write_tensors
-from headway.interop import (
-    albert,
-    bart,
-    bert,
-    captioner,
-    dinov2,
-    distilbert,
-    gpt2,
-    llama,
-    openai_gpt,
-    qwen3,
-    roberta,
-    t5,
-    vit,
-)
+from headway.interop import bart, captioner, encoders, language_models, t5, vit
 from headway.interop.adapters import find_adapter, merged
-from headway.interop.config_keys import IGNORED_KEYS
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
 from headway.interop.hf_config import HFConfig, hf_labels
+from headway.interop.ignored_keys import CONFIG
 from headway.interop.weight_names import (
-    Architecture,
-    Family,
+    AnyArchitecture,
+    AnyFamily,
     check_present,
     join_copies,
     to_ours,
@@ -70,15 +55,15 @@ from headway.models import (
 from headway.models.contracts import set_parameters, shapes_only
 from headway.transforms.quantize import float32_copy
 
-FAMILIES: dict[str, Family] = {
-    family.model_type: family
-    for family in (
-        *(gpt2.FAMILY, openai_gpt.FAMILY, llama.FAMILY, qwen3.FAMILY),
-        *(bert.FAMILY, roberta.FAMILY, *roberta.LATER, distilbert.FAMILY, albert.FAMILY),
-        *(vit.FAMILY, dinov2.FAMILY, captioner.FAMILY),
-        *(*bart.FAMILIES, *t5.FAMILIES),
-    )
-}
+_ALL: tuple[AnyFamily, ...] = (
+    *language_models.FAMILIES,
+    *encoders.FAMILIES,
+    *vit.FAMILIES,
+    captioner.FAMILY,
+    *bart.FAMILIES,
+    *t5.FAMILIES,
+)
+FAMILIES = {family.model_type: family for family in _ALL}
 """`model_type` in config.json -> the description of the model family."""
 
 TextConfig = (
@@ -139,7 +124,7 @@ def read(
         raise DataError(error.what, hf_config.where, error.hint) from error
     except ValueError as error:  # inconsistent sizes
         raise DataError(str(error), hf_config.where) from error
-    hf_config.check_all_read(IGNORED_KEYS)
+    hf_config.check_all_read(CONFIG)
     untie = "if the head has its own weights, set tie_word_embeddings to false in config.json"
     join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
     check_present(architecture.parts(config), tensors, where)
@@ -182,7 +167,7 @@ def write(
     family: str | None = None,
     specials: Mapping[str, int] | None = None,
     labels: Sequence[str] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> str:
     """Write a folder for transformers; return the name of its class there.
 
@@ -212,7 +197,7 @@ def write(
     write_tensors(folder / WEIGHTS_FILE, full)
     if chosen.generates:
         write_generation_config(ids, (), NO_SETTINGS, folder)
-    _write_json(folder / CONFIG_FILE, values)  # last: it makes the folder a model
+    write_file(folder / CONFIG_FILE, json_bytes(values))  # last: it makes the folder a model
     return architecture.names[0]
 
 
@@ -228,16 +213,16 @@ def write_generation_config(
     values |= {**ids, "transformers_version": CHECKED_AGAINST}
     if len(ends) > 1:
         values["eos_token_id"] = list(ends)
-    _write_json(folder / GENERATION_FILE, values)
+    write_file(folder / GENERATION_FILE, json_bytes(values))
 
 
 def _to_hf_config(
-    family: Family,
-    architecture: Architecture,
+    family: AnyFamily,
+    architecture: AnyArchitecture,
     model: nn.Module,
     ids: Mapping[str, int],
     labels: Sequence[str] | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the contents of config.json. Raises UsageError for ids or labels that do not match the
     model."""
     values = family.to_hf_config(model.config)
@@ -270,11 +255,7 @@ def _to_hf_config(
     }
 
 
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_file(path, (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
+def _architecture_of(hf_config: HFConfig) -> tuple[AnyFamily, AnyArchitecture]:
     """Return the family and the class that config.json names."""
     kind = hf_config.values.get("model_type")
     if kind not in list(FAMILIES):  # a list: the value may not be hashable
@@ -294,7 +275,7 @@ def _architecture_of(hf_config: HFConfig) -> tuple[Family, Architecture]:
     return family, known[names[0]]
 
 
-def fitting(config: Config, name: str | None) -> Family:
+def fitting(config: Config, name: str | None) -> AnyFamily:
     """Return the family of this name, or the first that can represent the configuration.
 
     Raises UsageError with the reasons if there is none.

@@ -23,6 +23,8 @@ TOKENIZER_LIMIT = 2**26
 TOKEN_LIMIT = 2**16
 SPACE = "\u2581"  # the character of SentencePiece for a space
 SPECIALS = ("<unk>", "<s>", "</s>")
+BLOCKS = "decoder.blocks.{}."
+COMPUTED = ("cosines", "sines")  # tables of rotary positions, which Headway computes
 _NAMES = ("dim", "hidden_dim", "n_layers", "n_heads", "n_kv_heads", "vocab_size", "seq_len")
 
 
@@ -43,19 +45,23 @@ def read_llama2c(path: str | Path) -> tuple[GPTConfig, dict[str, Tensor]]:
     header = dict(zip(_NAMES, struct.unpack("<7i", data[:28]), strict=True))
     config = _config(header, where)
     shapes = _shapes(config, header["seq_len"])
-    expected = 28 + 4 * sum(math.prod(shape) for shape in shapes.values())
+    expected = 28 + 4 * sum(map(math.prod, shapes.values()))
     if len(data) != expected:
         raise DataError(
             f"the file has {len(data):,} bytes, but the header requires {expected:,}", where
         )
     numbers = torch.from_numpy(np.frombuffer(data, dtype="<f4", offset=28).astype(np.float32))
-    theirs = {}
-    start = 0
-    for name, shape in shapes.items():
-        size = math.prod(shape)
-        theirs[name] = numbers[start : start + size].view(shape)
-        start += size
-    return config, _ours(config, theirs)
+    parts = torch.split(numbers, [math.prod(shape) for shape in shapes.values()])
+    ours = {}
+    for (name, shape), part in zip(shapes.items(), parts, strict=True):
+        if not name.startswith(BLOCKS):
+            ours[name] = part.view(shape)
+            continue
+        for number, tensor in enumerate(part.view(shape)):
+            is_rotated = "query" in name or "key" in name
+            tensor = _halves(tensor, config.head_width) if is_rotated else tensor
+            ours[name.format(number)] = tensor
+    return config, {name: tensor for name, tensor in ours.items() if name not in COMPUTED}
 
 
 def read_llama2c_tokens(path: str | Path) -> list[bytes]:
@@ -180,46 +186,29 @@ def _config(header: dict[str, int], where: str) -> GPTConfig:
 
 
 def _shapes(config: GPTConfig, length: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in the file, in order."""
+    """Return our names and the shapes of the tensors in the file, in order. A tensor of the blocks
+    has those of all blocks."""
     layers, width, inner = config.num_layers, config.model_dim, config.ffn_dim
     shared = config.kv_heads * config.head_width
     shapes: dict[str, tuple[int, ...]] = {
-        "embedding": (config.vocabulary, width),
-        "attention_norm": (layers, width),
-        "query": (layers, width, width),
-        "key": (layers, shared, width),
-        "value": (layers, shared, width),
-        "output": (layers, width, width),
-        "feedforward_norm": (layers, width),
-        "gate": (layers, inner, width),
-        "contract": (layers, width, inner),
-        "expand": (layers, inner, width),
-        "norm": (width,),
-        "cosines": (length, config.head_width // 2),  # not used: Headway computes them
-        "sines": (length, config.head_width // 2),
+        "embedding.tokens.weight": (config.vocabulary, width),
+        f"{BLOCKS}around_attention.norm.gain": (layers, width),
+        f"{BLOCKS}attention.query.weight": (layers, width, width),
+        f"{BLOCKS}attention.key.weight": (layers, shared, width),
+        f"{BLOCKS}attention.value.weight": (layers, shared, width),
+        f"{BLOCKS}attention.output.weight": (layers, width, width),
+        f"{BLOCKS}around_feedforward.norm.gain": (layers, width),
+        f"{BLOCKS}feedforward.gate.weight": (layers, inner, width),
+        f"{BLOCKS}feedforward.contract.weight": (layers, width, inner),
+        f"{BLOCKS}feedforward.expand.weight": (layers, inner, width),
+        "decoder.norm.gain": (width,),
+        **dict.fromkeys(COMPUTED, (length, config.head_width // 2)),
     }
-    return shapes if config.tie_output else {**shapes, "head": (config.vocabulary, width)}
-
-
-def _ours(config: GPTConfig, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
-    ours = {
-        "embedding.tokens.weight": theirs["embedding"],
-        "decoder.norm.gain": theirs["norm"],
-    }
-    for number in range(config.num_layers):
-        layer = {
-            "around_attention.norm.gain": theirs["attention_norm"][number],
-            "attention.query.weight": _halves(theirs["query"][number], config.head_width),
-            "attention.key.weight": _halves(theirs["key"][number], config.head_width),
-            "attention.value.weight": theirs["value"][number],
-            "attention.output.weight": theirs["output"][number],
-            "around_feedforward.norm.gain": theirs["feedforward_norm"][number],
-            "feedforward.gate.weight": theirs["gate"][number],
-            "feedforward.expand.weight": theirs["expand"][number],
-            "feedforward.contract.weight": theirs["contract"][number],
-        }
-        ours |= {f"decoder.blocks.{number}.{name}": tensor for name, tensor in layer.items()}
-    return ours if config.tie_output else {**ours, "output.weight": theirs["head"]}
+    return (
+        shapes
+        if config.tie_output
+        else {**shapes, "output.weight": shapes["embedding.tokens.weight"]}
+    )
 
 
 def _halves(weight: Float[Tensor, "HK D"], head_dim: int) -> Float[Tensor, "HK D"]:

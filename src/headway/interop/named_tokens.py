@@ -31,7 +31,7 @@ CLASS_DEFAULTS: Mapping[str, Mapping[str, str]] = {
 """Class of a tokenizer -> its special tokens that no file needs to name."""
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> dict[str, object]:
     """Read a JSON object; return an empty one if there is no file."""
     if not path.exists():
         return {}
@@ -58,7 +58,7 @@ def named_values(folder: Path) -> dict[str, tuple[Any, Path]]:
     return merged
 
 
-def text_of(value: Any) -> Any:
+def text_of(value: object) -> Any:
     """Return the text of a token, which a file has by itself or in an object with its flags."""
     return value.get("content") if isinstance(value, dict) else value
 

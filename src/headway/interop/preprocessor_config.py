@@ -9,16 +9,16 @@ otherwise says so in a key of its own, `CONVERSION`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from headway.base.errors import DataError
-from headway.base.files import write_file
+from headway.base.files import json_bytes, write_file
 from headway.data.image_reader import ImageReader, Resampling
 from headway.data.images import Conversion
 from headway.interop.hf_config import HFConfig, Ignored
+from headway.interop.ignored_keys import PROCESSOR
 from headway.models import ViTConfig
 
 FILE = "preprocessor_config.json"
@@ -37,7 +37,7 @@ _HALF = ((0.5,) * 3, (0.5,) * 3)
 _CONVERSIONS: dict[str, Conversion] = {name: name for name in get_args(Conversion)}
 _RESIZE = 256 / 224  # shorter side after resizing / side of the centre crop, of DINO and DINOv2
 
-_VIT: Mapping[str, Any] = {
+_VIT: Mapping[str, object] = {
     "size": {"height": 224, "width": 224},
     "default_to_square": True,
     "resample": 2,
@@ -46,7 +46,7 @@ _VIT: Mapping[str, Any] = {
     "image_mean": 0.5,
     "image_std": 0.5,
 }
-_BIT: Mapping[str, Any] = {
+_BIT: Mapping[str, object] = {
     "size": {"shortest_edge": 224},
     "default_to_square": False,
     "resample": 3,
@@ -56,7 +56,7 @@ _BIT: Mapping[str, Any] = {
     "image_mean": [0.48145466, 0.4578275, 0.40821073],
     "image_std": [0.26862954, 0.26130258, 0.27577711],
 }
-PROCESSORS: Mapping[str, Mapping[str, Any]] = {
+PROCESSORS: Mapping[str, Mapping[str, object]] = {
     "ViT": _VIT,
     "DeiT": {**_VIT, "size": 256, "resample": 3, "do_center_crop": True, "crop_size": 224},
     "Bit": _BIT,
@@ -67,31 +67,7 @@ _OF_MODELS = {"vit": "ViT", "dinov2": "Bit"}
 """Type of a model -> the processor of a file that names none."""
 CONVERSION = "headway_conversion"
 """Key with `ImageReader.conversion`, for Headway; transformers ignores it."""
-_KIND = Ignored("the processor follows from it, or from the type of the model")
-_CALL = Ignored("it concerns how transformers calls the processor, not what that computes")
-_UNUSED = Ignored("it has an effect only if the step that it belongs to is used")
 _OFF = Ignored("a step that is switched off has no effect", (False,))
-IGNORED_KEYS: Mapping[str, Ignored] = {
-    "image_processor_type": _KIND,
-    "feature_extractor_type": _KIND,
-    "processor_class": _CALL,
-    "_processor_class": _CALL,
-    "_valid_processor_keys": _CALL,
-    "transformers_version": _CALL,
-    "input_data_format": _CALL,
-    "return_tensors": _CALL,
-    "device": _CALL,
-    "disable_grouping": _CALL,
-    "image_seq_length": _CALL,
-    "crop_size": _UNUSED,
-    "default_to_square": _UNUSED,
-    "image_mean": _UNUSED,
-    "image_std": _UNUSED,
-    "pad_size": _UNUSED,
-    "rescale_factor": _UNUSED,
-    "size_divisor": Ignored("the processor of transformers does not read it, either", ()),
-}
-"""Keys of preprocessor_config.json that Headway does not always read."""
 
 
 def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> ImageReader:
@@ -118,7 +94,7 @@ def read_image_reader(folder: Path, config: ViTConfig, model_type: str) -> Image
     default = "processor" if preprocessing.flag("do_convert_rgb", False) else "pillow"
     conversion = preprocessing.choice(CONVERSION, _CONVERSIONS, default)
     switched_off = [key for key, value in preprocessing.values.items() if value is False]
-    preprocessing.check_all_read({**dict.fromkeys(switched_off, _OFF), **IGNORED_KEYS})
+    preprocessing.check_all_read({**dict.fromkeys(switched_off, _OFF), **PROCESSOR})
     try:
         return ImageReader(
             height=height,
@@ -274,7 +250,7 @@ def write_image_reader(reader: ImageReader, folder: Path) -> None:
     """Write the image preprocessing, the inverse of `read_image_reader`."""
     number = next(n for n, name in RESAMPLING.items() if name == reader.resampling)
     sides = {"height": reader.height, "width": reader.width}
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         "do_resize": True,
         "resample": number,
         "do_rescale": True,
@@ -303,4 +279,4 @@ def write_image_reader(reader: ImageReader, folder: Path) -> None:
     values["do_convert_rgb"] = reader.channels == 3 and reader.conversion != "pillow"
     if reader.conversion == "blend":
         values[CONVERSION] = reader.conversion
-    write_file(folder / FILE, (json.dumps(values, indent=2) + "\n").encode())
+    write_file(folder / FILE, json_bytes(values))

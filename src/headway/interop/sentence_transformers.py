@@ -3,16 +3,15 @@ Reimers and Gurevych 2019."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
-from headway.base.files import read_json, write_file
+from headway.base.files import json_bytes, read_json, write_file
 from headway.blocks import Pooling
 from headway.interop.hf_config import HFConfig, Ignored
+from headway.interop.ignored_keys import COSINE, POOLING, PROMPTS, SENTENCE_LENGTH
 
 FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
@@ -22,36 +21,6 @@ LENGTH = "max_seq_length"
 SHORTEST = 3  # tokens, of which two are special tokens
 _MODE = "pooling_mode_"
 PROMPTS_FILE = "config_sentence_transformers.json"
-COSINE = "cosine"
-_LOADING = Ignored("it concerns how sentence-transformers loads the model")
-POOLING_KEYS: Mapping[str, Ignored] = {
-    "word_embedding_dimension": Ignored("it follows from the encoder"),
-    "embedding_dimension": Ignored("it follows from the encoder"),
-}
-"""Keys of 1_Pooling/config.json that Headway does not read."""
-LENGTH_KEYS: Mapping[str, Ignored] = {
-    "model_args": _LOADING,
-    "model_kwargs": _LOADING,
-    "tokenizer_args": _LOADING,
-    "processor_kwargs": _LOADING,
-    "config_args": _LOADING,
-    "config_kwargs": _LOADING,
-    "cache_dir": _LOADING,
-    "backend": _LOADING,
-    "tokenizer_name_or_path": _LOADING,
-    "transformer_task": Ignored("Headway reads vectors of tokens", ("feature-extraction",)),
-    "modality_config": _LOADING,
-    "module_output_name": _LOADING,
-    "unpad_inputs": _LOADING,
-    "processing_kwargs": _LOADING,
-}
-"""Keys of sentence_bert_config.json that Headway does not read."""
-PROMPT_KEYS: Mapping[str, Ignored] = {
-    "__version__": Ignored("it names the program that wrote the file"),
-    "model_type": Ignored("Headway reads bi-encoders", ("SentenceTransformer",), refused=True),
-    "similarity_fn_name": Ignored("Headway compares vectors by their cosine", (COSINE,)),
-}
-"""Keys of config_sentence_transformers.json that Headway does not read."""
 _MODES = {"mean_tokens": "mean", "cls_token": "cls"}
 
 
@@ -139,7 +108,7 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
             )
     for config in poolings:
         modes = {key: Ignored("it is one of the modes") for key in config.values if _MODE in key}
-        config.check_all_read({**POOLING_KEYS, **modes})
+        config.check_all_read({**POOLING, **modes})
     length, lowers = _length(encoder / LENGTH_FILE)
     texts = replace(_prompts(folder / PROMPTS_FILE), lowers=lowers, pools_prompt=pools_prompt)
     return SentenceFolder(encoder, pooling, length, texts)
@@ -157,28 +126,26 @@ def write_sentence_folder(folder: Path, width: int, how: SentenceFolder) -> None
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(zip(names, kinds, strict=True))
     ]
-    pooling: dict[str, Any] = {"word_embedding_dimension": width}
+    pooling: dict[str, object] = {"word_embedding_dimension": width}
     for mode, name in _MODES.items():
         pooling[_MODE + mode] = POOLINGS[name] == how.pooling
     pooling["include_prompt"] = how.texts.pools_prompt
     (folder / names[1]).mkdir()
-    _write(folder / names[1] / "config.json", pooling)
-    _write(folder / LENGTH_FILE, {LENGTH: how.length, "do_lower_case": how.texts.lowers})
+    write_file(folder / names[1] / "config.json", json_bytes(pooling))
+    write_file(
+        folder / LENGTH_FILE, json_bytes({LENGTH: how.length, "do_lower_case": how.texts.lowers})
+    )
     prompts = {
         "prompts": dict(how.texts.prompts),
         "default_prompt_name": how.texts.prompt,
         "similarity_fn_name": COSINE,
         "truncate_dim": how.texts.dimensions,
     }
-    _write(folder / PROMPTS_FILE, prompts)
-    _write(folder / FILE, modules)
+    write_file(folder / PROMPTS_FILE, json_bytes(prompts))
+    write_file(folder / FILE, json_bytes(modules))
 
 
-def _write(path: Path, content: Any) -> None:
-    write_file(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def _inside(folder: Path, module: dict[str, Any], path: Path) -> Path:
+def _inside(folder: Path, module: dict[str, object], path: Path) -> Path:
     """Return the folder of a module: `folder` or a folder in it."""
     name = module.get("path")
     if not isinstance(name, str) or name in (".", "..") or "/" in name or "\\" in name:
@@ -208,11 +175,11 @@ def _prompts(path: Path) -> EmbeddedTexts:
         return AS_THEY_ARE
     config = HFConfig.load(path)
     texts = _texts(config, "default_prompt_name", "truncate_dim")
-    config.check_all_read(PROMPT_KEYS)
+    config.check_all_read(PROMPTS)
     return texts
 
 
-def read_embedded_texts(values: Any, where: str) -> EmbeddedTexts:
+def read_embedded_texts(values: object, where: str) -> EmbeddedTexts:
     """Read `EmbeddedTexts` from the config.json of a saved model, which `where` names."""
     config = HFConfig(values if isinstance(values, dict) else {"texts": values}, where)
     texts = _texts(config, "prompt", "dimensions")
@@ -240,7 +207,7 @@ def _length(path: Path) -> tuple[int | None, bool]:
         return None, False
     config = HFConfig.load(path)
     lowers = config.flag("do_lower_case", False)
-    config.check_all_read({**LENGTH_KEYS, LENGTH: Ignored("it is read below")})
+    config.check_all_read({**SENTENCE_LENGTH, LENGTH: Ignored("it is read below")})
     if LENGTH not in config.values:
         return None, lowers
     length = config.whole(LENGTH)

@@ -7,15 +7,15 @@ have a separate output projection and a gated feed-forward layer. Raffel et al. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator
 
+from headway.interop.config_fields import Fields, Key, choice, number, probability, whole
 from headway.interop.hf_config import HFConfig
-from headway.interop.weight_names import Architecture, Family, Part, needs
+from headway.interop.weight_names import Architecture, Family, Part, layers, needs
 from headway.models import TranslatorConfig
 
 HEAD = "lm_head.weight"
-ACTIVATIONS: Mapping[str, Any] = {
+ACTIVATIONS = {
     "relu": "relu",
     "gated-gelu": "geglu",
     "gated-silu": "swiglu",
@@ -23,20 +23,8 @@ ACTIVATIONS: Mapping[str, Any] = {
     "silu": "silu",
 }
 """Values of `feed_forward_proj` -> ours; the gate of T5's gated-gelu has the tanh form."""
-ACTIVATION_NAMES = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 _DENSE = {"relu": "relu", "geglu": "gelu_new", "swiglu": "silu", "gelu": "gelu", "silu": "silu"}
-_SETTINGS: Mapping[str, Any] = {
-    "norm": "pre",
-    "norm_kind": "rms",
-    "bias": False,
-    "attention": "dot",
-    "positions": "relative",
-    "scale_embeddings": False,
-    "embedding_norm": False,
-    "output_bias": False,
-    "share_embeddings": True,
-}
-_BUCKETS, _FARTHEST = 32, 128
+_GATED = ("geglu", "swiglu")
 
 
 def _parts(config: TranslatorConfig) -> Iterator[Part]:
@@ -46,99 +34,83 @@ def _parts(config: TranslatorConfig) -> Iterator[Part]:
         ours = f"{side}.blocks.0.attention.positions.table"
         yield Part(f"{side}.block.0.layer.0.{table}", (ours,))
         count = config.encoder_layers if side == "encoder" else config.decoder_layers
-        for number in range(count):
-            yield from _block(config, side, number)
-        yield Part(f"{side}.final_layer_norm.weight", (f"{side}.norm.gain",))
+        block = _block(config, side)
+        for n in range(count):
+            theirs, ours = f"{side}.block.{n}.layer.", f"{side}.blocks.{n}."
+            yield from layers(block, theirs, ours, biases=False)
+        yield from layers({f"{side}.final_layer_norm": f"{side}.norm"}, biases=False)
     if not config.tie_output:
         yield Part(HEAD, ("output.weight",))
 
 
-def _block(config: TranslatorConfig, side: str, number: int) -> Iterator[Part]:
-    theirs, ours = f"{side}.block.{number}.layer", f"{side}.blocks.{number}"
-    attentions = [("SelfAttention", "attention")]
+def _block(config: TranslatorConfig, side: str) -> dict[str, str]:
+    """Return the names of the layers of a block, which are numbered by sublayer."""
+    attentions = {"SelfAttention": "attention"}
     if side == "decoder":
-        attentions.append(("EncDecAttention", "cross"))
-    for place, (name, our_name) in enumerate(attentions):
+        attentions["EncDecAttention"] = "cross"
+    table = {}
+    for place, (name, ours) in enumerate(attentions.items()):
         for projection in ("query", "key", "value", "output"):
-            key = f"{theirs}.{place}.{name}.{projection[0]}.weight"
-            yield Part(key, (f"{ours}.{our_name}.{projection}.weight",))
-        norm = f"{ours}.around_{our_name}.norm.gain"
-        yield Part(f"{theirs}.{place}.layer_norm.weight", (norm,))
-    layers = {"wi": "expand", "wo": "contract"}
-    if config.activation in ("geglu", "swiglu"):
-        layers = {"wi_0": "gate", "wi_1": "expand", "wo": "contract"}
-    last = f"{theirs}.{len(attentions)}"
-    for name, our_name in layers.items():
-        yield Part(
-            f"{last}.DenseReluDense.{name}.weight", (f"{ours}.feedforward.{our_name}.weight",)
-        )
-    yield Part(f"{last}.layer_norm.weight", (f"{ours}.around_feedforward.norm.gain",))
+            table[f"{place}.{name}.{projection[0]}"] = f"{ours}.{projection}"
+        table[f"{place}.layer_norm"] = f"around_{ours}.norm"
+    last = len(attentions)
+    names = {"wi": "expand", "wo": "contract"}
+    if config.activation in _GATED:
+        names = {"wi_0": "gate", "wi_1": "expand", "wo": "contract"}
+    for name, ours in names.items():
+        table[f"{last}.DenseReluDense.{name}"] = f"feedforward.{ours}"
+    return {**table, f"{last}.layer_norm": "around_feedforward.norm"}
+
+
+def _scales(hf_config: HFConfig, fields: object) -> bool:
+    if hf_config.values.get("model_type") == "mt5":  # which never scales
+        return False
+    tied = hf_config.flag("tie_word_embeddings", True)
+    return hf_config.flag("scale_decoder_outputs", tied)
+
+
+_BUCKETS = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+_FIELDS = Fields(
+    keys=(
+        whole("vocab_size", "source_vocabulary", 32_128),
+        whole("d_model", "model_dim", 512),
+        whole("d_kv", "head_dim", 64, source="head_width"),
+        whole("d_ff", "ffn_dim", 2048),
+        whole("num_layers", "encoder_layers", 6),
+        whole("num_decoder_layers", "decoder_layers", lambda fields: int(fields["encoder_layers"])),
+        whole("num_heads", "num_heads", 8),
+        number("layer_norm_epsilon", "norm_eps", 1e-6),
+        choice("feed_forward_proj", "activation", ACTIVATIONS, "relu"),
+        Key("is_gated_act", "", lambda *_: None, lambda config: config.activation in _GATED),
+        Key("dense_act_fn", "", lambda *_: None, lambda config: _DENSE[config.activation]),
+        probability("dropout_rate", "dropout", 0.1),
+        Key("scale_decoder_outputs", "scale_output", _scales, lambda config: config.scale_output),
+        Key("tie_word_embeddings", "", lambda *_: None, lambda config: config.tie_output),
+    ),
+    fixed={
+        "encoder": "transformer",
+        "decoder": "transformer",
+        "position_dim": 0,
+        "norm": "pre",
+        "norm_kind": "rms",
+        "bias": False,
+        "attention": "dot",
+        "positions": "relative",
+        "scale_embeddings": False,
+        "embedding_norm": False,
+        "output_bias": False,
+        "share_embeddings": True,
+    },
+    expected=_BUCKETS,
+    constant={"is_encoder_decoder": True, **_BUCKETS},
+)
 
 
 def _config(hf_config: HFConfig, keys: Collection[str]) -> TranslatorConfig:
     """The output projection is tied if the file has none of its own; so it is in transformers."""
-    vocabulary = hf_config.whole("vocab_size", 32_128)
-    hf_config.must_be("relative_attention_num_buckets", _BUCKETS)
-    hf_config.must_be("relative_attention_max_distance", _FARTHEST)
-    encoder_layers = hf_config.whole("num_layers", 6)
-    scaled = False
-    if hf_config.values.get("model_type") != "mt5":  # which never scales
-        tied = hf_config.flag("tie_word_embeddings", True)
-        scaled = hf_config.flag("scale_decoder_outputs", tied)
-    return TranslatorConfig(
-        **_SETTINGS,
-        model_dim=hf_config.whole("d_model", 512),
-        num_heads=hf_config.whole("num_heads", 8),
-        head_dim=hf_config.whole("d_kv", 64),
-        ffn_dim=hf_config.whole("d_ff", 2048),
-        encoder_layers=encoder_layers,
-        decoder_layers=hf_config.whole("num_decoder_layers", encoder_layers),
-        norm_eps=hf_config.number("layer_norm_epsilon", 1e-6),
-        activation=hf_config.choice("feed_forward_proj", ACTIVATIONS, "relu"),
-        dropout=hf_config.number("dropout_rate", 0.1, high=1.0),
-        tie_output=HEAD not in keys,
-        scale_output=scaled,
-        source_vocabulary=vocabulary,
-        target_vocabulary=vocabulary,
-    )
-
-
-def _to_hf_config(config: TranslatorConfig) -> dict[str, Any]:
-    gated = config.activation in ("geglu", "swiglu")
-    return {
-        "is_encoder_decoder": True,
-        "vocab_size": config.source_vocabulary,
-        "d_model": config.model_dim,
-        "d_kv": config.head_width,
-        "d_ff": config.ffn_dim,
-        "num_layers": config.encoder_layers,
-        "num_decoder_layers": config.decoder_layers,
-        "num_heads": config.num_heads,
-        "layer_norm_epsilon": config.norm_eps,
-        "feed_forward_proj": ACTIVATION_NAMES[config.activation],
-        "is_gated_act": gated,
-        "dense_act_fn": _DENSE[config.activation],
-        "dropout_rate": config.dropout,
-        "relative_attention_num_buckets": _BUCKETS,
-        "relative_attention_max_distance": _FARTHEST,
-        "scale_decoder_outputs": config.scale_output,
-        "tie_word_embeddings": config.tie_output,
-    }
-
-
-def _lacks_of_mt5(config: TranslatorConfig) -> list[str]:
-    return _lacks(config) + needs(config, {"scale_output": (False,)})
-
-
-def _lacks(config: TranslatorConfig) -> list[str]:
-    required = {
-        "encoder": ("transformer",),
-        "decoder": ("transformer",),
-        "position_dim": (0,),
-        "activation": tuple(ACTIVATION_NAMES),
-        **{key: (value,) for key, value in _SETTINGS.items()},
-    }
-    return needs(config, required)
+    fields = _FIELDS.read(hf_config)
+    tied = {"tie_output": HEAD not in keys, "target_vocabulary": fields["source_vocabulary"]}
+    return TranslatorConfig(**fields, **tied)
 
 
 def _tied(config: TranslatorConfig) -> dict[str, str]:
@@ -147,8 +119,9 @@ def _tied(config: TranslatorConfig) -> dict[str, str]:
 
 
 def _family(
-    model_type: str, architecture: str, lacks: Callable[[TranslatorConfig], list[str]]
-) -> Family:
+    model_type: str, architecture: str, scales: tuple[bool, ...]
+) -> Family[TranslatorConfig]:
+    """scales: the values of `scale_output` that the family has."""
     whole = Architecture(
         names=(architecture,), kind=TranslatorConfig, config=_config, parts=_parts, tied=_tied
     )
@@ -159,13 +132,13 @@ def _family(
         # a table that old files have in the cross-attention and no version uses
         ignored=r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",
         architectures=(whole,),
-        to_hf_config=_to_hf_config,
-        lacks=lacks,
+        to_hf_config=_FIELDS.write,
+        lacks=lambda config: _FIELDS.lacks(config) + needs(config, {"scale_output": scales}),
         generates=True,
     )
 
 
 FAMILIES = (
-    _family("t5", "T5ForConditionalGeneration", _lacks),
-    _family("mt5", "MT5ForConditionalGeneration", _lacks_of_mt5),
+    _family("t5", "T5ForConditionalGeneration", (False, True)),
+    _family("mt5", "MT5ForConditionalGeneration", (False,)),
 )

@@ -1,12 +1,13 @@
-"""Read tokenizer.json with the settings that the other files of a Hugging Face folder have."""
+"""Read and write tokenizer.json with the settings in the other files of a Hugging Face folder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tokenizers
 
-from headway.base.files import read_json
+from headway.base.files import json_bytes, read_json, write_file
 from headway.interop.added_tokens import with_added_tokens
 from headway.interop.hf_config import HFConfig
 from headway.interop.named_tokens import CONFIG_FILE, read_json_object
@@ -40,6 +41,29 @@ def finished(engine: tokenizers.Tokenizer, folder: Path) -> tokenizers.Tokenizer
     engine = with_added_tokens(engine, folder)
     check_tokenizer_keys(folder, engine)
     return engine
+
+
+def write_engine(
+    engine: tokenizers.Tokenizer,
+    folder: Path,
+    roles: Mapping[str, int],
+    max_length: int,
+    **settings: object,
+) -> None:
+    """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers.
+
+    roles: the ids of the special tokens by their names (`bos_token`). max_length: of the model.
+    settings: further keys of tokenizer_config.json.
+    """
+    write_file(folder / FILE, str(engine.to_str(pretty=True)).encode())
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        **{name: str(engine.id_to_token(number)) for name, number in roles.items()},
+        "model_max_length": max_length,
+        "clean_up_tokenization_spaces": False,
+        **settings,
+    }
+    write_file(folder / CONFIG_FILE, json_bytes(tokenizer_config))
 
 
 def word_settings(folder: Path) -> dict[str, bool]:

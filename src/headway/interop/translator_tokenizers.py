@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
@@ -196,7 +195,7 @@ def _of_t5(folder: Path, vocabulary: int) -> TokenizerPair:
 def _names(path: Path) -> list[str]:
     """Read a vocabulary: the token of each id."""
     vocabulary = read_json(path, FILE_LIMIT)
-    ids: list[Any] = list(vocabulary.values()) if isinstance(vocabulary, dict) else [None]
+    ids: list[object] = list(vocabulary.values()) if isinstance(vocabulary, dict) else [None]
     if any(type(i) is not int or not 0 <= i <= LARGEST_ID for i in ids) or len({*ids}) < len(ids):
         raise DataError("expected an object of tokens and their ids, each once", str(path))
     tokens = {number: token for token, number in vocabulary.items()}

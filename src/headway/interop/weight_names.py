@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from headway.base.errors import DataError
 from headway.base.shapes import Tensor
 from headway.interop.hf_config import HFConfig
+
+C = TypeVar("C")
+"""A configuration of ours, or a union of those that a family can represent."""
+
+WEIGHTS = ("weight", "bias")
+Table = Mapping[str, str | tuple[str, ...]]
+"""Layers, theirs -> ours; several of ours are one matrix of theirs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ def none_absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str,
 
 
 @dataclass(frozen=True, kw_only=True)
-class Architecture:
+class Architecture(Generic[C]):
     """One class of a model family: the model with certain heads, or without heads.
 
     names: the class names in config.json; the first is written. kind: the class of our
@@ -49,19 +56,22 @@ class Architecture:
     """
 
     names: tuple[str, ...]
-    kind: type[Any]
-    config: Callable[[HFConfig, Collection[str]], Any]
-    parts: Callable[[Any], Iterator[Part]]
-    tied: Callable[[Any], dict[str, str]] = lambda config: {}
-    fits: Callable[[Any], bool] = lambda config: True
+    kind: type[C]
+    config: Callable[[HFConfig, Collection[str]], C]
+    parts: Callable[[C], Iterator[Part]]
+    tied: Callable[[C], dict[str, str]] = lambda config: {}
+    fits: Callable[[C], bool] = lambda config: True
     bare: bool = False
     unused: str = ""
-    computed: Callable[[Any], dict[str, Tensor]] = lambda config: {}
+    computed: Callable[[C], dict[str, Tensor]] = lambda config: {}
     absent: Callable[[HFConfig, Mapping[str, Tensor]], dict[str, Tensor]] = none_absent
 
 
+AnyArchitecture = Architecture[Any]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Family:
+class Family(Generic[C]):
     """One model family of Hugging Face folders.
 
     model_type: its name in config.json. prefix: prefix of all keys of a model with a head, except
@@ -77,25 +87,25 @@ class Family:
     prefix: str
     heads: str
     ignored: str
-    architectures: tuple[Architecture, ...]
-    to_hf_config: Callable[[Any], dict[str, Any]]
-    lacks: Callable[[Any], list[str]]
+    architectures: tuple[AnyArchitecture, ...]
+    to_hf_config: Callable[[C], dict[str, Any]]
+    lacks: Callable[[C], list[str]]
     renamed: Mapping[str, str] = field(default_factory=dict)
     generates: bool = False
     sees: bool = False
 
-    def kinds(self) -> set[type[Any]]:
+    def kinds(self) -> set[type[object]]:
         """Return the classes of our configurations that this family can represent."""
         return {architecture.kind for architecture in self.architectures}
 
-    def architecture(self, config: Any) -> Architecture:
+    def architecture(self, config: object) -> AnyArchitecture:
         """Return the class for a configuration that this family can represent."""
         candidates = [
             candidate for candidate in self.architectures if candidate.kind is type(config)
         ]
         return next(candidate for candidate in candidates if candidate.fits(config))
 
-    def full_name(self, key: str, architecture: Architecture) -> str:
+    def full_name(self, key: str, architecture: AnyArchitecture) -> str:
         """Return the key of a tensor in the files of this class."""
         unprefixed = architecture.bare or re.fullmatch(self.heads, key)
         return key if unprefixed else self.prefix + key
@@ -126,15 +136,42 @@ class Family:
         return named
 
 
-def layers(table: Mapping[str, str]) -> Iterable[Part]:
-    """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift."""
-    for theirs, ours in table.items():
-        kinds = ("gain", "shift") if ours.endswith("norm") else ("weight", "bias")
-        for kind, name in zip(("weight", "bias"), kinds, strict=True):
-            yield Part(f"{theirs}.{kind}", (f"{ours}.{name}",))
+AnyFamily = Family[Any]
 
 
-def needs(config: Any, required: Mapping[str, Sequence[Any]]) -> list[str]:
+def layers(
+    table: Table,
+    theirs: str = "",
+    ours: str = "",
+    *,
+    biases: bool = True,
+    transposed: bool = False,
+) -> Iterator[Part]:
+    """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift.
+
+    Several names of ours are one matrix of theirs. theirs, ours: prefixes of all names. biases:
+    whether the layers have biases. transposed: whether the matrices are.
+    """
+    for key, value in table.items():
+        names = (value,) if isinstance(value, str) else value
+        is_norm = names[0].endswith("norm")
+        kinds = {"weight": "gain", "bias": "shift"} if is_norm else {k: k for k in WEIGHTS}
+        for kind in WEIGHTS if biases else WEIGHTS[:1]:
+            yield Part(
+                f"{theirs}{key}.{kind}",
+                tuple(f"{ours}{name}.{kinds[kind]}" for name in names),
+                transposed and kind == "weight" and not is_norm,
+            )
+
+
+def prefixed(parts: Iterable[Part], theirs: str = "", ours: str = "") -> Iterator[Part]:
+    """Yield the same tensors as parts of a larger model."""
+    for part in parts:
+        names = tuple(f"{ours}{name}" for name in part.ours)
+        yield replace(part, theirs=f"{theirs}{part.theirs}", ours=names)
+
+
+def needs(config: object, required: Mapping[str, Sequence[object]]) -> list[str]:
     """Return, as texts, the settings of a configuration that do not have an allowed value."""
     return [
         f"{key}={getattr(config, key)} (must be {' or '.join(map(str, allowed))})"

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from headway.inspection.work import Report, unreported
 
 
-@runtime_checkable
-class Result(Protocol):
-    """The measurements of a claim: a frozen dataclass with a verdict."""
+@dataclass(frozen=True, kw_only=True)
+class Result(ABC):
+    """The measurements of a claim, with a verdict."""
 
     @property
+    @abstractmethod
     def verdict(self) -> str:
         """One sentence computed from the numbers: "holds: ..." or "does not hold: ...", with the
         numbers that decide it."""
-        ...
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The settings and the rows of the table, as plain JSON values."""
-        ...
+        return asdict(self)
 
+    @abstractmethod
     def markdown(self) -> str:
         """The rows as a Markdown table, with a line on how they were measured."""
-        ...
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ import torch
 from headway.attention import Mask
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.inspection.work import Report, Work, unreported
-from headway.lectures.claim import judged, table
+from headway.lectures.claim import Result, judged, table
 from headway.models import Translator, TranslatorConfig
 
 TITLE = "The gradient from the last target word to the first source word"
@@ -56,7 +56,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientsResult:
+class GradientsResult(Result):
     """Rows by model and length, with the number of sentences and seeds."""
 
     rows: tuple[Row, ...]
@@ -85,10 +85,6 @@ class GradientsResult:
             f"at {longest} words the gradient is {larger} as large with attention as without; each "
             f"additional word multiplies it by {factors}",
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings and the rows of the table, as plain JSON values."""
-        return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
         """A Markdown table with a line for each model and length."""

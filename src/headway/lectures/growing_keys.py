@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 
 from headway.attention import Kernel, Mask, ScaledDot
 from headway.base.shapes import Float, Tensor
 from headway.inspection.work import Report, Work, unreported
-from headway.lectures.claim import judged, table
+from headway.lectures.claim import Result, judged, table
 from headway.transforms.fast.dot import FusedDot
 
 TITLE = "One masked call or a loop of growing keys"
@@ -50,7 +49,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowingKeysResult:
+class GrowingKeysResult(Result):
     """Rows by kernel and length, and their common shape."""
 
     rows: tuple[Row, ...]
@@ -77,10 +76,9 @@ class GrowingKeysResult:
             f"the loop takes {ratios} as long as the mask",
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """The settings and the rows of the table, as plain JSON values."""
+    def as_dict(self) -> dict[str, object]:
         rows = [{**asdict(row), "ratio": row.ratio} for row in self.rows]
-        return {**asdict(self), "rows": rows}
+        return {**super().as_dict(), "rows": rows}
 
     def markdown(self) -> str:
         """A Markdown table with a line for each kernel and length."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
 from headway.inspection.work import Report, Work, unreported
-from headway.lectures.claim import judged, table
+from headway.lectures.claim import Result, judged, table
 from headway.models import Translator, TranslatorConfig
 
 TITLE = "Without positions order is lost"
@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderResult:
+class OrderResult(Result):
     """Rows by position scheme and depth, and the sentences that were shuffled."""
 
     rows: tuple[Row, ...]
@@ -65,10 +65,6 @@ class OrderResult:
             "encoding a shuffled sentence and shuffling the encoded sentence differ by at most "
             f"{without:.1g} (relative to the output) without positions, and by {figures}",
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings and the rows of the table, as plain JSON values."""
-        return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
         """A Markdown table with a line for each scheme and depth."""

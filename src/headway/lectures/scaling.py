@@ -13,14 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from headway.attention import Dot, Kernel, Mask, ScaledDot
 from headway.base.shapes import Float, Tensor
 from headway.inspection.work import Report, Work, unreported
-from headway.lectures.claim import judged, table
+from headway.lectures.claim import Result, judged, table
 
 TITLE = "Scores are divided by sqrt(d)"
 CLAIM = "dot products grow with d: without the scale, softmax saturates and its gradients vanish"
@@ -55,7 +54,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingResult:
+class ScalingResult(Result):
     """Rows for each width without and with the scale; numbers of keys, queries and seeds."""
 
     rows: tuple[Row, ...]
@@ -94,10 +93,6 @@ class ScalingResult:
             f"by {self.relative_to_smallest(UNSCALED, 'score_gradient'):.2g} for the scores and by "
             f"{self.relative_to_smallest(UNSCALED, 'query_gradient'):.2g} for q",
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """The settings and the rows of the table, as plain JSON values."""
-        return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
 
     def markdown(self) -> str:
         """A Markdown table with a line for each d and kernel."""

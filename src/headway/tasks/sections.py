@@ -144,6 +144,17 @@ class BatchSizeConfig(FineTuningConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BalancedConfig(BatchSizeConfig):
+    """Fine-tuning of a model that assigns classes or tags."""
+
+    balance: bool = setting(
+        False,
+        "weight the loss by inverse frequency, so that every class or tag, the outside tag O "
+        "included, counts the same",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObservationConfig:
     """Settings of the evaluation during training, and of early stopping."""
 
@@ -192,10 +203,15 @@ class RunSettings:
     checkpoint: CheckpointConfig = section(CheckpointConfig)
     machine: MachineConfig = section(MachineConfig)
 
+    data_decide: ClassVar[frozenset[str]] = frozenset()
+    """The dotted keys that the examples always decide."""
+    data_may_decide: ClassVar[tuple[str, ...]] = ("training.steps",)
+    """The dotted keys that the examples decide if they are unset."""
+
     @property
     def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the examples decide."""
-        return unset_settings(self, "training.steps")
+        """The dotted keys of the settings that the examples or a pre-trained model decide."""
+        return self.data_decide | unset_settings(self, *self.data_may_decide)
 
     @property
     def name(self) -> str:
@@ -210,6 +226,30 @@ class StartedModelConfig:
     dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
 
     sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearHeadConfig(StartedModelConfig):
+    """Settings of a pre-trained model with a linear head."""
+
+    head_dropout: float = setting(
+        0.1, "dropout probability of the vectors before the head", ge=0, lt=1
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplesConfig:
+    """The labelled examples that a model is trained on."""
+
+    train: tuple[str, ...] = setting(
+        (), "training examples; those of a student are in the format of its teacher's"
+    )
+    valid: tuple[str, ...] = setting(
+        (), "validation examples; if unset, a fraction of train is held out"
+    )
+    held_out: float = setting(
+        0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,53 +6,48 @@ vocabulary has the requested size. A word is split by the same merges in the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-from headway.text.byte_level import byte_level_engine
+from headway.text.byte_level import Model, SubwordModel, byte_level_engine
 
 
-class BytePairs:
-    """The `SubwordModel` of byte-pair encoding."""
-
-    name = "byte-level BPE"
-    model_type = "BPE"
-
-    def train(
-        self,
-        texts: Iterable[str],
-        vocabulary_size: int,
-        special_tokens: Sequence[str],
-        *,
-        space: bool,
-    ) -> tokenizers.Tokenizer:
-        engine = byte_level_engine(tokenizers.Tokenizer(models.BPE()), space=space)
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocabulary_size,
-            special_tokens=list(special_tokens),
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        engine.train_from_iterator(_chunks(texts), trainer)
-        return engine
-
-    def vocabulary(self, model: Mapping[str, Any]) -> dict[str, int] | None:
-        vocabulary = model.get("vocab")
-        return vocabulary if isinstance(vocabulary, dict) else None
-
-    def fault(self, model: Mapping[str, Any], special_tokens: Sequence[str]) -> str | None:
-        plain = (None, False, "")
-        if any(model.get(k) not in plain for k in ("dropout", "ignore_merges", "byte_fallback")):
-            return "the BPE model uses dropout, ignore_merges or byte_fallback"
-        missing = [name for name in special_tokens if name not in model["vocab"]]
-        return f"the vocabulary lacks the special tokens {', '.join(missing)}" if missing else None
+def _train(
+    texts: Iterable[str], size: int, special_tokens: Sequence[str], space: bool
+) -> tokenizers.Tokenizer:
+    engine = byte_level_engine(tokenizers.Tokenizer(models.BPE()), space=space)
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=list(special_tokens),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    engine.train_from_iterator(_chunks(texts), trainer)
+    return engine
 
 
-def merges_of(model: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _vocabulary(model: Model) -> dict[str, int] | None:
+    vocabulary = model.get("vocab")
+    return vocabulary if isinstance(vocabulary, dict) else None
+
+
+def _fault(model: Model, special_tokens: Sequence[str]) -> str | None:
+    plain = (None, False, "")
+    if any(model.get(k) not in plain for k in ("dropout", "ignore_merges", "byte_fallback")):
+        return "the BPE model uses dropout, ignore_merges or byte_fallback"
+    missing = [name for name in special_tokens if name not in model["vocab"]]
+    return f"the vocabulary lacks the special tokens {', '.join(missing)}" if missing else None
+
+
+BYTE_PAIRS = SubwordModel(
+    name="byte-level BPE", model_type="BPE", train=_train, vocabulary=_vocabulary, fault=_fault
+)
+
+
+def merges_of(model: Model) -> list[tuple[str, str]]:
     """Return the merged pairs of tokens of a BPE model in JSON, in order, in letters."""
     pairs = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
     return [(left, right) for left, right in pairs]

@@ -5,19 +5,20 @@ space belongs to the word after it. How a word is split into tokens is a `Subwor
 encoding (`bpe`) or a unigram language model (`unigram`).
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, TypeVar
 
 import tokenizers
 from tokenizers import decoders, pre_tokenizers
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
+from headway.text.engine import EngineTokenizer, checked
 from headway.text.token_ids import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
@@ -72,46 +73,34 @@ def _without_long_words(texts: Iterable[str]) -> Iterator[str]:
         yield text[start:]
 
 
-@runtime_checkable
-class SubwordModel(Protocol):
+Model = Mapping[str, Any]
+"""The model in the parsed JSON of a tokenizer file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordModel:
     """A way to learn a vocabulary and to split words into its tokens.
 
     name: for messages, such as "byte-level BPE". model_type: the type of the model in a
-    `tokenizer.json`.
+    `tokenizer.json`. train: learns a vocabulary from texts, of at most a number of tokens with the
+    special tokens included, and returns an engine that can split every word in letters of the
+    byte-level alphabet; its last argument says whether a space is added before the first word of a
+    text. vocabulary: the ids of the tokens of a model in JSON; None if it has no valid vocabulary.
+    fault: why a model in JSON with such a vocabulary and these special tokens is not one that
+    `train` makes, or None.
     """
 
     name: str
     model_type: str
-
-    def train(
-        self,
-        texts: Iterable[str],
-        vocabulary_size: int,
-        special_tokens: Sequence[str],
-        *,
-        space: bool,
-    ) -> tokenizers.Tokenizer:
-        """Learn a vocabulary of at most `vocabulary_size` tokens, special tokens included.
-
-        space: whether a space is added before the first word of a text. Returns an engine whose
-        model can split every word in letters of the byte-level alphabet.
-        """
-        ...
-
-    def vocabulary(self, model: Mapping[str, Any]) -> dict[str, int] | None:
-        """Return the ids of the tokens of a model in JSON; None if it has no valid vocabulary."""
-        ...
-
-    def fault(self, model: Mapping[str, Any], special_tokens: Sequence[str]) -> str | None:
-        """Return why a model in JSON with such a vocabulary is not one that `train` makes, or
-        None."""
-        ...
+    train: Callable[[Iterable[str], int, Sequence[str], bool], tokenizers.Tokenizer]
+    vocabulary: Callable[[Model], dict[str, int] | None]
+    fault: Callable[[Model, Sequence[str]], str | None]
 
 
 B = TypeVar("B", bound="ByteLevel")
 
 
-class ByteLevel:
+class ByteLevel(EngineTokenizer):
     """A byte-level tokenizer; the base class of `SentenceSubwords` and `TextSubwords`.
 
     A subclass sets the sub-word model, the special tokens, whether a space is added before the
@@ -127,10 +116,7 @@ class ByteLevel:
 
     def __init__(self, engine: tokenizers.Tokenizer) -> None:
         """Wrap a Hugging Face tokenizer `engine` for which `_fault` returns None."""
-        # By default the engine recognises special tokens in plain text. Its JSON does not store
-        # this option, so it is set here both for trained and for loaded tokenizers.
-        engine.encode_special_tokens = True
-        self._engine = engine
+        super().__init__(engine)
         self.size: int = engine.get_vocab_size()
         vocabulary = engine.get_vocab()
         added = (token.content for token in engine.get_added_tokens_decoder().values())
@@ -142,7 +128,6 @@ class ByteLevel:
         for letters, index in vocabulary.items():
             if index not in self._specials:
                 self._bytes[index] = bytes(BYTE_OF_LETTER[letter] for letter in letters)
-        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
     def train(
@@ -167,9 +152,7 @@ class ByteLevel:
                 hint=f"set it to {smallest} or more; 8000 suits a small corpus",
             )
         words = _without_long_words(texts)
-        return cls(
-            cls.subwords.train(words, vocabulary_size, special_tokens, space=cls.leading_space)
-        )
+        return cls(cls.subwords.train(words, vocabulary_size, special_tokens, cls.leading_space))
 
     @classmethod
     def load(cls: type[B], path: Path) -> B:
@@ -193,7 +176,7 @@ class ByteLevel:
         return cls(engine)
 
     @classmethod
-    def _special_names(cls, content: Any) -> tuple[str, ...]:
+    def _special_names(cls, content: object) -> tuple[str, ...]:
         """Return the special tokens that the JSON value of a tokenizer may have."""
         added = content.get("added_tokens") if isinstance(content, dict) else None
         if not cls.has_tags or not isinstance(added, list):
@@ -202,13 +185,10 @@ class ByteLevel:
         tags = [name for name in names if isinstance(name, str) and _is_further(name)]
         return (*cls.specials, *tags)
 
-    def _json(self) -> bytes:
-        return str(self._engine.to_str()).encode("utf-8")
-
     @property
     def model_json(self) -> dict[str, Any]:
         """The sub-word model of the engine, as parsed JSON."""
-        model: dict[str, Any] = json.loads(self._json())["model"]
+        model: dict[str, Any] = self.engine_json["model"]
         return model
 
     def ids_by_letters(self) -> dict[str, int]:
@@ -221,17 +201,6 @@ class ByteLevel:
         two."""
         words = self._engine.pre_tokenizer.pre_tokenize_str(checked(text))
         return [word for word, _ in words]
-
-    def encode(self, text: str) -> list[int]:
-        """Return the token ids of `text`, without special tokens; [] for the empty string."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode each text, in parallel on all cores."""
-        clean = [checked(text) for text in texts]
-        # for one text, too: other threads of Python run meanwhile, but not in the engine's `encode`
-        batch = self._engine.encode_batch_fast(clean, add_special_tokens=False)
-        return [list(encoding.ids) for encoding in batch]
 
     def _raw(self, ids: Iterable[int]) -> bytes:
         """Return the bytes of the tokens `ids`; special tokens have none."""
@@ -259,26 +228,13 @@ def sentinels_of(ids: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(ids[name] for name in takewhile(ids.__contains__, names))
 
 
-def checked(text: str) -> str:
-    """Return `text`; raise DataError if it has a lone surrogate, which UTF-8 cannot encode."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"the text has a lone surrogate, {text[error.start]!a}, at character {error.start}; "
-            "this is only half of a character",
-            hint="read the text as UTF-8 with errors='strict'",
-        ) from error
-    return text
-
-
 def _part(content: dict[str, Any], name: str) -> dict[str, Any]:
     part = content.get(name)
     return part if isinstance(part, dict) else {}
 
 
 def _fault(
-    content: Any, subwords: SubwordModel, specials: Sequence[str], leading_space: bool
+    content: object, subwords: SubwordModel, specials: Sequence[str], leading_space: bool
 ) -> str | None:
     """Return why the JSON value `content` is not a tokenizer of this kind, or None if it is.
 
@@ -305,7 +261,7 @@ def _fault(
 
 
 def _vocabulary_fault(
-    model_vocabulary: Mapping[str, int], added: Sequence[Any], specials: Sequence[str]
+    model_vocabulary: Mapping[str, int], added: Sequence[object], specials: Sequence[str]
 ) -> str | None:
     """Return what is wrong with the vocabulary (token -> id) and the added tokens, or None."""
     vocabulary: dict[Any, Any] = {**model_vocabulary}

@@ -5,21 +5,19 @@ Devlin et al. 2019, figure 2.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json, write_file
-from headway.text.byte_level import LONGEST_WORD, checked
+from headway.text.byte_level import LONGEST_WORD
+from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.token_ids import checked_ids
 
@@ -132,7 +130,7 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-class EncoderTokenizer:
+class EncoderTokenizer(EngineTokenizer):
     """A tokenizer for encoders, with the special tokens that frame texts.
 
     It is trained here (`train`: WordPiece), or comes from a pretrained model in the Hugging Face
@@ -142,7 +140,7 @@ class EncoderTokenizer:
     """
 
     def __init__(self, engine: tokenizers.Tokenizer, special_tokens: SpecialTokens) -> None:
-        engine.encode_special_tokens = True  # the JSON does not store this option
+        super().__init__(engine)
         self.size: int = 1 + max(engine.get_vocab().values(), default=-1)
         names = asdict(special_tokens)
         del names["between"]
@@ -155,15 +153,12 @@ class EncoderTokenizer:
             tokenizers.AddedToken(str(engine.id_to_token(i)), special=True) for i in names.values()
         ]
         engine.add_special_tokens(specials)
-        self._engine, self.special_tokens = engine, special_tokens
-        model = json.loads(engine.to_str())["model"]
-        self._prefix: str = (
-            model.get("continuing_subword_prefix") or ""
-        )  # empty for BPE and SentencePiece
+        self.special_tokens = special_tokens
+        # empty for BPE and SentencePiece
+        self._prefix: str = self.engine_json["model"].get("continuing_subword_prefix") or ""
         self.special_ids = frozenset(
             i for i, token in engine.get_added_tokens_decoder().items() if token.special
         )
-        self.fingerprint: str = hashlib.sha256(self._json()).hexdigest()
 
     @classmethod
     def train(
@@ -217,16 +212,6 @@ class EncoderTokenizer:
             special_tokens=[("[CLS]", start), ("[SEP]", end)],
         )
         return cls(engine, SpecialTokens(pad, start, end, mask))
-
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of `text` without special tokens."""
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode each text, in parallel on all cores."""
-        clean = [checked(text) for text in texts]
-        encodings = self._engine.encode_batch_fast(clean, add_special_tokens=False)
-        return [list(encoding.ids) for encoding in encodings]
 
     def encode_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return (ids, spans): the ids of `text`, and the characters [start, end) of each id.
@@ -297,20 +282,9 @@ class EncoderTokenizer:
             words.append(CONTINUES + text if self._goes_on(token) else text)
         return words
 
-    @property
-    def engine_json(self) -> dict[str, Any]:
-        """The tokenizer in Hugging Face's format; it frames texts as `SpecialTokens.frame` does."""
-        content: dict[str, Any] = json.loads(self._engine.to_str())
-        return content
-
     def _json(self) -> bytes:
-        """The contents of the file."""
-        content = {
-            "format": FORMAT,
-            "special_tokens": asdict(self.special_tokens),
-            "tokenizer": self.engine_json,
-        }
-        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+        own = {"format": FORMAT, "special_tokens": asdict(self.special_tokens)}
+        return file_of({**own, "tokenizer": self.engine_json})
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json` durably: the Hugging Face format and the special tokens."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import tokenizers
 
 from headway.base.errors import DataError
 from headway.base.files import read_json, write_file
-from headway.text.byte_level import checked
+from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.token_ids import checked_ids
 
 FORMAT = "headway foreign 1"
@@ -25,7 +23,7 @@ WORD_STARTS = ("\u0120", "\u2581")  # the space character of byte-level BPE and 
 WORD_ENDS = "</w>"
 
 
-class PretrainedTokenizer:
+class PretrainedTokenizer(EngineTokenizer):
     """A `TextTokenizer` around a tokenizer of the `tokenizers` library, with the ids of the tokens
     that begin and end a text.
 
@@ -38,8 +36,7 @@ class PretrainedTokenizer:
         self, engine: tokenizers.Tokenizer, bos: int, eos: int, ends: Collection[int] = ()
     ) -> None:
         """ends: further tokens that end an output."""
-        # The JSON does not store this option. Without it a text could contain the eos token.
-        engine.encode_special_tokens = True
+        super().__init__(engine)
         self.size: int = 1 + max(engine.get_vocab().values(), default=-1)  # ids may have gaps
         self.ends = tuple(dict.fromkeys((eos, *ends)))
         for name, token in (("bos", bos), *(("eos", end) for end in self.ends)):
@@ -51,14 +48,13 @@ class PretrainedTokenizer:
             added = engine.get_added_tokens_decoder().get(token)
             if added is None or not added.special:
                 engine.add_special_tokens([tokenizers.AddedToken(string, special=True)])
-        self._engine = engine
         self._parsing: tokenizers.Tokenizer | None = None
         self._written: WrittenSpecialTokens | None = None
         self.bos, self.eos = bos, eos
 
     @classmethod
     def of_json(
-        cls, content: Any, bos: int, eos: int, where: str, ends: Collection[int] = ()
+        cls, content: object, bos: int, eos: int, where: str, ends: Collection[int] = ()
     ) -> PretrainedTokenizer:
         """Make a tokenizer from the parsed JSON of a Hugging Face `tokenizer.json`.
 
@@ -68,7 +64,7 @@ class PretrainedTokenizer:
         return cls(cls.engine_of(content, where), bos, eos, ends)
 
     @staticmethod
-    def engine_of(content: Any, where: str) -> tokenizers.Tokenizer:
+    def engine_of(content: object, where: str) -> tokenizers.Tokenizer:
         """Build the engine of a parsed `tokenizer.json`, without padding and truncation.
 
         Raises DataError if `content` is not a tokenizer.
@@ -96,16 +92,6 @@ class PretrainedTokenizer:
                     "download the tokenizer file again",
                 )
         return engine
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        clean = [checked(text) for text in texts]
-        # a batch of one text, too, lets other threads of Python run, which the engine's `encode`
-        # does not
-        encodings = self._engine.encode_batch_fast(clean, add_special_tokens=False)
-        return [list(encoding.ids) for encoding in encodings]
 
     def begin(self, text: str) -> list[int]:
         """Return the ids of `text` with the special tokens that the pretrained tokenizer adds
@@ -163,31 +149,16 @@ class PretrainedTokenizer:
             for token, follows_end in zip(tokens, after_end, strict=False)
         ]
 
-    @property
-    def engine_json(self) -> dict[str, Any]:
-        """The tokenizer in the Hugging Face format, as parsed JSON."""
-        content: dict[str, Any] = json.loads(self._engine.to_str())
-        return content
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self._json({})).hexdigest()
-
-    def _json(self, more: Mapping[str, Any]) -> bytes:
-        """Return the contents of the file. more: entries on which no id of a text depends."""
-        content = {
-            "format": FORMAT,
-            "bos": self.bos,
-            "eos": self.eos,
-            **more,
-            "tokenizer": self.engine_json,
-        }
-        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+    def _json(self, ends: Sequence[int] = ()) -> bytes:
+        """Return the contents of the file. ends: all tokens that end an output, if there are
+        several; no id of a text depends on them."""
+        more = {"ends": list(ends)} if len(ends) > 1 else {}
+        own = {"format": FORMAT, "bos": self.bos, "eos": self.eos, **more}
+        return file_of({**own, "tokenizer": self.engine_json})
 
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`: the Hugging Face format inside headway's own."""
-        more = {"ends": list(self.ends)} if len(self.ends) > 1 else {}
-        write_file(folder / FILE, self._json(more))
+        write_file(folder / FILE, self._json(self.ends))
 
     @classmethod
     def load(cls, path: Path) -> PretrainedTokenizer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
-from typing import Any
 
 from headway.base.errors import UsageError
 
@@ -92,7 +91,7 @@ class LanguageTokens:
             hint=f"{flag} {near[0]}",
         )
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the contents for a file; `language_tokens_of` reads them."""
         return {
             "ids": dict(self.ids),
@@ -102,7 +101,7 @@ class LanguageTokens:
         }
 
 
-def language_tokens_of(content: Any, size: int) -> LanguageTokens | None:
+def language_tokens_of(content: object, size: int) -> LanguageTokens | None:
     """Read what `as_dict` returns; None for anything else. size: the number of ids."""
     if (
         not isinstance(content, dict)

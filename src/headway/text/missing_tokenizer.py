@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from headway.base.errors import DataError, UsageError
@@ -31,29 +29,10 @@ class MissingTokenizer:
         self.ends = (-1,)
         self.fingerprint = ""
 
-    def encode(self, text: str) -> list[int]:
-        """Raise UsageError."""
+    def _use(self, *arguments: object, **named: object) -> NoReturn:
         _refuse(self.missing)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Raise UsageError."""
-        _refuse(self.missing)
-
-    def begin(self, text: str) -> list[int]:
-        """Raise UsageError."""
-        _refuse(self.missing)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Raise UsageError."""
-        _refuse(self.missing)
-
-    def token_strings(self, ids: Iterable[int]) -> list[str]:
-        """Raise UsageError."""
-        _refuse(self.missing)
-
-    def save(self, folder: Path) -> None:
-        """Raise UsageError."""
-        _refuse(self.missing)
+    encode = encode_batch = begin = decode = token_strings = save = _use
 
 
 class MissingEncoderTokenizer(EncoderTokenizer):

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ import tokenizers
 
 from headway.base.errors import DataError
 from headway.base.files import read_json, write_file
-from headway.text.byte_level import LANGUAGE_TAG, checked, readable, sentinels_of
+from headway.text.byte_level import LANGUAGE_TAG, readable, sentinels_of
+from headway.text.engine import EngineTokenizer, checked, file_of
 from headway.text.hf_tokenizer import FILE_LIMIT, WORD_STARTS, PretrainedTokenizer
 from headway.text.language_tokens import LanguageTokens, Roles, language_tokens_of
 from headway.text.sentencepiece import engine_json, parse_sentencepiece
@@ -31,7 +29,7 @@ ADDED_FLAGS = ("content", "lstrip", "rstrip", "single_word", "normalized", "spec
 _UNKNOWN = " \u2047 "  # as SentencePiece decodes an unknown character
 
 
-class PretrainedSentenceTokenizer:
+class PretrainedSentenceTokenizer(EngineTokenizer):
     """A `SentenceTokenizer` around a tokenizer of the `tokenizers` library.
 
     names, sentencepiece: the token of each id and the contents of the SentencePiece model, if that
@@ -55,9 +53,9 @@ class PretrainedSentenceTokenizer:
     ) -> None:
         self.added = tuple(added)
         engine.add_tokens([token for token in added if not token.special])
-        engine.encode_special_tokens = True
+        super().__init__(engine)
         self.languages, self.language = languages, language
-        self._engine, self.roles, self.sentencepiece = engine, roles, sentencepiece
+        self.roles, self.sentencepiece = roles, sentencepiece
         self._names = names
         self.size = roles.size
         self.pad, self.bos, self.eos = roles.pad, roles.start, roles.end
@@ -84,10 +82,6 @@ class PretrainedSentenceTokenizer:
         self._plain_ids = {
             name: index for name, index in self._ids.items() if index not in self._specials
         }
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self._json()).hexdigest()
 
     def of_source(self, language: str) -> PretrainedSentenceTokenizer:
         """Return the tokenizer of sources in a language. Raises UsageError for an unknown one."""
@@ -141,9 +135,6 @@ class PretrainedSentenceTokenizer:
     @property
     def ends(self) -> tuple[int, ...]:
         return tuple(dict.fromkeys((self.roles.end, *self.roles.ends)))
-
-    def encode(self, text: str) -> list[int]:
-        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         parts = [self._without_tag(text) for text in texts]
@@ -218,12 +209,6 @@ class PretrainedSentenceTokenizer:
             after_special = special
         return [("".join(self._string(known[p]) for p in group).strip(), group) for group in groups]
 
-    @property
-    def engine_json(self) -> dict[str, Any]:
-        """The engine in the Hugging Face format, as parsed JSON."""
-        content: dict[str, Any] = json.loads(self._engine.to_str())
-        return content
-
     def _json(self) -> bytes:
         roles = self.roles
         content = {
@@ -242,19 +227,19 @@ class PretrainedSentenceTokenizer:
             **self._stored_languages(),
             **self._stored(),
         }
-        return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+        return file_of(content)
 
-    def _stored(self) -> dict[str, Any]:
+    def _stored(self) -> dict[str, object]:
         """Return what the engine is made from again."""
         if self.sentencepiece is None:
             return {"tokenizer": self.engine_json}
-        stored: dict[str, Any] = {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
+        stored: dict[str, object] = {"sentencepiece": base64.b64encode(self.sentencepiece).decode()}
         if self.added:
             flags = [{name: getattr(token, name) for name in ADDED_FLAGS} for token in self.added]
             stored["added"] = flags
         return stored
 
-    def _stored_languages(self) -> dict[str, Any]:
+    def _stored_languages(self) -> dict[str, object]:
         if self.languages is None:
             return {}
         return {"languages": self.languages.as_dict(), "language": self.language}
@@ -298,7 +283,7 @@ class PretrainedSentenceTokenizer:
             raise DataError(error.what, str(path), error.hint) from error
 
 
-def _added_of(content: Any) -> list[tokenizers.AddedToken]:
+def _added_of(content: object) -> list[tokenizers.AddedToken]:
     """Read the added tokens of a file. Raises ValueError if they are not valid."""
     items: list[Any] = content if isinstance(content, list) else [None]
     for item in items:
@@ -308,7 +293,7 @@ def _added_of(content: Any) -> list[tokenizers.AddedToken]:
     return [tokenizers.AddedToken(**item) for item in items]
 
 
-def is_format(content: Any) -> bool:
+def is_format(content: object) -> bool:
     """Return whether the parsed JSON of a tokenizer file is of this format."""
     return isinstance(content, dict) and content.get("format") == FORMAT
 
@@ -317,7 +302,7 @@ def _code(name: str) -> re.Match[str] | None:
     return _TARGET_CODE.fullmatch(name) or LANGUAGE_TAG.fullmatch(name)
 
 
-def _roles_of(content: Any) -> Roles | None:
+def _roles_of(content: object) -> Roles | None:
     """Read the roles of a file; None if they are not valid."""
     roles = {"suffix": [], "ends": [], **content} if isinstance(content, dict) else {}
     if roles.keys() != Roles.__dataclass_fields__.keys():
@@ -332,7 +317,7 @@ def _roles_of(content: Any) -> Roles | None:
     return Roles(**{**roles, **lists})
 
 
-def _valid_names(names: Any) -> bool:
+def _valid_names(names: object) -> bool:
     return names is None or (
         isinstance(names, list) and all(isinstance(name, str) for name in names)
     )

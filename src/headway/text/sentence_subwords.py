@@ -9,7 +9,7 @@ from typing import ClassVar
 import tokenizers
 
 from headway.base.files import write_file
-from headway.text.bpe import BytePairs, merges_of
+from headway.text.bpe import BYTE_PAIRS, merges_of
 from headway.text.byte_level import (
     BACK_TRANSLATED,
     BOS,
@@ -22,7 +22,7 @@ from headway.text.byte_level import (
     sentinels_of,
 )
 from headway.text.token_ids import checked_ids
-from headway.text.unigram import Unigram, log_probabilities
+from headway.text.unigram import UNIGRAM, log_probabilities
 
 _BACK_TRANSLATED = re.compile(re.escape(BACK_TRANSLATED))
 
@@ -117,7 +117,7 @@ class SentenceSubwords(ByteLevel):
 class Tokenizer(SentenceSubwords):
     """Byte-level BPE for sentences."""
 
-    subwords = BytePairs()
+    subwords = BYTE_PAIRS
 
     def merges(self) -> list[tuple[str, str]]:
         """Return the merged pairs of tokens in order, in letters of the byte-level alphabet."""
@@ -127,7 +127,7 @@ class Tokenizer(SentenceSubwords):
 class UnigramTokenizer(SentenceSubwords):
     """A byte-level Unigram language model for sentences."""
 
-    subwords = Unigram()
+    subwords = UNIGRAM
 
     def log_probabilities(self) -> dict[str, float]:
         """Return the log-probability of each token but the special ones, in letters."""

@@ -93,7 +93,7 @@ def parse_sentencepiece(content: bytes, where: str) -> SentencePieceModel:
     )
 
 
-def engine_json(model: SentencePieceModel) -> dict[str, Any]:
+def engine_json(model: SentencePieceModel) -> dict[str, object]:
     """Return the `tokenizer.json` of a tokenizer that splits texts into the same pieces.
 
     Its ids are the indices of the pieces. Pieces that no text contains have other names in it, so
@@ -133,7 +133,7 @@ def _user_defined(model: SentencePieceModel) -> list[str]:
     return sorted(defined, key=len, reverse=True)
 
 
-def _splits(model: SentencePieceModel) -> list[dict[str, Any]]:
+def _splits(model: SentencePieceModel) -> list[dict[str, object]]:
     """Return the pre-tokenizers.
 
     Each user-defined piece of a BPE model becomes one token: it is split off before any characters
@@ -166,12 +166,12 @@ def _byte_cut(model: SentencePieceModel) -> str:
     return f"{''.join(characters[:at])}(?={''.join(characters[at:])})"
 
 
-def _split(pattern: str, behavior: str) -> dict[str, Any]:
+def _split(pattern: str, behavior: str) -> dict[str, object]:
     pattern_of = {"Regex": pattern}
     return {"type": "Split", "pattern": pattern_of, "behavior": behavior, "invert": False}
 
 
-def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
+def _unigram(model: SentencePieceModel, names: list[str]) -> dict[str, object]:
     """Return the model of a Unigram model.
 
     The score for unknown characters depends on the lowest one of the normal pieces, so pieces of
@@ -203,7 +203,7 @@ def _score(piece: str, score: float, kind: int, highest: float) -> float:
     return score if kind == NORMAL else highest
 
 
-def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, Any]:
+def _byte_pairs(model: SentencePieceModel, names: list[str]) -> dict[str, object]:
     """A piece is the merge of every two pieces that it consists of, at the rank of its score."""
     normal = {
         piece: (-score, index)
@@ -268,7 +268,7 @@ def _piece(content: bytes, index: int, where: str) -> tuple[str, float, int]:
     return piece, number, int(kind)
 
 
-def _trainer(content: bytes, where: str) -> dict[str, Any]:
+def _trainer(content: bytes, where: str) -> dict[str, object]:
     values = dict(_fields(content, where))
     kind = values.get(3, UNIGRAM)
     if kind not in (UNIGRAM, BPE):
@@ -285,7 +285,7 @@ def _trainer(content: bytes, where: str) -> dict[str, Any]:
     return {"kind": kind, "byte_fallback": bool(values.get(35, 0))}
 
 
-def _normalizer(content: bytes, where: str) -> dict[str, Any]:
+def _normalizer(content: bytes, where: str) -> dict[str, object]:
     values = dict(_fields(content, where))
     charsmap = values.get(2, b"")
     return {

@@ -7,9 +7,9 @@ from typing import ClassVar
 import tokenizers
 
 from headway.base.files import write_file
-from headway.text.bpe import BytePairs
+from headway.text.bpe import BYTE_PAIRS
 from headway.text.byte_level import EOS, ByteLevel, readable
-from headway.text.unigram import Unigram
+from headway.text.unigram import UNIGRAM
 
 FILE = "tokenizer.json"
 
@@ -46,10 +46,10 @@ class TextSubwords(ByteLevel):
 class TextBPE(TextSubwords):
     """Byte-level BPE for running text."""
 
-    subwords = BytePairs()
+    subwords = BYTE_PAIRS
 
 
 class TextUnigram(TextSubwords):
     """A byte-level Unigram language model for running text."""
 
-    subwords = Unigram()
+    subwords = UNIGRAM

@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import tokenizers
 from tokenizers import models
 
-from headway.text.byte_level import byte_level_engine
+from headway.text.byte_level import Model, SubwordModel, byte_level_engine
 from headway.text.unigram_training import learn_unigram
 
 LONGEST_TOKEN = 1000
@@ -29,55 +28,43 @@ _UNITS = re.compile(r"(?= \S)")
 """A space before another character begins a word, whatever is before it."""
 
 
-class Unigram:
-    """The `SubwordModel` of a Unigram language model.
+def _train(
+    texts: Iterable[str], size: int, special_tokens: Sequence[str], space: bool
+) -> tokenizers.Tokenizer:
+    """The special tokens have the last ids. They have no probability, so that no text contains
+    them."""
+    splitter = byte_level_engine(tokenizers.Tokenizer(models.Unigram()), space=space)
+    learned = learn_unigram(_word_counts(texts, splitter), size - len(special_tokens))
+    model = models.Unigram(learned, unk_id=None, byte_fallback=False)
+    engine = byte_level_engine(tokenizers.Tokenizer(model), space=space)
+    engine.add_special_tokens(list(special_tokens))
+    return engine
 
-    The special tokens have the last ids. They have no probability, so that no text contains them.
-    """
 
-    name = "byte-level Unigram"
-    model_type = "Unigram"
-
-    def train(
-        self,
-        texts: Iterable[str],
-        vocabulary_size: int,
-        special_tokens: Sequence[str],
-        *,
-        space: bool,
-    ) -> tokenizers.Tokenizer:
-        splitter = byte_level_engine(tokenizers.Tokenizer(models.Unigram()), space=space)
-        size = vocabulary_size - len(special_tokens)
-        vocabulary = learn_unigram(_word_counts(texts, splitter), size)
-        model = models.Unigram(vocabulary, unk_id=None, byte_fallback=False)
-        engine = byte_level_engine(tokenizers.Tokenizer(model), space=space)
-        engine.add_special_tokens(list(special_tokens))
-        return engine
-
-    def vocabulary(self, model: Mapping[str, Any]) -> dict[str, int] | None:
-        entries = model.get("vocab")
-        if not isinstance(entries, list) or not all(map(_is_entry, entries)):
-            return None
-        ids = {token: index for index, (token, _) in enumerate(entries)}
-        return ids if len(ids) == len(entries) else None
-
-    def fault(self, model: Mapping[str, Any], special_tokens: Sequence[str]) -> str | None:
-        if model.get("unk_id") is not None or model.get("byte_fallback") not in (None, False):
-            return "the Unigram model has an unknown token or byte_fallback"
-        for token, log_p in model["vocab"]:
-            if token in special_tokens:
-                return f"the special token {token} has a probability, so that texts may contain it"
-            if not 0 < len(token) <= LONGEST_TOKEN:
-                return f"a token has {len(token):,} bytes, and 1 to {LONGEST_TOKEN:,} are allowed"
-            if not (math.isfinite(log_p) and LOWEST <= log_p <= 0):
-                return (
-                    f"the log-probability of {token!r} must be between {LOWEST:g} and 0, but is "
-                    f"{log_p}"
-                )
+def _vocabulary(model: Model) -> dict[str, int] | None:
+    entries = model.get("vocab")
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
         return None
+    ids = {token: index for index, (token, _) in enumerate(entries)}
+    return ids if len(ids) == len(entries) else None
 
 
-def _is_entry(entry: Any) -> bool:
+def _fault(model: Model, special_tokens: Sequence[str]) -> str | None:
+    if model.get("unk_id") is not None or model.get("byte_fallback") not in (None, False):
+        return "the Unigram model has an unknown token or byte_fallback"
+    for token, log_p in model["vocab"]:
+        if token in special_tokens:
+            return f"the special token {token} has a probability, so that texts may contain it"
+        if not 0 < len(token) <= LONGEST_TOKEN:
+            return f"a token has {len(token):,} bytes, and 1 to {LONGEST_TOKEN:,} are allowed"
+        if not (math.isfinite(log_p) and LOWEST <= log_p <= 0):
+            return (
+                f"the log-probability of {token!r} must be between {LOWEST:g} and 0, but is {log_p}"
+            )
+    return None
+
+
+def _is_entry(entry: object) -> bool:
     return (
         isinstance(entry, list)
         and len(entry) == 2
@@ -86,13 +73,22 @@ def _is_entry(entry: Any) -> bool:
     )
 
 
-def is_unigram(content: Any) -> bool:
+UNIGRAM = SubwordModel(
+    name="byte-level Unigram",
+    model_type="Unigram",
+    train=_train,
+    vocabulary=_vocabulary,
+    fault=_fault,
+)
+
+
+def is_unigram(content: object) -> bool:
     """Return whether the parsed JSON of a tokenizer file has a Unigram model."""
     model = content.get("model") if isinstance(content, dict) else None
-    return isinstance(model, dict) and model.get("type") == Unigram.model_type
+    return isinstance(model, dict) and model.get("type") == UNIGRAM.model_type
 
 
-def log_probabilities(model: Mapping[str, Any]) -> dict[str, float]:
+def log_probabilities(model: Model) -> dict[str, float]:
     """Return the log-probability of each token of a Unigram model in JSON."""
     return {token: float(log_p) for token, log_p in model["vocab"]}
 

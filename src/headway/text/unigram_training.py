@@ -11,6 +11,10 @@
 2 and 3 are repeated until the vocabulary has the requested size. All words are computed together: a
 word is a range of `letters`, and `edges[l - 1, p]` is the token that the l letters from position p
 on are.
+
+The trainer of the package tokenizers is not used, because it does not repeat its result: four
+trainings on the same lines gave four different files, on one thread too, since it adds the expected
+counts in the order of a hash map. The fingerprint of a tokenizer, and with it a run, would differ.
 """
 
 from __future__ import annotations

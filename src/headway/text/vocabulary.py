@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json, write_file
@@ -134,7 +133,7 @@ class Vocabulary:
         return (json.dumps(content, ensure_ascii=False, indent=0) + "\n").encode()
 
 
-def _is_vocabulary(content: Any) -> bool:
+def _is_vocabulary(content: object) -> bool:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         return False
     words, counts = content.get("words"), content.get("counts")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import tokenizers
 
 from headway.base.errors import UsageError
-from headway.text.byte_level import checked
 from headway.text.encoder_tokenizer import CONTINUES, EncoderTokenizer
+from headway.text.engine import checked
 from headway.text.hf_tokenizer import PretrainedTokenizer
 
 

@@ -7,7 +7,7 @@ thousandths; linear codes would lose most of a row of small weights.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,15 @@ from headway.base.errors import DataError
 from headway.base.shapes import Float, Tensor
 
 Codes = npt.NDArray[np.uint8]
-Coding = dict[str, Any]
+
+
+class Coding(TypedDict):
+    """How the page decodes weights: from roots ("sqrt") or with a sign, and the largest weight."""
+
+    kind: str
+    scale: float
+
+
 TOP = 255
 MIDDLE = 128  # code of 0 if weights have a sign
 SLACK = 1e-3  # rounding error that is allowed in weights from 0 to 1

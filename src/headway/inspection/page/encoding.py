@@ -35,7 +35,7 @@ LEVELS = (31, 63, 255)
 class Encoded:
     """A document in the format of the page. blocks: name -> bytes compressed with gzip."""
 
-    header: Mapping[str, Any]
+    header: Mapping[str, object]
     blocks: Mapping[str, bytes]
 
 
@@ -58,7 +58,7 @@ def encode(
     levels: int = 255,
     layers: Collection[int] = (),
     live: bool = False,
-    report: Mapping[str, Any] | None = None,
+    report: Mapping[str, object] | None = None,
     prefix: str = "b",
 ) -> Encoded:
     """Return the header and the blocks of a document.
@@ -94,7 +94,7 @@ def encode(
     return Encoded(header, blocks.by_name)
 
 
-def header_json(header: Mapping[str, Any]) -> bytes:
+def header_json(header: Mapping[str, object]) -> bytes:
     """Return JSON that is safe inside HTML and JavaScript: without "<" and lone surrogates."""
     text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     text = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
@@ -112,7 +112,7 @@ def only_layers(frame: Frame, layers: Sequence[int]) -> Frame:
         most = max((len(maps.layers) for maps in frame.maps), default=0)
         raise UsageError(f"there is no layer {layers[0]}", hint=f"layers are 1 to {most}")
 
-    def chosen(values: Sequence[Any]) -> list[Any]:
+    def chosen(values: Sequence[object]) -> list[Any]:
         return [values[n - 1] for n in layers if n <= len(values)]
 
     def fewer(maps: Maps) -> Maps:
@@ -127,7 +127,7 @@ def only_layers(frame: Frame, layers: Sequence[int]) -> Frame:
 _BY_LAYER = ("layers", "weights", "patterns", "vectors")
 
 
-def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
+def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, object]:
     lens = frame.lens
     return {
         "label": frame.label,
@@ -144,7 +144,7 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
     }
 
 
-def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, Any]:
+def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, object]:
     if not maps.weights or len(maps.weights) != len(maps.layers):
         raise ValueError(
             f"{maps.name!r} has weights of {len(maps.weights)} layers, but {len(maps.layers)} names"
@@ -188,7 +188,7 @@ def _entropy(maps: Maps) -> list[list[float | None]]:
     return [[None if math.isnan(h) else round(h, 4) for h in layer] for layer in means]
 
 
-def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
+def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, object]:
     named = {name: getattr(vectors, name).detach().float().cpu().numpy() for name in ("q", "k")}
     norms = vectors.norms.detach().float().cpu().numpy()
     return {
@@ -199,7 +199,7 @@ def _vectors(vectors: Vectors, blocks: _Blocks) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: Side) -> dict[str, object]:
     count, prefix, grid = len(side.tokens), side.num_prefix_tokens, side.grid
     if grid is not None and count - prefix != grid[0] * grid[1]:
         raise ValueError(
@@ -218,7 +218,7 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, object]:
     arrays = [
         {
             **{"name": array.name, "shape": list(array.shape)},
@@ -248,7 +248,7 @@ def data_url(pixels: Pixels) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a value for JSON: floats with six digits, None for NaN and infinity."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}

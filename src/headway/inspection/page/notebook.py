@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.inspection.page.encoding import Encoded
@@ -34,7 +33,7 @@ class NotebookPage:
         return frame_html(page_text(self.encoded), self.height)
 
     @property
-    def selection(self) -> dict[str, Any]:
+    def selection(self) -> dict[str, object]:
         """UsageError: only a widget knows what is selected."""
         raise UsageError(
             "this page cannot tell Python what is selected in it, because anywidget is not "

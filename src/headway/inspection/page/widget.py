@@ -57,8 +57,8 @@ class PageWidget(anywidget.AnyWidget):
         super().__init__(page=page_text(encode(document)), height=height)
 
     @traitlets.validate("selection")
-    def _check(self, proposal: Mapping[str, Any]) -> dict[str, Any]:
-        selection: dict[str, Any] = proposal["value"]
+    def _check(self, proposal: Mapping[str, Any]) -> dict[str, object]:
+        selection: dict[str, object] = proposal["value"]
         for name, value in selection.items():
             if name not in SELECTION:
                 raise UsageError(

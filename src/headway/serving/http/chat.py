@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -43,7 +43,7 @@ class ChatForm:
 
     prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
-    def choice(self, output: Output) -> dict[str, Any]:
+    def choice(self, output: Output) -> dict[str, object]:
         message = {"role": "assistant", "content": output.text}
         return {
             "index": output.index,
@@ -52,8 +52,8 @@ class ChatForm:
             "finish_reason": output.reason,
         }
 
-    def chunks(self, output: Output, *, first: bool) -> list[dict[str, Any]]:
-        def chunk(delta: dict[str, str], logprobs: Any, reason: str | None) -> dict[str, Any]:
+    def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
+        def chunk(delta: dict[str, str], logprobs: object, reason: str | None) -> dict[str, object]:
             common = {"index": output.index, "delta": delta}
             return {**common, "logprobs": logprobs, "finish_reason": reason}
 
@@ -62,13 +62,13 @@ class ChatForm:
         return [*made, chunk(content, _content(output), output.reason)]
 
 
-def _content(output: Output) -> dict[str, Any] | None:
+def _content(output: Output) -> dict[str, object] | None:
     """Return the log-probabilities of an output in the form of chat."""
     if output.logprobs is None:
         return None
     lists = output.logprobs
 
-    def item(token: str, log_p: float) -> dict[str, Any]:
+    def item(token: str, log_p: float) -> dict[str, object]:
         coded = None if token.startswith("token_id:") else list(token.encode())
         return {"token": token, "logprob": log_p, "bytes": coded}
 

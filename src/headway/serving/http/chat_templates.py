@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.interop import ChatTemplate, read_chat_template
@@ -52,10 +51,10 @@ class Conversation:
     several templates; None for the usual one.
     """
 
-    messages: Sequence[Mapping[str, Any]]
-    tools: Sequence[Mapping[str, Any]] | None = None
-    documents: Sequence[Mapping[str, Any]] | None = None
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    messages: Sequence[Mapping[str, object]]
+    tools: Sequence[Mapping[str, object]] | None = None
+    documents: Sequence[Mapping[str, object]] | None = None
+    variables: Mapping[str, object] = field(default_factory=dict)
     add_generation_prompt: bool = True
     continued_field: str | None = None
     template_name: str | None = None
@@ -95,7 +94,7 @@ class Templates:
             await self._child.wait()
             self._child = None
 
-    async def _rendered(self, task: dict[str, Any]) -> str:
+    async def _rendered(self, task: dict[str, object]) -> str:
         line = json.dumps(task).encode() + b"\n"
         async with self._one_at_a_time:
             if self._child is None or self._child.returncode is not None:
@@ -128,7 +127,7 @@ class Templates:
         return result["text"]
 
 
-def _variables(conversation: Conversation) -> dict[str, Any]:
+def _variables(conversation: Conversation) -> dict[str, object]:
     """Return the variables of a template that a conversation sets, as transformers does."""
     messages = []
     for message in conversation.messages:
@@ -152,7 +151,7 @@ class _Prompt:
     def __init__(
         self,
         source: str,
-        variables: Mapping[str, Any],
+        variables: Mapping[str, object],
         conversation: Conversation,
         tokenizer: TextTokenizer,
     ) -> None:
@@ -171,7 +170,7 @@ class _Prompt:
         names = [name]
         if name in REASONING:
             names = [other for other in REASONING if message.get(other) == message.get(name)]
-        holders: list[tuple[dict[str, Any], str]] = [(message, other) for other in names]
+        holders: list[tuple[dict[str, object], str]] = [(message, other) for other in names]
         content = message.get(name)
         if isinstance(content, list):
             parts = [part for part in content if isinstance(part, dict) and "text" in part]

@@ -112,7 +112,7 @@ def read_prompts(fields: CompletionRequest, served: ServedModel) -> list[list[in
 
 
 def _tokens(
-    item: Any, name: str, tokenizer: TextTokenizer, read: Callable[[str], list[int]]
+    item: object, name: str, tokenizer: TextTokenizer, read: Callable[[str], list[int]]
 ) -> list[int]:
     if isinstance(item, str):
         if tokens := read(item):

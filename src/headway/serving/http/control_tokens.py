@@ -12,7 +12,7 @@ PRIVATE_USE = range(0xE000, 0xF900)
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
 
-def strings_in(value: Any) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
     """Yield the strings in JSON, without the names of fields."""
     waiting = [value]
     while waiting:
@@ -48,14 +48,14 @@ class ControlTokens:
         codes = "".join(f"|\\\\u{ord(mark):04x}" for mark in (self._start, self._end))
         self._mark = re.compile(f"[{self._start}{self._end}]{codes}")
 
-    def marked(self, value: Any) -> Any:
+    def marked(self, value: object) -> Any:
         """Return JSON in which the texts of special tokens have marks around them."""
         try:
             return self._marked(value)
         except RecursionError:
             raise ApiError(400, "the messages or tools are nested too deeply") from None
 
-    def _marked(self, value: Any) -> Any:
+    def _marked(self, value: object) -> Any:
         if isinstance(value, str):
             return self._pattern.sub(rf"{self._start}\g<0>{self._end}", value)
         if isinstance(value, dict):

@@ -90,7 +90,7 @@ def _uses(source: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", source) is not None
 
 
-def _checked(number: int, values: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(number: int, values: Mapping[str, object]) -> dict[str, object]:
     """Return a message for the template: its content as one text, its tool calls as objects."""
     where = f"messages[{number}]"
     try:
@@ -109,7 +109,7 @@ def _checked(number: int, values: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _with_objects(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _with_objects(calls: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """Return tool calls with their arguments as objects, as templates read them; clients send the
     text that a model wrote, which stays as it is if it is no JSON object."""
     made = []

@@ -50,7 +50,7 @@ async def read_json(request: Request, kind: type[B]) -> B:
     return await _decoded(request, kind, TEXT_BODY)
 
 
-async def read_object(request: Request, limit: int | None) -> dict[str, Any]:
+async def read_object(request: Request, limit: int | None) -> dict[str, object]:
     """Return the body as a JSON object. ApiError as for `read_json`."""
     check_media_type(request, "application/json")
     return await _decoded(request, dict[str, Any], limit)
@@ -111,7 +111,7 @@ class Mailbox:
         self._is_woken = False
         self._next = 0.0  # the time of the next delivery, by the clock of the loop
 
-    def put(self, deliver: Callable[[Any], None], event: Any) -> None:
+    def put(self, deliver: Callable[[Any], None], event: object) -> None:
         """Call `deliver` with an event in the loop. Any thread may call this method."""
         self._events.append((deliver, event))
         if not self._is_woken:
@@ -249,8 +249,3 @@ def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event]
             place[output] = len(merged)
             merged.append(item)
     return merged
-
-
-def as_list(value: Any) -> Sequence[Any]:
-    """Return a list as it is, and anything else as a list of one."""
-    return value if isinstance(value, list) else [value]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
@@ -23,10 +23,10 @@ class Refused:
     """A field that gets 400. neutral: values that change nothing, which are accepted, as null is.
     instead: what to send in its place; "" if there is nothing."""
 
-    neutral: tuple[Any, ...] = ()
+    neutral: tuple[object, ...] = ()
     instead: str = ""
 
-    def accepts(self, value: Any) -> bool:
+    def accepts(self, value: object) -> bool:
         """Return whether a value changes nothing."""
         return value is None or any(
             value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
@@ -50,7 +50,7 @@ class RequestBody(msgspec.Struct, kw_only=True):
     known: ClassVar[KnownFields] = {}
 
 
-def refuse(known: KnownFields, name: str, value: Any) -> None:
+def refuse(known: KnownFields, name: str, value: object) -> None:
     """Raise ApiError 400 if a field of `known` has a value that the route would drop."""
     treatment = known.get(name)
     if isinstance(treatment, Refused) and not treatment.accepts(value):

@@ -41,7 +41,7 @@ class Endpoint:
     media: str = "application/json"
 
 
-def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, Any]:
+def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, object]:
     """Return the OpenAPI document of the routes."""
     types = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     bodies, components = msgspec.json.schema_components(
@@ -97,7 +97,7 @@ _ERROR = {
 }
 
 
-def _operation(endpoint: Endpoint, bodies: Mapping[Any, Any]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, bodies: Mapping[object, object]) -> dict[str, object]:
     media: dict[str, Any] = {endpoint.media: {}}
     if endpoint.streams:
         media["text/event-stream"] = {}
@@ -126,9 +126,9 @@ def _operation(endpoint: Endpoint, bodies: Mapping[Any, Any]) -> dict[str, Any]:
     return operation
 
 
-def _verbs(models: ServedModels) -> dict[str, list[Any]]:
+def _verbs(models: ServedModels) -> dict[str, list[object]]:
     """Return verb -> the tasks of the served models that predict by it."""
-    verbs: dict[str, list[Any]] = {}
+    verbs: dict[str, list[object]] = {}
     for model in models:
         for verb, task in model.verbs.items():
             if task not in verbs.setdefault(verb, []):
@@ -136,14 +136,14 @@ def _verbs(models: ServedModels) -> dict[str, list[Any]]:
     return verbs
 
 
-def _forms(task: Any) -> list[dict[str, Any]]:
+def _forms(task: Any) -> list[dict[str, object]]:
     """Return the schemas of the requests to a task: with its options, and in a foreign form."""
     options = {
         name: {"description": field.help}
         for name, field in fields_of(task.options()).items()
         if "Path" not in str(field.type)
     }
-    form: dict[str, Any] = {
+    form: dict[str, object] = {
         "type": "object",
         "required": ["inputs"],
         "properties": {

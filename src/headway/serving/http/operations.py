@@ -59,7 +59,7 @@ async def show_model(request: Request) -> Response:
     return json_reply(_described(models.named(request.path_params["name"])))
 
 
-def _described(model: ServedModel) -> dict[str, Any]:
+def _described(model: ServedModel) -> dict[str, object]:
     context = getattr(model.bundle.config, "max_length", None)
     return {
         "id": model.name,
@@ -74,7 +74,7 @@ def _described(model: ServedModel) -> dict[str, Any]:
     }
 
 
-def _fields(task: Any) -> list[dict[str, Any]]:
+def _fields(task: Any) -> list[dict[str, object]]:
     """Return the fields of an input of a task, for a page that asks for them."""
     kinds = typing.get_type_hints(task.input)
     return [

@@ -67,7 +67,7 @@ async def predict(request: Request) -> Response:
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
         return await _answer(request, served, verb, PredictionRequest(inputs=body))
-    fields: dict[str, Any] = {}
+    fields: dict[str, object] = {}
     if media == FORM:
         fields |= await parse_form(request)
     else:
@@ -89,7 +89,7 @@ async def predict(request: Request) -> Response:
 
 
 def _check_fields(
-    request: Request, task: Any, fields: Mapping[str, Any], *, is_foreign: bool
+    request: Request, task: Any, fields: Mapping[str, object], *, is_foreign: bool
 ) -> None:
     """Raise ApiError 400 for a field that the form of a request does not have, but a client or the
     options of the task do; note the other ones, which are ignored."""
@@ -139,7 +139,7 @@ def takes_files(task: Any) -> bool:
     return next(iter(typing.get_type_hints(task.input).values())) is Path
 
 
-def _model(models: ServedModels, verb: str, name: Any) -> ServedModel:
+def _model(models: ServedModels, verb: str, name: object) -> ServedModel:
     """Return the model that predicts by that verb. Raises ApiError 400 or 404."""
     if name is not None and not isinstance(name, str):
         raise ApiError(400, "model must be a text", param="model")
@@ -173,7 +173,7 @@ async def _answer(
 
 
 async def _answer_foreign(
-    request: Request, served: ServedModel, task: ForeignRequests, fields: Mapping[str, Any]
+    request: Request, served: ServedModel, task: ForeignRequests, fields: Mapping[str, object]
 ) -> Response:
     """Answer a request in the form of another server."""
     try:
@@ -191,13 +191,13 @@ async def _answer_foreign(
 
 
 async def computed(
-    request: Request, served: ServedModel, inputs: Sequence[Any], options: Any
-) -> list[Any]:
+    request: Request, served: ServedModel, inputs: Sequence[object], options: object
+) -> list[object]:
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
 
-    def compute(items: list[Any]) -> Sequence[Any]:
+    def compute(items: list[object]) -> Sequence[object]:
         return list(bundle.predict(items, options))
 
     models: ServedModels = request.app.state.models
@@ -213,7 +213,7 @@ async def computed(
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()
-    predictions: list[Any] = finished.result
+    predictions: list[object] = finished.result
     return predictions
 
 
@@ -228,7 +228,7 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, bundle: Any, parameters: Mapping[str, Any], known: KnownFields) -> Any:
+def options_of(task: Any, bundle: Any, parameters: Mapping[str, object], known: KnownFields) -> Any:
     """Return the options of a task, completed by those of the model. Raises ApiError 400 for one
     that it does not have, and for names of files: a client may not read the files of the server.
 
@@ -253,7 +253,7 @@ def options_of(task: Any, bundle: Any, parameters: Mapping[str, Any], known: Kno
     return options
 
 
-def read_inputs(task: Any, given: Sequence[Any], stack: ExitStack) -> list[Any]:
+def read_inputs(task: Any, given: Sequence[object], stack: ExitStack) -> list[object]:
     """Return the inputs of a task. stack: removes the files that were written for images.
 
     Raises ApiError 400 for one that is not valid.
@@ -292,7 +292,7 @@ def _check_text(item: Any, where: str) -> None:
             raise ApiError(400, message, param="inputs")
 
 
-def _written(value: Any, where: str, path: Path) -> Path:
+def _written(value: object, where: str, path: Path) -> Path:
     """Write an image or a sound in base64 to a new file, and return its path."""
     if not isinstance(value, str):
         raise ApiError(400, f"{where} must be a file in base64", param="inputs")
@@ -312,10 +312,10 @@ def _written(value: Any, where: str, path: Path) -> Path:
     return path
 
 
-def _full(prediction: Any, item: Any) -> dict[str, Any]:
+def _full(prediction: Any, item: Any) -> dict[str, object]:
     """Return all fields of a prediction, without names of files of this server."""
     own = {str(getattr(item, field.name)) for field in dataclasses.fields(item)}
-    fields: dict[str, Any] = msgspec.to_builtins(prediction)
+    fields: dict[str, object] = msgspec.to_builtins(prediction)
     return {
         name: value
         for name, value in fields.items()

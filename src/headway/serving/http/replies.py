@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -34,7 +33,7 @@ class ApiError(Exception):
         self.param, self.code, self.retry_after = param, code, retry_after
 
     @property
-    def body(self) -> dict[str, Any]:
+    def body(self) -> dict[str, object]:
         """The error as JSON."""
         usual = "server_error" if self.status >= 500 else "invalid_request_error"
         kind = _TYPES.get(self.status, usual)
@@ -69,13 +68,15 @@ def as_api_error(error: Exception) -> ApiError:
     return ApiError(500, "an internal error; the server's log has more", code="internal")
 
 
-def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_reply(
+    value: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a value as JSON. NaN and infinity, which JSON does not have, become null."""
     body = _encoder.encode(value)
     return Response(body, status, headers, media_type="application/json")
 
 
-def event(value: Any) -> bytes:
+def event(value: object) -> bytes:
     """Return a value as one server-sent event."""
     return b"data: " + _encoder.encode(value) + b"\n\n"
 

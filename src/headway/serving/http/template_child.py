@@ -29,7 +29,7 @@ def _refuse(message: str) -> None:
 
 
 def _to_json(
-    value: Any,
+    value: object,
     ensure_ascii: bool = False,
     indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
@@ -74,7 +74,7 @@ def _environment() -> Any:
     return environment
 
 
-def _render(task: dict[str, Any]) -> str:
+def _render(task: dict[str, object]) -> str:
     template = _environment().from_string(task["template"])
     parts, length = [], 0
     for part in template.generate(task["variables"]):

@@ -6,7 +6,7 @@ To tokenize 25 MB takes a minute, and to refuse them must take none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
@@ -26,7 +26,7 @@ LONGEST_TEXT, LONGEST_TEXTS = 100_000, 1_000_000
 beyond their maximum length."""
 
 
-async def beside_others(size: int, function: Callable[..., R], *arguments: Any) -> R:
+async def beside_others(size: int, function: Callable[..., R], *arguments: object) -> R:
     """Return function(*arguments), which reads texts of `size` bytes.
 
     Above `SHORT` a thread calls it, so that no other request waits for it.

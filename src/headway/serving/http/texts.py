@@ -48,7 +48,7 @@ REASONS: dict[Reason, str] = {
 
 @dataclass(kw_only=True)
 class Output:
-    """One output, or what is new of it. reason: why it ended; None while it is generated."""
+    """One output, or the new part of one. reason: why it ended; None while it is generated."""
 
     index: int
     text: str
@@ -64,12 +64,13 @@ class Form(Protocol):
     kind: str
     chunk_kind: str
 
-    def choice(self, output: Output) -> dict[str, Any]:
+    def choice(self, output: Output) -> dict[str, object]:
         """Return a whole output as a choice."""
         ...
 
-    def chunks(self, output: Output, *, first: bool) -> list[dict[str, Any]]:
-        """Return what is new of an output as choices of events. first: it is the first news."""
+    def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
+        """Return the new part of an output as streaming chunks. first: whether nothing was sent
+        before."""
         ...
 
 
@@ -186,7 +187,7 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
     )
 
 
-def _reply(asked: TextRequest, results: Sequence[Finished]) -> dict[str, Any]:
+def _reply(asked: TextRequest, results: Sequence[Finished]) -> dict[str, object]:
     """Return the whole reply."""
     choices = []
     for number, finished in enumerate(results):
@@ -243,7 +244,7 @@ async def _stream(
     seen: set[int] = set()
     generated = cached = 0
 
-    def choices(number: int, news: Grown) -> list[dict[str, Any]]:
+    def choices(number: int, news: Grown) -> list[dict[str, object]]:
         index = number * asked.config.samples + news.index
         echo = asked.echoes[number] if asked.echoes and index not in seen else ""
         if asked.logprobs is not None and index not in logprobs:
@@ -279,7 +280,7 @@ async def _stream(
     yield DONE
 
 
-def _head(asked: TextRequest, kind: str) -> dict[str, Any]:
+def _head(asked: TextRequest, kind: str) -> dict[str, object]:
     return {
         "id": asked.name,
         "object": kind,
@@ -288,7 +289,7 @@ def _head(asked: TextRequest, kind: str) -> dict[str, Any]:
     }
 
 
-def _usage(asked: TextRequest, generated: int, cached: int) -> dict[str, Any]:
+def _usage(asked: TextRequest, generated: int, cached: int) -> dict[str, object]:
     prompt = sum(len(prompt) for prompt in asked.prompts)
     return {
         "prompt_tokens": prompt,

@@ -8,12 +8,12 @@ from typing import Literal
 from headway.base.settings import BATCH, LENGTH, section, setting
 from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
-    BatchSizeConfig,
+    BalancedConfig,
+    ExamplesConfig,
+    LinearHeadConfig,
     LoRAConfig,
     ObservationConfig,
     RunSettings,
-    StartedModelConfig,
-    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -27,17 +27,11 @@ METRICS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyDataConfig:
+class ClassifyDataConfig(ExamplesConfig):
     """The labelled texts of a run."""
 
     train: tuple[str, ...] = setting(
         (), "labelled training texts: .tsv or .csv with a header, .jsonl, .json or .parquet"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "labelled validation texts; if unset, a fraction of train is held out"
-    )
-    held_out: float = setting(
-        0.1, "fraction of the training texts that is held out if valid is unset", gt=0, lt=1
     )
     text: str = setting("text", "name of the column (or key) that holds the text")
     second: str | None = setting(
@@ -64,12 +58,9 @@ class ClassifyDataConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierModelConfig(StartedModelConfig):
+class ClassifierModelConfig(LinearHeadConfig):
     """Settings of a classifier: a pre-trained model with a linear classification head."""
 
-    head_dropout: float = setting(
-        0.1, "dropout probability of the pooled vector before the head", ge=0, lt=1
-    )
     pooling: Literal["first", "mean"] = setting(
         "mean",
         "pooling of an encoder: the pooler's vector of [CLS], or the mean of all token vectors",
@@ -86,13 +77,10 @@ class ClassifyOptimizerConfig(OptimizerConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyTrainingConfig(BatchSizeConfig):
+class ClassifyTrainingConfig(BalancedConfig):
     """Settings of the training loop of a classifier."""
 
     batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
-    balance: bool = setting(
-        False, "weight the loss by inverse class frequency, so that every class counts the same"
-    )
     auxiliary: float = setting(
         0.5,
         "weight of the auxiliary language-modelling loss if a language model is fine-tuned",
@@ -108,16 +96,7 @@ class ClassifyEvaluationConfig(ObservationConfig):
     """Settings of the evaluation during training."""
 
     metric: (
-        Literal[
-            "accuracy",
-            "macro_f1",
-            "matthews",
-            "loss",
-            "pearson",
-            "spearman",
-            "mse",
-        ]
-        | None
+        Literal["accuracy", "macro_f1", "matthews", "loss", "pearson", "spearman", "mse"] | None
     ) = setting(
         None,
         "metric that selects the best model; if unset, accuracy for classes and pearson for "
@@ -137,11 +116,7 @@ class ClassifyRunConfig(RunSettings):
     lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ClassifyEvaluationConfig = section(ClassifyEvaluationConfig)
 
-    @property
-    def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the texts or the pre-trained model decide."""
-        keys = "optimizer.lr", "training.steps", "evaluation.metric"
-        return unset_settings(self, *keys)
+    data_may_decide = ("optimizer.lr", "training.steps", "evaluation.metric")
 
 
 def classify() -> ClassifyRunConfig:

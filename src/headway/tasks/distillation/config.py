@@ -11,25 +11,10 @@ from headway.base.errors import UsageError
 from headway.base.settings import HEADS, LAYERS, WIDTH, section, setting
 from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
-from headway.tasks.sections import ObservationConfig, RunSettings
+from headway.tasks.sections import ExamplesConfig, ObservationConfig, RunSettings
 from headway.tasks.task import Task
 from headway.tasks.teaching import Students, StudentTrainingConfig, TeacherTask, TwoStageConfig
 from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class DistilDataConfig:
-    """The training data of a student, whatever its task."""
-
-    train: tuple[str, ...] = setting(
-        (), "training examples, in the format of the teacher's training examples"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "validation examples; if unset, a fraction of train is held out"
-    )
-    held_out: float = setting(
-        0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +60,7 @@ class DistilRunConfig(RunSettings):
     """
 
     recipe: str = setting("distil", "name of the recipe that these settings extend")
-    data: Any = section(DistilDataConfig)
+    data: Any = section(ExamplesConfig)
     model: StudentConfig = section(StudentConfig)
     distillation: LayersConfig = section(TwoStageConfig)
     training: StudentTrainingConfig = section(StudentTrainingConfig)

@@ -8,6 +8,7 @@ from typing import Literal
 from headway.base.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
+    ExamplesConfig,
     ObservationConfig,
     RunSettings,
     StartedModelConfig,
@@ -16,15 +17,12 @@ from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerDataConfig:
+class AnswerDataConfig(ExamplesConfig):
     """The questions, contexts and answers of a run."""
 
     train: tuple[str, ...] = setting(
         (),
         "training questions with contexts and answers: SQuAD's .json, .jsonl or .parquet",
-    )
-    valid: tuple[str, ...] = setting(
-        (), "validation questions; if unset, the questions of a fraction of the contexts"
     )
     held_out: float = setting(
         0.1, "fraction of the contexts that is held out if valid is unset", gt=0, lt=1

@@ -8,27 +8,21 @@ from typing import Literal
 from headway.base.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
+    ExamplesConfig,
     ObservationConfig,
     RunSettings,
     StartedModelConfig,
     desired_updates,
-    unset_settings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedDataConfig:
+class EmbedDataConfig(ExamplesConfig):
     """The pairs of similar texts of a run."""
 
     train: tuple[str, ...] = setting(
         (), "training pairs of similar texts: .tsv or .csv with a header, .jsonl, .json or .parquet"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "validation pairs; if unset, a fraction of train is held out"
-    )
-    held_out: float = setting(
-        0.1, "fraction of the training pairs that is held out if valid is unset", gt=0, lt=1
     )
     first: str = setting("first", "name of the column (or key) that holds the first text")
     second: str = setting("second", "name of the column (or key) that holds the second text")
@@ -98,10 +92,7 @@ class EmbedRunConfig(RunSettings):
     training: EmbedTrainingConfig = section(EmbedTrainingConfig)
     evaluation: EmbedEvaluationConfig = section(EmbedEvaluationConfig)
 
-    @property
-    def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the examples decide."""
-        return unset_settings(self, "training.steps") | {"evaluation.metric"}
+    data_decide = frozenset({"evaluation.metric"})
 
 
 def embed() -> EmbedRunConfig:

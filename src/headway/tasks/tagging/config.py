@@ -7,26 +7,21 @@ from typing import Literal
 
 from headway.base.settings import LENGTH, section, setting
 from headway.tasks.sections import (
-    BatchSizeConfig,
+    BalancedConfig,
+    ExamplesConfig,
+    LinearHeadConfig,
     ObservationConfig,
     RunSettings,
-    StartedModelConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagDataConfig:
+class TagDataConfig(ExamplesConfig):
     """The tagged sentences of a run."""
 
     train: tuple[str, ...] = setting(
         (), "training sentences with tags: CoNLL columns, .conllu, .jsonl or .parquet"
-    )
-    valid: tuple[str, ...] = setting(
-        (), "validation sentences with tags; if unset, a fraction of train is held out"
-    )
-    held_out: float = setting(
-        0.1, "fraction of the training sentences that is held out if valid is unset", gt=0, lt=1
     )
     column: str | None = setting(
         None,
@@ -38,26 +33,6 @@ class TagDataConfig:
         "maximum sequence length in tokens; longer sentences are split into several sequences",
         ge=8,
         le=LENGTH,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaggerModelConfig(StartedModelConfig):
-    """Settings of a tagger: a pre-trained encoder with a linear tagging head."""
-
-    head_dropout: float = setting(
-        0.1, "dropout probability of the word vectors before the head", ge=0, lt=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TagTrainingConfig(BatchSizeConfig):
-    """Settings of the training loop of a tagger."""
-
-    balance: bool = setting(
-        False,
-        "weight the loss by inverse tag frequency, so that every tag, the outside tag O included, "
-        "counts the same",
     )
 
 
@@ -76,14 +51,11 @@ class TagRunConfig(RunSettings):
 
     recipe: str = setting("tag", "name of the recipe that these settings extend")
     data: TagDataConfig = section(TagDataConfig)
-    model: TaggerModelConfig = section(TaggerModelConfig)
-    training: TagTrainingConfig = section(TagTrainingConfig)
+    model: LinearHeadConfig = section(LinearHeadConfig)
+    training: BalancedConfig = section(BalancedConfig)
     evaluation: TagEvaluationConfig = section(TagEvaluationConfig)
 
-    @property
-    def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the examples decide."""
-        return super().decided_by_data | {"evaluation.metric"}
+    data_decide = frozenset({"evaluation.metric"})
 
 
 def tag() -> TagRunConfig:

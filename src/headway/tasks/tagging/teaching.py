@@ -10,13 +10,9 @@ from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
 from headway.data.word_targets import WordBatch
 from headway.tasks.job import Emit
+from headway.tasks.sections import BalancedConfig
 from headway.tasks.tagging.bundle import TaggerBundle
-from headway.tasks.tagging.config import (
-    TagDataConfig,
-    TagEvaluationConfig,
-    TagRunConfig,
-    TagTrainingConfig,
-)
+from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig
 from headway.tasks.tagging.data import check_tags, prepare_tags_for_reader
 from headway.tasks.tagging.job import TagJob
 from headway.tasks.teaching import StudentData, Students, view_of
@@ -29,7 +25,7 @@ def _as_tagging(config: Any) -> TagRunConfig:
     return TagRunConfig(
         recipe=config.recipe,
         data=config.data,
-        training=TagTrainingConfig(
+        training=BalancedConfig(
             batch_size=training.batch_size, seed=training.seed, start=training.teacher
         ),
         evaluation=config.evaluation,

@@ -81,10 +81,7 @@ class WordsRunConfig(RunSettings):
     training: WordsTrainingConfig = section(WordsTrainingConfig)
     evaluation: WordsEvaluationConfig = section(WordsEvaluationConfig)
 
-    @property
-    def decided_by_data(self) -> frozenset[str]:
-        """The dotted keys of the settings that the text decides."""
-        return frozenset({"model.vocabulary"})
+    data_decide = frozenset({"model.vocabulary"})
 
     @property
     def name(self) -> str:

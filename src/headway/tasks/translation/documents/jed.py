@@ -7,7 +7,6 @@ and a context is written before the message and the character U+0004, as in an M
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
@@ -37,5 +36,5 @@ def jed_pairs(data: bytes, where: str) -> Iterator[tuple[int, str, str]]:
             yield number, source, forms[0]
 
 
-def _is_forms(value: Any) -> bool:
+def _is_forms(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(form, str) for form in value)

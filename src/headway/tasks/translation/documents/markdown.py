@@ -2,6 +2,11 @@
 
 Code, links, HTML, front matter and every sign of the structure stay. A paragraph of several lines
 is translated as a whole and becomes one line.
+
+The parser of markdown-it-py, which rich installs, is not used: its tokens have the lines of a
+block, but not the columns of a text or of a table's cell, so the signs before a text would have to
+be found again here to replace it in place; front matter, footnotes and task lists are in another
+package.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from xml.parsers import expat
 
 from headway.base.errors import DataError
@@ -237,7 +236,7 @@ class _Builder:
                 "split it into several",
             )
 
-    def refuse_entity(self, name: str, *_: Any) -> None:
+    def refuse_entity(self, name: str, *_: object) -> None:
         raise self.fault(
             f"the file declares the entity {name[:40]!r}, and entities are not allowed",
             "remove <!ENTITY ...> and write the text itself",
