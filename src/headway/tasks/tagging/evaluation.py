@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,15 +13,33 @@ from headway.base.errors import DataError
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.splits import check_known
 from headway.tasks.tagging.bundle import TaggerBundle
-from headway.tasks.tagging.data import tags_of
+from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
+from headway.tasks.tagging.data import tagged_sentences, tags_of
 from headway.tasks.tagging.span_f1 import score_spans
 from headway.tasks.tagging.spans import are_span_tags
-from headway.tasks.tagging.tag_files import TaggedSentence
+from headway.tasks.tagging.tag_files import TaggedSentence, read_tagged
+from headway.tasks.task import NO_OPTIONS, NoOptions
+
+
+def read_examples(
+    bundle: TaggerBundle, paths: Sequence[Path], config: Any, options: NoOptions
+) -> Sequence[TaggedSentence]:
+    """Read the tagged sentences of files."""
+    data = config.data if isinstance(config, TagRunConfig) else TagDataConfig()
+    return list(read_tagged(list(paths), data.column))
+
+
+def held_out_examples(
+    bundle: TaggerBundle, run: Path, config: Any, options: NoOptions
+) -> Sequence[TaggedSentence]:
+    """Read the held-out sentences of a run."""
+    return tagged_sentences(config.data)[1]
 
 
 def evaluate(
     bundle: TaggerBundle,
     sentences: Sequence[TaggedSentence],
+    options: NoOptions = NO_OPTIONS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
     """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.

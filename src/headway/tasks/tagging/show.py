@@ -1,36 +1,62 @@
-"""How a terminal shows tagged texts and the scores of a tagger."""
+"""How a terminal and an inference server show tagged texts, and the scores of a tagger."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from headway.evaluation.scores import Scores
-from headway.tasks.tagging.aggregation import TextEntities
-from headway.tasks.tagging.bundle import TaggedText
+from headway.tasks.tagging.aggregation import Entity, TextEntities
+from headway.tasks.tagging.bundle import (
+    PredictedSpan,
+    PredictedWord,
+    TaggedText,
+    TaggerBundle,
+    TagOptions,
+)
 from headway.tasks.tagging.spans import are_span_tags
 from headway.tasks.task import Styled
 
 
-def prediction_line(tags: Collection[str], prediction: TaggedText) -> Styled:
+def prediction_lines(
+    bundle: TaggerBundle, prediction: TaggedText | TextEntities, options: TagOptions
+) -> list[Styled]:
     """Format the text with [label words] for each span; word/tag if the tags have no spans."""
-    if are_span_tags(tags):
-        return _bracketed(prediction)
-    parts: Styled = []
-    for word in prediction.words:
-        parts += [(f"{word.text}/", ""), (word.tag, "cyan"), (" ", "")]
-    return parts[:-1]
+    if isinstance(prediction, TextEntities):
+        labelled: Sequence[Entity | PredictedSpan] = prediction.entities
+    elif are_span_tags(bundle.tags):
+        labelled = prediction.spans
+    else:
+        parts: Styled = []
+        for word in prediction.words:
+            parts += [(f"{word.text}/", ""), (word.tag, "cyan"), (" ", "")]
+        return [parts[:-1]]
+    spans = [(span.label, span.start, span.end) for span in labelled]
+    return [_with_labels(prediction.text, spans)]
 
 
-def _bracketed(prediction: TaggedText) -> Styled:
-    return _with_labels(
-        prediction.text, [(span.label, span.start, span.end) for span in prediction.spans]
-    )
+def pipeline_form(
+    bundle: TaggerBundle, prediction: TaggedText | TextEntities, options: TagOptions
+) -> list[dict[str, Any]]:
+    """Return the entities, spans or tagged words as the pipeline of transformers does."""
+    if isinstance(prediction, TextEntities):
+        return [_entity_form(entity) for entity in prediction.entities]
+
+    def form(label: str, item: PredictedSpan | PredictedWord) -> dict[str, Any]:
+        place = {"word": item.text, "start": item.start, "end": item.end}
+        return {"entity_group": label, "score": item.probability, **place}
+
+    if prediction.spans:
+        return [form(span.label, span) for span in prediction.spans]
+    return [form(word.tag, word) for word in prediction.words if word.tag != "O"]
 
 
-def entities_line(prediction: TextEntities) -> Styled:
-    """Format the text with [label words] for each entity."""
-    entities = [(entity.label, entity.start, entity.end) for entity in prediction.entities]
-    return _with_labels(prediction.text, entities)
+def _entity_form(entity: Entity) -> dict[str, Any]:
+    """Return an entity as the pipeline of transformers does: a group, or a single token."""
+    place = {"word": entity.word, "start": entity.start, "end": entity.end}
+    if entity.index is None:
+        return {"entity_group": entity.label, "score": entity.probability, **place}
+    return {"entity": entity.label, "score": entity.probability, "index": entity.index, **place}
 
 
 def _with_labels(text: str, spans: Sequence[tuple[str, int, int]]) -> Styled:
