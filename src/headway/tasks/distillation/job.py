@@ -80,6 +80,23 @@ def _weights(config: LayersConfig, *, inside: bool) -> DistillationConfig:
     return replace(config, embedding=0.0, hidden=0.0, attention=0.0)
 
 
+def _held_out(
+    config: DistilRunConfig, examples: AnyJob, objective: DistillationObjective, machine: Machine
+) -> Compared:
+    """Return the held-out examples of the task, or batches to compare with the teacher."""
+    name = str(config.training.task)
+    compared = teaches_of(name).compared
+    if compared is None:
+        return TaskExamples(
+            task=task(name), examples=examples.held_out, options=examples.evaluation
+        )
+    return ComparedBatches(
+        objective=objective,
+        batches=partial(compared, examples, machine),
+        weights=_weights(config.distillation, inside=False),
+    )
+
+
 def distillation_job(
     config: DistilRunConfig, examples: AnyJob, teacher: Bundle, machine: Machine
 ) -> DistilJob:
@@ -88,23 +105,17 @@ def distillation_job(
     examples: a job of the teacher's task, whose batches, views and held-out examples are used;
     labels are used for the scores only.
     """
-    name = str(config.training.task)
-    teaches, fitted = teaches_of(name), flat(examples.config)
+    fitted = flat(examples.config)
     decided = {key: fitted[key] for key in config.decided_by_data}
     config = override(config, decided, "the teacher")
     training, weights = config.training, config.distillation
     model: nn.Module = teacher.model.to(machine.device).eval()
-    assert examples.views is not None
-    objective = DistillationObjective(model, examples.views)
-    held_out: Compared = TaskExamples(
-        task=task(name), examples=examples.held_out, options=examples.evaluation
-    )
-    if teaches.compared is not None:
-        held_out = ComparedBatches(
-            objective=objective,
-            batches=partial(teaches.compared, examples, machine),
-            weights=_weights(weights, inside=False),
+    if examples.views is None:
+        raise ValueError(
+            f"the jobs of the task {training.task} have no views, so it has no teachers"
         )
+    objective = DistillationObjective(model, examples.views)
+    held_out = _held_out(config, examples, objective, machine)
 
     def build() -> DistillationStudent:
         student = _initial(config, model)
@@ -144,7 +155,7 @@ def distillation_job(
             model=f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
             f"{parameter_count(model) / 1e6:.1f} M parameters",
             batches=examples.summary.batches,
-            unit=teaches.unit,
+            unit=teaches_of(str(training.task)).unit,
         ),
         baseline=baseline,
         evaluated=bundle if isinstance(held_out, TaskExamples) else lambda student: student,

@@ -86,7 +86,6 @@ def translation_job(
             compile(model, dynamic=True)  # sentences of another length in each batch
         return model
 
-    evaluation = config.evaluation
     settings = NO_SETTINGS if start is None else start.settings
     _, padding = batches.first_epoch
     tokens = training.batch_tokens * training.accumulate
@@ -97,15 +96,7 @@ def translation_job(
         batches=batches,
         objective=_objective(config, tokenizers.target.pad),
         held_out=_held_out(config, prepared, corruption),
-        evaluation=TranslationScoring(
-            beam=evaluation.beam,
-            length_penalty=evaluation.length_penalty,
-            split="valid",
-            sentences=evaluation.sentences,
-            samples=evaluation.samples,
-            repair=False,
-            float32=True,
-        ),
+        evaluation=_scoring(config),
         bundle=lambda model: TranslatorBundle(model, tokenizers, settings=settings),
         summary=Summary(
             model=_shape(config),
@@ -113,6 +104,20 @@ def translation_job(
             unit="tok",
         ),
         example=next((Example(pair.source, target=pair.target) for pair in short), None),
+    )
+
+
+def _scoring(config: TranslationRunConfig) -> TranslationScoring:
+    """Return the options of the evaluations during training."""
+    evaluation = config.evaluation
+    return TranslationScoring(
+        beam=evaluation.beam,
+        length_penalty=evaluation.length_penalty,
+        split="valid",
+        sentences=evaluation.sentences,
+        samples=evaluation.samples,
+        repair=False,
+        float32=True,
     )
 
 
