@@ -19,9 +19,8 @@ from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
 from headway.bundle.arguments import checked
 from headway.cli.progress import Screen
-from headway.cli.train import run_folder
 from headway.evaluation.scores import Scores
-from headway.runs import check_same, recipe, saved, with_settings
+from headway.runs import check_same, recipe, run_folder, saved, with_settings
 from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load

@@ -28,7 +28,7 @@ from headway.models import (
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnsweringBundle
-from headway.tasks.tagging.bundle import TaggerBundle, TagReader
+from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
 

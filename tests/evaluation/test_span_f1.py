@@ -3,7 +3,7 @@
 import pytest
 
 from headway.evaluation.squad import plain_words, score_answers, word_f1
-from headway.tasks.tagging.span_f1 import score_spans
+from headway.tasks.tagging.spans import score_spans
 
 
 def scores(predicted, true):

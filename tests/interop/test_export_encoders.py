@@ -24,7 +24,7 @@ from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnsweri
 from headway.tasks import opening
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
-from headway.tasks.tagging.bundle import TaggerBundle, TagReader
+from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.text import EncoderTokenizer
 from tests.fixtures.command_line import headway as run_headway
 from tests.fixtures.encoder_tokenizers import (

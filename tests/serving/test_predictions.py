@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from headway.bundle import FillInput
 from headway.serving.http.known_fields import PARAMETERS as REFUSED
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassInput
-from headway.tasks.masked_language_modeling import FillInput
 from headway.tasks.question_answering.bundle import AnswerInput
 from headway.tasks.task import TextInput
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
@@ -335,7 +335,7 @@ def test_a_parameter_of_a_client_is_honoured_or_named(client, verb, name):
         assert reply.status == 200 and reply.body == usual.body, (value, reply.body)
     reply = client.post(f"/{verb}", {**VERBS[verb], "parameters": {name: {"x": 1}}})
     error = reply.json["error"]
-    own = task.option_names.get(name, name)
+    own = task.predicts.pipeline.option_names.get(name, name)
     assert reply.status == 400 and error["param"] == name
     assert name in error["message"] or own in error["message"]
 

@@ -18,13 +18,12 @@ from headway.data.image_reader import ImageReader
 from headway.decoding.input_search import InputSearch
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train, with_settings
-from headway.tasks.captioning import TASK
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
 from headway.tasks.captioning.evaluation import CaptionEvaluation
-from headway.tasks.captioning.job import CaptionJob
 from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.captioning.task import CAPTIONING as TASK
 from headway.text import TextBPE
 from tests.fixtures.images import png
 
@@ -302,9 +301,10 @@ def test_a_run_starts_from_a_vit_and_a_gpt(data_folder, tmp_path):
     vit, gpt, settings = save_pretrained(tmp_path, training__frozen=True, training__steps=3)
     config = unsized(data_folder, **settings)
     job = job_of(config, tmp_path / "data")
-    assert job.prepared.reader.images == vit.reader
-    assert job.prepared.reader.tokenizer.fingerprint == gpt.tokenizer.fingerprint
     model, images = job.build().eval(), torch.randn(2, 3, 16, 16)
+    reader = job.bundle(model).reader
+    assert reader.images == vit.reader
+    assert reader.tokenizer.fingerprint == gpt.tokenizer.fingerprint
     assert torch.equal(model.vit(images), vit.model(images))
     size = gpt.tokenizer.size
     words = model.embedding.tokens.weight
@@ -355,12 +355,12 @@ def test_a_configuration_that_cannot_work_is_refused_before_anything_is_written(
 
 
 def test_captions_that_are_too_long_are_left_out_and_reported(data_folder, tmp_path):
-    reader = job_of(configured(data_folder), tmp_path / "all").prepared.reader
+    whole = job_of(configured(data_folder), tmp_path / "all")
+    reader = whole.bundle(whole.build()).reader
     lengths = [len(ids) for captions in CAPTIONS.values() for ids in reader.encode(captions)]
     job = job_of(configured(data_folder, data__max_length=min(lengths)), tmp_path / "few")
-    assert isinstance(job, CaptionJob)
-    assert job.longer == 8 * sum(length > min(lengths) for length in lengths) > 0
-    assert "left out as too long" in job.plan()["batches"]
+    longer = 8 * sum(length > min(lengths) for length in lengths)
+    assert longer and f"({longer} captions left out as too long)" in job.summary.batches
     with pytest.raises(DataError, match="all captions have more than"):
         job_of(configured(data_folder, data__max_length=1), tmp_path / "none")
 
@@ -369,7 +369,7 @@ def test_the_objective_counts_every_real_token_once_and_pairs_it_with_its_image(
     data_folder, tmp_path
 ):
     job = job_of(configured(data_folder), tmp_path / "data")
-    model, batch = job.build().eval(), next(job.stream(0, 0))[2]
+    model, batch = job.build().eval(), next(job.batches.stream(0, 0))[2]
     loss = CaptionObjective(0.0)(model, batch)
     logs = torch.log_softmax(model(batch.images[batch.of], batch.read), -1)
     chosen = logs.gather(-1, batch.targets[..., None])[..., 0]
@@ -382,6 +382,7 @@ def test_prepared_data_is_reused(data_folder, tmp_path):
     config, machine = configured(data_folder), prepare(MachineConfig(threads=1))
     first = TASK.prepare(config, tmp_path, machine, lambda event: None)
     again = TASK.prepare(config, tmp_path, machine, events.append)
-    assert again.prepared.reader.fingerprint == first.prepared.reader.fingerprint
+    readers = [job.bundle(job.build()).reader for job in (first, again)]
+    assert readers[0].fingerprint == readers[1].fingerprint
     assert all(event["reused"] for event in events if event["kind"] == "prepared")
     assert json.loads((tmp_path / "captions.json").read_text())["languages"] == ["en", "de"]

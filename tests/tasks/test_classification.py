@@ -17,7 +17,7 @@ from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
 from headway.tasks.classification.data import labelled_texts, prepare_texts
-from headway.tasks.classification.job import ClassifyJob
+from headway.tasks.classification.job import classification_job
 from headway.tasks.classification.label_files import Columns, read_labelled
 from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader
@@ -274,7 +274,7 @@ def test_the_backbone_is_the_language_model_to_start_from(first, texts, tmp_path
     config = classifying(texts, first, model__dropout=0.3, model__head_dropout=0.4)
     data = prepare_texts(config, start.tokenizer, 9, tmp_path, lambda event: None)
     machine = prepare(MachineConfig(device="cpu", threads=1))
-    model = ClassifyJob(config, data, start, machine).build()
+    model = classification_job(config, data, start, machine).build()
     for name, parameter in start.model.named_parameters():
         assert torch.equal(parameter, model.gpt.get_parameter(name)), name
     assert (model.gpt.config.dropout, model.dropout.p) == (0.3, 0.4)

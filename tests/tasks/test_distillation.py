@@ -1,6 +1,5 @@
 """Distillation: a student is initialised, trained, resumed and saved; bad settings are refused."""
 
-import json
 import shutil
 from itertools import islice
 
@@ -8,7 +7,6 @@ import pytest
 import torch
 
 from headway import evaluate, load
-from headway.base.config_files import read_yaml
 from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
@@ -17,7 +15,7 @@ from headway.models import GPT, GPTConfig, TextClassifier
 from headway.runs import recipe, saved, train
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
-from headway.tasks.distillation import TASK
+from headway.tasks.distillation.task import DISTILLATION
 from headway.tasks.registry import TASKS
 from headway.text import TextBPE
 from tests.fixtures.bundles import captioner
@@ -92,11 +90,11 @@ def test_hidden_states_are_distilled_before_the_outputs_wherever_a_run_resumes(
 ):
     stages = {"distillation__first_stage": 0.5, "training__accumulate": 2, "training__steps": 20}
     job = prepared(student(teacher_and_table, **stages), tmp_path / "job")
-    an_epoch = job.course.train_batches.batches_per_epoch
+    an_epoch = job.batches.batches_per_epoch
     assert an_epoch < 20  # the stages change in a later epoch than the first
 
     def weights_of(epoch, position, count):
-        lessons = [lesson for _, _, lesson in islice(job.stream(epoch, position), count)]
+        lessons = [lesson for _, _, lesson in islice(job.batches.stream(epoch, position), count)]
         return [(x.config.hidden, x.config.attention, x.config.prediction) for x in lessons]
 
     whole = weights_of(0, 0, 40)
@@ -107,7 +105,7 @@ def test_hidden_states_are_distilled_before_the_outputs_wherever_a_run_resumes(
 
 def prepared(config, folder, emit=lambda event: None):
     folder.mkdir(exist_ok=True)
-    return TASK.prepare(config, folder, prepare(MachineConfig()), emit)
+    return DISTILLATION.prepare(config, folder, prepare(MachineConfig()), emit)
 
 
 def test_unlabelled_texts_are_trained_on_except_held_out_ones(teacher_and_table, tmp_path):
@@ -119,11 +117,11 @@ def test_unlabelled_texts_are_trained_on_except_held_out_ones(teacher_and_table,
     events = []
     config = student(teacher_and_table, data__extra=(str(table), str(lines)), data__augment=2)
     job = prepared(config, tmp_path / "job", events.append)
-    held_out = len(TEXTS) - len(plain.course.train_batches._lengths)
+    held_out = len(TEXTS) - len(plain.batches.batches._lengths)
     notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
-    count = 2 * len(plain.course.train_batches._lengths) + 2
-    assert len(job.course.train_batches._lengths) == 3 * count
+    count = 2 * len(plain.batches.batches._lengths) + 2
+    assert len(job.batches.batches._lengths) == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
     with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")
@@ -229,20 +227,6 @@ def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
         assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("changed", [{}, {"evaluation.metric": "negative_loss"}])
-def test_a_run_of_an_earlier_version_is_read(teacher_and_table, tmp_path, changed):
-    """It had a recipe for each task, and `training.start` named the teacher."""
-    config = student(teacher_and_table, evaluation__metric="loss", training__steps=2)
-    train(config, tmp_path / "run")
-    before = saved(tmp_path / "run")
-    values = read_yaml(tmp_path / "run" / "run.yaml")
-    values["training.start"] = values.pop("training.teacher")
-    del values["training.task"]
-    text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in (values | changed).items())
-    (tmp_path / "run" / "run.yaml").write_text(text)
-    assert saved(tmp_path / "run") == before
-
-
 def test_a_student_is_used_without_its_teacher(teacher_and_table, tmp_path):
     shutil.copytree(teacher_and_table[0], tmp_path / "teacher")
     train(
@@ -274,10 +258,10 @@ def test_a_teacher_whose_models_have_no_students_is_refused_by_its_kind(tmp_path
 
 
 def test_every_kind_of_student_has_its_own_settings_of_the_same_sections():
-    kinds = TASK.variants()
+    kinds = DISTILLATION.derives.variants()
     assert len({type(kind.data) for kind in kinds}) == len(kinds) == 5
     for kind in kinds:
         assert kind.training.task in TASKS and "evaluation.metric" in fields_of(kind)
         assert {"data.train", "data.valid", "data.held_out"} <= fields_of(kind).keys()
-        shared = {key for key in fields_of(TASK.config()) if "distillation." not in key}
+        shared = {key for key in fields_of(DISTILLATION.config()) if "distillation." not in key}
         assert shared <= fields_of(kind).keys()

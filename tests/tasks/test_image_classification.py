@@ -20,10 +20,10 @@ from headway.evaluation.scores import Scores
 from headway.models import ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.image_classification import TASK
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
 from headway.tasks.image_classification.evaluation import metrics_of
-from headway.tasks.image_classification.job import VisionJob
+from headway.tasks.image_classification.job import vision_job
+from headway.tasks.image_classification.task import IMAGE_CLASSIFICATION as TASK
 from headway.tasks.image_data import labelled_images, prepare_labelled_images
 from headway.tasks.task import NO_OPTIONS
 from tests.fixtures.images import png, write_shades
@@ -64,7 +64,7 @@ def prepared(config, folder, reader=None, emit=lambda event: None):
 def job_of(config, folder, start=None):
     machine = prepare(MachineConfig(threads=1))
     reader = None if start is None else start.reader
-    return VisionJob(config, prepared(config, folder, reader), start, machine)
+    return vision_job(config, prepared(config, folder, reader), start, machine)
 
 
 def test_two_shades_are_classified_and_the_best_model_is_saved(shades, tmp_path):
@@ -244,8 +244,8 @@ def test_a_pretrained_model_determines_shape_weights_and_reader(shades, start, t
     bundle = load(start)
     job = job_of(config, tmp_path, bundle)
     assert job.config.model.positions == "learned" and job.config.model.image_size == 16
-    assert job.prepared.reader == bundle.reader
     model = job.build()
+    assert job.bundle(model).reader == bundle.reader
     for name, value in bundle.model.state_dict().items():
         assert torch.equal(model.vit.state_dict()[name], value), name
     frozen = {n for n, p in model.named_parameters() if not p.requires_grad}
@@ -263,7 +263,7 @@ def test_a_pretrained_model_may_get_larger_images_but_no_other_patch_size(shades
     bundle = load(start)
     config = configured(shades, training__start=str(start), model__image_size=24)
     job = job_of(config, tmp_path / "a", bundle)
-    reader = job.prepared.reader
+    reader = job.bundle(job.build()).reader
     assert (reader.height, reader.shorter, reader.mean) == (24, 30, bundle.reader.mean)
     assert job.build().vit.embedding.positions.vectors.shape == (36, 24)
     config = configured(shades, training__start=str(start), model__patch_size=8)
@@ -297,7 +297,7 @@ def test_images_of_one_class_are_refused(tmp_path):
 
 def test_epochs_and_steps_must_agree(shades, tmp_path):
     job = job_of(configured(shades, training__steps=None, training__epochs=3.0), tmp_path)
-    assert job.config.training.steps == 3 * job.train_batches.batches_per_epoch
+    assert job.config.training.steps == 3 * job.batches.batches_per_epoch
     with pytest.raises(UsageError, match=r"disagrees with training\.epochs=3"):
         job_of(configured(shades, training__epochs=3.0, training__steps=1), tmp_path)
 

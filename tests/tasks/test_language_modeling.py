@@ -20,7 +20,7 @@ from headway.tasks.language_modeling.data import (
     check_sources,
     prepare_language,
 )
-from headway.tasks.language_modeling.job import LanguageJob
+from headway.tasks.language_modeling.job import language_job
 from headway.tasks.opening import load_as
 from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights
@@ -67,7 +67,7 @@ def job_of(config, start_folder, tmp_path):
     folder = tmp_path / "prepared"
     folder.mkdir()
     data = prepare_language(config, start, folder, lambda event: None)
-    return LanguageJob(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
+    return language_job(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
 
 
 def nats_of(job, model):
@@ -132,8 +132,8 @@ def test_several_texts_have_their_own_shards_and_sampling_weights(story, tmp_pat
         "train-2",
         "valid",
     ]
-    job = LanguageJob(config, data, None, prepare(config.machine))
-    first_, second = job.train_batches.quotas.tolist()
+    job = language_job(config, data, None, prepare(config.machine))
+    first_, second = job.batches.quotas.tolist()
     assert first_ == pytest.approx(3 * second, abs=3)
     held_out = documents(data.valid, data.tokenizer)
     assert {text.split()[0] for text in held_out} == {"the", "la"}  # the end of each

@@ -19,7 +19,7 @@ from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
-from headway.tasks.masked_language_modeling.job import PretrainingJob
+from headway.tasks.masked_language_modeling.job import pretraining_job, unigram_baselines
 from headway.tasks.masked_language_modeling.masked_batches import IGNORED
 from headway.tasks.opening import load_as
 
@@ -86,7 +86,7 @@ def job_of(config, folder, start=None, emit=ignore):
     check_encoder(config)
     folder.mkdir(parents=True, exist_ok=True)
     data = prepare_encoder(config, start, folder, emit)
-    return PretrainingJob(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
+    return pretraining_job(config, data, start, prepare(MachineConfig(device="cpu", threads=1)))
 
 
 def numbers(folder):
@@ -229,15 +229,17 @@ def test_the_held_out_scores_are_those_of_the_definition(first):
 
 
 def test_the_unigram_entropy_is_that_of_the_masked_tokens(first):
-    job = job_of(saved(first), first)
+    config, machine = saved(first), prepare(MachineConfig(device="cpu", threads=1))
+    data = prepare_encoder(config, None, first, ignore)
+    job = pretraining_job(config, data, None, machine)
     (source,) = job.held_out.sources.values()
     plan, words = source.plan(0), []
     for index in range(len(plan)):
         words += [t for t in source.row(plan, index, 0)[2] if t != IGNORED]
     frequencies = np.unique(words, return_counts=True)[1] / len(words)
-    entropy, cost = job.unigram
+    entropy, cost = unigram_baselines(job, data, machine)
     assert entropy == pytest.approx(float(-(frequencies * np.log(frequencies)).sum()))
-    assert entropy < cost < np.log(job.prepared.tokenizer.size)
+    assert entropy < cost < np.log(data.tokenizer.size)
     row = numbers(first)[-1]
     assert row["below_unigram"] == pytest.approx(entropy - row["mlm_nats"])
 
@@ -257,10 +259,10 @@ def test_several_texts_have_their_own_sampling_weights_pairs_and_held_out_text(s
         e["text"] for e in events if e["kind"] == "note" and "sampling weights of" in e["text"]
     ]
     job = job_of(config, tmp_path / "run")
-    tokens = np.array([source.corpus.tokens for source in job.train_batches.sources])
+    tokens = np.array([source.corpus.tokens for source in job.batches.sources])
     weights = np.sqrt(tokens) / np.sqrt(tokens).sum()
     assert (
-        job.train_batches.fractions.tolist() == pytest.approx(weights.tolist())
+        job.batches.fractions.tolist() == pytest.approx(weights.tolist())
         and f"{weights[1]:.1%}" in note
     )
 
@@ -286,7 +288,7 @@ def test_a_pretrained_model_determines_weights_sizes_and_tokenizer(first, story,
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, pretrained.model.get_parameter(name)), name
     assert asdict(job.config.model) == asdict(pretrained.config) | {"dropout": 0.3}
-    assert job.prepared.tokenizer.fingerprint == pretrained.tokenizer.fingerprint
+    assert job.bundle(model).tokenizer.fingerprint == pretrained.tokenizer.fingerprint
     last = numbers(first)[-1]
     scores = TASK.evaluate(job.bundle(model), job.held_out, job.evaluation)
     assert scores["mlm_nats"] == pytest.approx(last["mlm_nats"], rel=1e-6)

@@ -18,7 +18,7 @@ from headway.tasks import registry
 from headway.tasks.sentence_embedding.config import EmbedScoring
 from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts
 from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
-from headway.tasks.sentence_embedding.job import EmbedJob
+from headway.tasks.sentence_embedding.job import embedding_job
 from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
 from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
 from headway.text import EncoderTokenizer
@@ -142,18 +142,19 @@ def test_pairs_without_scores_may_be_evaluated_on_pairs_with_scores(start, pairs
 
 def test_the_job_follows_from_the_pairs(start, pairs, tmp_path):
     bundle, machine = load(start), prepare(MachineConfig(device="cpu", threads=1))
-    jobs = []
+    jobs, prepared = [], []
     for name, data in (("a", pairs), ("b", scored(tmp_path / "s.tsv"))):
         (tmp_path / name).mkdir()
         config = embedding(data, start, training__symmetric=True, model__dropout=0.3)
         data_of_job = prepare_pairs(
             config, bundle.tokenizer, 6, tmp_path / name, lambda event: None
         )
-        jobs.append(EmbedJob(config, data_of_job, bundle, machine))
+        jobs.append(embedding_job(config, data_of_job, bundle, machine))
+        prepared.append(data_of_job)
         assert max(len(row) for row in data_of_job.train.first) == 6
     assert jobs[0].objective == ContrastiveObjective(20.0, True)
     assert jobs[1].objective == CosineObjective()
-    assert sorted(set(jobs[1].prepared.train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])
+    assert sorted(set(prepared[1].train.scores)) == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert set(jobs[1].held_out.scores) <= {0, 1, 2, 3}
     model = jobs[0].build()
     for name, parameter in model.named_parameters():

@@ -71,17 +71,17 @@ def test_a_run_is_evaluated_as_in_training_on_its_held_out_texts_and_on_files(fo
 def test_a_batch_has_corrupted_texts_which_differ_between_epochs(folder):
     config = saved(folder / "pretrained")
     job = TASK.prepare(config, folder / "pretrained", _machine(), lambda event: None)
-    tokenizer = job.prepared.tokenizers.target
+    tokenizer = load(folder / "pretrained").tokenizer.target
     sentinels = set(tokenizer.sentinels)
     assert len(sentinels) == 100 and tokenizer.encode("<extra_id_0>") != [tokenizer.sentinels[0]]
     rows = {}
     for epoch in (0, 1):
-        _, _, batch = next(job.stream(epoch, 0))
+        _, _, batch = next(job.batches.stream(epoch, 0))
         for number, index in enumerate(batch.indices):
             source, target = batch.source[number].tolist(), batch.target_out[number].tolist()
             assert sentinels & set(source) and target[0] == tokenizer.sentinels[0]
             rows[epoch, index] = source
-        again = next(job.stream(epoch, 0))[2]
+        again = next(job.batches.stream(epoch, 0))[2]
         assert torch.equal(batch.source, again.source)
     both = [i for e, i in rows if e == 0 and (1, i) in rows]
     assert not both or any(rows[0, i] != rows[1, i] for i in both)

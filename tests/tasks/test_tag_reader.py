@@ -4,7 +4,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-from headway.tasks.tagging.bundle import TagReader
+from headway.tasks.tagging.model import TagReader
 from headway.text import EncoderTokenizer, SpecialTokens
 
 TEXTS = ["Émile isn't in (the old mill), is he?", "«Ada» waits 🦊 by the lake."]

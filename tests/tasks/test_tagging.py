@@ -14,8 +14,8 @@ from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.tagging.bundle import TaggerBundle, TagReader
 from headway.tasks.tagging.data import tagged_sentences
+from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.tasks.task import NO_OPTIONS
 from tests.fixtures.tiny_encoder import save_encoder, sentences, tagged, write_conll
 
@@ -78,7 +78,7 @@ def test_a_trained_tagger_finds_the_names_in_a_text(trained):
 def test_training_python_and_the_command_line_give_the_same_scores(trained, monkeypatch, capsys):
     """The evaluation of the saved model equals that of the step it was saved at, in every number,
     and its F1 that of the predictions."""
-    from headway.tasks.tagging.span_f1 import score_spans
+    from headway.tasks.tagging.spans import score_spans
 
     validations = read_metrics(trained / "metrics.jsonl", "valid")
     (best,) = [row for row in validations if row["is_best"]][-1:]

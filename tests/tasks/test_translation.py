@@ -235,7 +235,7 @@ def test_a_prediction_contains_the_translations_of_the_search_and_their_alignmen
         assert [t.score for t in output.translations] == [t.score for t in hypotheses]
         assert (output.alignment is None) == (not hypotheses[0].text)
     assert outputs[0].alignment["source"] == [*texts[0].split(), "</s>"]
-    lines = TASK.show_prediction(bundle, outputs[0], options)
+    lines = TASK.predicts.show(bundle, outputs[0], options)
     assert len(lines) == 3 and lines[0][0][0].startswith("5\t")
     (plain,) = bundle.predict([TranslateInput(text=texts[0])])
     assert plain.alignment is None and len(plain.translations) == 1

@@ -9,7 +9,7 @@ from headway.data.word_targets import WordSequence, WordTargets
 from headway.models import Bert, BertConfig, BertQuestionAnswering, BertTagger
 from headway.tasks.question_answering.objective import AnsweringObjective
 from headway.tasks.question_answering.windows import AnswerTexts, Window
-from headway.tasks.tagging.objective import TaggingObjective
+from headway.tasks.tagging.task import TaggingObjective
 
 CONFIG = BertConfig(
     model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=12, vocabulary=19

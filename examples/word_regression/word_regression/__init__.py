@@ -3,7 +3,7 @@
 from headway.tasks.registry import Entry
 
 ENTRY = Entry(
-    path="word_regression.task:TASK",
+    path="word_regression.task:WORD_REGRESSION",
     kind="word regressor",
     families=("word-regressor",),
     verb="rate",

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
-from headway.base.settings import section, setting
+from headway.base.settings import override, section, setting
 from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
+from headway.data.length_batches import LengthBatches
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.models import Bert
-from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder
-from headway.tasks.job import Emit
+from headway.tasks.finetuning import (
+    check_unchanged,
+    describe_shape,
+    load_encoder,
+    require_encoder,
+    with_head,
+)
+from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import (
     BatchSizeConfig,
     ObservationConfig,
@@ -28,7 +32,7 @@ from headway.tasks.sections import (
     StartedModelConfig,
 )
 from headway.tasks.splits import hold_out
-from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Predicts, Styled, Task, TextInput
 from headway.training import Loss, OptimizerConfig
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
 
@@ -105,81 +109,83 @@ def squared_error(model: WordRegressor, batch: WordBatch) -> Loss:
     return Loss(total, total.detach(), len(numbers))
 
 
-class RateJob(EncoderJob):
-    """A `Job` that fine-tunes an encoder with a regression head on every word."""
-
-    objective = staticmethod(squared_error)
-    evaluation = NO_OPTIONS
-
-    def __init__(self, config: RunConfig, start: Any, machine: Machine, folder: Path) -> None:
-        train, self.held_out = split(config.data)
-        contents = [
-            [[sentence.words, sentence.numbers] for sentence in sentences]
-            for sentences in (train, self.held_out)
-        ]
-        check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, contents)
-        words = [sentence.words for sentence in train]
-        rows = word_sequences(start.tokenizer, words, start.config.max_length)
-        self.train = WordTargets.of(rows, [sentence.numbers for sentence in train])
-        lengths = [len(row.ids) for row in self.train.rows]
-        super().__init__(config, start, machine, lengths, least=300)
-
-    def batch(self, chosen: list[int]) -> WordBatch:
-        return self.train.batch(chosen, self.pad, self.machine.device)
-
-    def with_head(self, bert: Bert) -> WordRegressor:
-        return WordRegressor(bert)
-
-    def bundle(self, model: Any) -> WordRegressorBundle:
-        return WordRegressorBundle(model, self.start.tokenizer)
-
-
-class WordRegression(TaskDefaults):
-    """The `Task` of word regression."""
-
-    name = "word_regression"
-    config: type[Any] = RunConfig
-    recipes: Mapping[str, Callable[[], Any]] = {"rate": rate}
-    bundles: Mapping[str, BundleSpec] = {"word-regressor": BundleSpec(bundle=WordRegressorBundle)}
-    input: type[Any] = TextInput
-    next_commands: Sequence[str] = ('rate {run} "..."', "eval {run}")
-
-    def check(self, config: RunConfig) -> None:
-        if not config.data.train:
-            raise UsageError(
-                "no training sentences are named", hint="headway train rate FILE --from MODEL"
-            )
-        require_encoder(config.training.start, "a word regressor")
-
-    def prepare(self, config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> RateJob:
-        return RateJob(config, load_encoder(config.training.start), machine, folder)
-
-    def read(self, bundle: Any, paths: Sequence[Path], config: Any, options: Any) -> list[Sentence]:
-        return read_sentences(paths)
-
-    def held_out(self, bundle: Any, run: Path, config: Any, options: Any) -> list[Sentence]:
-        return split(config.data)[1]
-
-    def evaluate(
-        self,
-        bundle: WordRegressorBundle,
-        examples: Sequence[Sentence],
-        options: NoOptions = NO_OPTIONS,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> Scores:
-        predictions = bundle.numbers([sentence.words for sentence in examples], progress)
-        predicted = torch.tensor([number for numbers in predictions for number in numbers])
-        true = torch.tensor([number for sentence in examples for number in sentence.numbers])
-        mse = (predicted - true).square().mean().item()
-        metrics = (
-            Metric("mse", mse, higher_is_better=False),
-            Metric("pearson", pearson(predicted, true)),
+def check(config: RunConfig) -> None:
+    """Raise UsageError if sentences or the encoder are missing."""
+    if not config.data.train:
+        raise UsageError(
+            "no training sentences are named", hint="headway train rate FILE --from MODEL"
         )
-        return Scores(metrics, {"words": len(predicted)})
-
-    def show_prediction(self, bundle: Any, prediction: Rated, options: Any) -> list[Styled]:
-        pairs = zip(prediction.words, prediction.numbers, strict=True)
-        return [[(" ".join(f"{word}/{number:.1f}" for word, number in pairs), "")]]
+    require_encoder(config.training.start, "a word regressor")
 
 
-TASK = WordRegression()
+def prepare(
+    config: RunConfig, folder: Path, machine: Machine, emit: Emit
+) -> Job[WordBatch, list[Sentence], NoOptions]:
+    """Load the encoder, encode the sentences, and return the job that trains it with a new head."""
+    start = load_encoder(config.training.start)
+    train, valid = split(config.data)
+    contents = [[[s.words, s.numbers] for s in sentences] for sentences in (train, valid)]
+    check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, contents)
+    words = [sentence.words for sentence in train]
+    rows = word_sequences(start.tokenizer, words, start.config.max_length)
+    targets = WordTargets.of(rows, [sentence.numbers for sentence in train])
+    pad, training = start.tokenizer.special_tokens.pad, config.training
+    batches = LengthBatches(
+        [len(row.ids) for row in targets.rows],
+        lambda chosen: targets.batch(chosen, pad, machine.device),
+        training.batch_size,
+        training.seed,
+    )
+    steps = planned_steps(training, batches.batches_per_epoch, least=300)
+    config = override(config, steps, "the sentences")
+    size = update_size(training, batches.examples_per_epoch)
+    return Job(
+        config=config,
+        build=with_head(start, config, WordRegressor),
+        batches=batches,
+        objective=squared_error,
+        held_out=valid,
+        evaluation=NO_OPTIONS,
+        bundle=lambda model: WordRegressorBundle(model, start.tokenizer),
+        summary=Summary(model=describe_shape(start), batches=f"{size:,} sentences", unit="words"),
+    )
+
+
+def evaluate(
+    bundle: WordRegressorBundle,
+    examples: Sequence[Sentence],
+    options: NoOptions,
+    progress: Callable[[int], None],
+) -> Scores:
+    """Compute the mean squared error, and the correlation with the true numbers."""
+    predictions = bundle.numbers([sentence.words for sentence in examples], progress)
+    predicted = torch.tensor([number for numbers in predictions for number in numbers])
+    true = torch.tensor([number for sentence in examples for number in sentence.numbers])
+    mse = (predicted - true).square().mean().item()
+    metrics = (
+        Metric("mse", mse, higher_is_better=False),
+        Metric("pearson", pearson(predicted, true)),
+    )
+    return Scores(metrics, {"words": len(predicted)})
+
+
+def show(bundle: WordRegressorBundle, prediction: Rated, options: NoOptions) -> list[Styled]:
+    """Format every word with its number."""
+    pairs = zip(prediction.words, prediction.numbers, strict=True)
+    return [[(" ".join(f"{word}/{number:.1f}" for word, number in pairs), "")]]
+
+
+WORD_REGRESSION = Task(
+    name="word_regression",
+    config=RunConfig,
+    recipes={"rate": rate},
+    check=check,
+    prepare=prepare,
+    evaluation=NoOptions,
+    evaluate=evaluate,
+    read=lambda bundle, paths, config, options: read_sentences(paths),
+    held_out=lambda bundle, run, config, options: split(config.data)[1],
+    bundles={"word-regressor": BundleSpec(bundle=WordRegressorBundle)},
+    predicts=Predicts(input=TextInput, options=NoOptions, show=show),
+    next_commands=('rate {run} "..."', "eval {run}"),
+)

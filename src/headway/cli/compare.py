@@ -14,7 +14,7 @@ from headway.base.errors import UsageError
 from headway.base.settings import COMMAND_LINE
 from headway.cli.console import data, data_json, program, talk
 from headway.cli.flags import BeamWidth
-from headway.cli.train import run_folder, run_training, split_words
+from headway.cli.train import run_training, split_words
 
 if TYPE_CHECKING:
     from headway.comparisons.compare import Comparison
@@ -65,6 +65,7 @@ def compare(
     from headway.comparisons.compare import compare as run_plan
     from headway.comparisons.compare import settings_of
     from headway.comparisons.report import write_report
+    from headway.runs import run_folder
 
     arguments, flags = split_words(words)
     plan, name = _plan(arguments, vary, seeds)

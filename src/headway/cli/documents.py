@@ -20,7 +20,7 @@ from headway.cli.inputs import is_file
 
 if TYPE_CHECKING:
     from headway.base.devices import Machine
-    from headway.tasks.task import DocumentWriting
+    from headway.tasks.task import AnyTask, Documents
 
 OUTPUT = "output"
 """The name of the flag -o."""
@@ -32,22 +32,20 @@ OUTPUT_HELP = (
 
 
 def flags(
-    tasks: Sequence[Any], flag: Callable[[str, Any, str, Any], Argument]
+    tasks: Sequence[AnyTask], flag: Callable[[str, Any, str, Any], Argument]
 ) -> dict[str, Argument]:
     """Return -o and the flags that describe a file, if one of the tasks can write files.
 
     flag: makes a flag of its name, type, help and default.
     """
-    from headway.tasks.task import DocumentWriting
-
     made: dict[str, Argument] = {}
     for task in tasks:
-        if isinstance(task, DocumentWriting):
+        if task.documents is not None:
             parameter = Parameter(name=("--output", "-o"), help=OUTPUT_HELP)
             kind = Annotated[Path | None, parameter]
             made[OUTPUT] = Argument(OUTPUT, Argument.KEYWORD_ONLY, default=None, annotation=kind)
-            hints = typing.get_type_hints(task.document_options)
-            for field in dataclasses.fields(task.document_options):
+            hints = typing.get_type_hints(task.documents.settings)
+            for field in dataclasses.fields(task.documents.settings):
                 help_ = field.metadata["help"]
                 made[field.name] = flag(field.name, hints[field.name], help_, field.default)
     return made
@@ -72,10 +70,10 @@ def check_output(output: Path | None, inputs: Sequence[str]) -> None:
 
 
 def pop_options(
-    task: DocumentWriting, chosen: dict[str, Any], output: Path | None
+    documents: Documents[Any, Any, Any, Any], chosen: dict[str, Any], output: Path | None
 ) -> Mapping[str, Any]:
     """Remove the flags of documents from `chosen` and return them. UsageError without -o."""
-    fields = {field.name for field in dataclasses.fields(task.document_options)}
+    fields = {field.name for field in dataclasses.fields(documents.settings)}
     options = {name: chosen.pop(name) for name in sorted(fields) if name in chosen}
     if options and output is None:
         flag = f"--{next(iter(options)).replace('_', '-')}"
@@ -86,16 +84,16 @@ def pop_options(
     return options
 
 
-def hint_for(task: DocumentWriting, text: str) -> str | None:
+def hint_for(documents: Documents[Any, Any, Any, Any], text: str) -> str | None:
     """How to predict for the texts of a file of that name; None if the task cannot write it."""
     path = Path(text)
-    if path.suffix not in task.document_suffixes:
+    if path.suffix not in documents.suffixes:
         return None
     return f"add -o {path.stem}.new{path.suffix}, or write < {text} for lines of text"
 
 
 def write_document(
-    task: DocumentWriting,
+    documents: Documents[Any, Any, Any, Any],
     bundle: Any,
     run: str,
     path: Path,
@@ -111,11 +109,11 @@ def write_document(
 
     folder = Path(run)
     config = saved(folder) if (folder / "run.yaml").is_file() else None
-    chosen = override(task.document_options(), settings, COMMAND_LINE)
+    chosen = override(documents.settings(), settings, COMMAND_LINE)
     with machine.precision():
-        report = task.write_document(bundle, path, output, config, chosen, options)
+        report = documents.write(bundle, path, output, config, chosen, options)
     if json:
         data_json(asdict(report))
         return
-    for line in task.show_document(report):
+    for line in documents.show(report):
         talk.print(line, markup=False, highlight=False, soft_wrap=True)

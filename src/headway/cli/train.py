@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
-from headway.base.files import check_name
 from headway.base.settings import COMMAND_LINE
 from headway.cli.console import data_json, program, talk
 from headway.cli.numbers import gigabytes, time_span
@@ -107,13 +106,12 @@ def train(
 
 
 def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
-    from headway.tasks.task import Derived
-
     if outcome.stop == "interrupted":
         talk.print(f"saved     resume with: {program()} train --resume {outcome.folder}")
         raise SystemExit(130)
     task = task_of_config(settings)
-    commands = task.commands_after(settings) if isinstance(task, Derived) else task.next_commands
+    derives = task.derives
+    commands = task.next_commands if derives is None else derives.next_commands(settings)
     if not quiet:
         calls = (f"{program()} {command.format(run=outcome.folder)}" for command in commands)
         talk.print("next      " + " · ".join(calls), markup=False)
@@ -122,7 +120,7 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
 def _new(
     run: str | None, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.runs import recipe, with_settings
+    from headway.runs import recipe, run_folder, with_settings
 
     words = _with_recipe(words, layers)
     settings = recipe(words[0], *layers)
@@ -161,14 +159,6 @@ def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Seq
             "the recipe is missing", hint="headway train translate DATA; or headway demo"
         )
     return [str(named[-1]), *words]
-
-
-def run_folder(name: str) -> Path:
-    """The folder of a run, runs/NAME. UsageError if the name cannot be a folder name."""
-    if not name.strip(". ") or Path(name).name != name:
-        raise UsageError(f"--run {name!r}: must be a name, not a path; the folder is runs/NAME")
-    check_name(name, "--run")
-    return Path("runs") / name
 
 
 def split_words(

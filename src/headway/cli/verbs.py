@@ -12,7 +12,7 @@ from inspect import Parameter as Argument
 from inspect import Signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -29,7 +29,7 @@ from headway.tasks.registry import TASKS, Entry, task, verbs
 
 if TYPE_CHECKING:
     from headway.base.devices import Machine
-    from headway.tasks.task import Predicting, Styled, TableReading
+    from headway.tasks.task import AnyTask, Styled, Table
 
 TEXT_FILES = (".txt", ".md", ".gz")
 TABLE, COLUMN = "file", "data_"
@@ -54,10 +54,9 @@ def verb_command(verb: str) -> Callable[..., None]:
     the model selects the task; UsageError for a flag that only other tasks have.
     """
     from headway.tasks.opening import check_kind
-    from headway.tasks.task import DocumentWriting, TableReading
 
     names = verbs()[verb]
-    tasks = {TASKS[name].kind: cast("Predicting", task(name)) for name in names}
+    tasks = {TASKS[name].kind: task(name) for name in names}
     entries = {TASKS[name].kind: TASKS[name] for name in names}
     kinds = list(tasks.values())
     flags = _flags(kinds) | _plot_flag(kinds) | documents.flags(kinds, _flag)
@@ -76,8 +75,9 @@ def verb_command(verb: str) -> Callable[..., None]:
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         # a value of a user counts although it is Headway's default: a model may have another one
         changed = {name: value for name, value in chosen.items() if value is not None}
-        table = _pop_table(changed) if isinstance(predicting, TableReading) else {}
-        writing = predicting if isinstance(predicting, DocumentWriting) else None
+        reading = predicting.prediction.table
+        table = _pop_table(changed) if reading else {}
+        writing = predicting.documents
         described = documents.pop_options(writing, changed, output) if writing else {}
         fixed, options = _split(predicting, verb, bundle, changed)
         if writing and output is not None:
@@ -87,8 +87,8 @@ def verb_command(verb: str) -> Callable[..., None]:
             )
             return
         examples = _inputs(predicting, entry, bundle, inputs, fixed)
-        if isinstance(predicting, TableReading) and table:
-            examples = _of_table(predicting, bundle, run, table, [*inputs, *fixed])
+        if reading is not None and table:
+            examples = _of_table(reading, bundle, run, table, [*inputs, *fixed])
         if plot is not None:
             examples = iter([_only(examples, predicting, entry)])
         lists = chunks(examples, from_input=not inputs and not table)
@@ -129,7 +129,7 @@ def _declare(
 
 
 def _predict(
-    predicting: Predicting,
+    predicting: AnyTask,
     entry: Entry,
     bundle: Any,
     options: Any,
@@ -159,7 +159,7 @@ def _predict(
             if json:
                 data_json({"line": number, **_named(prediction)})
             else:
-                for line in predicting.show_prediction(bundle, prediction, options):
+                for line in predicting.prediction.show(bundle, prediction, options):
                     show(line)
         if truncated is not None:
             truncated.add(bundle.input_lengths(inputs))
@@ -167,11 +167,9 @@ def _predict(
         truncated.report()
 
 
-def _only(inputs: Iterator[Any], predicting: Predicting, entry: Entry) -> Any:
+def _only(inputs: Iterator[Any], predicting: AnyTask, entry: Entry) -> Any:
     """The only input. UsageError if there are several, or if the task has no plot."""
-    from headway.tasks.task import Drawing
-
-    if not isinstance(predicting, Drawing):
+    if predicting.draws is None:
         raise UsageError("--plot is not available for this kind of model", hint="leave out --plot")
     first_two = list(islice(inputs, 2))
     if len(first_two) != 1:
@@ -180,10 +178,11 @@ def _only(inputs: Iterator[Any], predicting: Predicting, entry: Entry) -> Any:
 
 
 def _draw(
-    predicting: Any, bundle: Any, prediction: Any, options: Any, path: Path, machine: Machine
+    predicting: AnyTask, bundle: Any, prediction: Any, options: Any, path: Path, machine: Machine
 ) -> None:
+    assert predicting.draws is not None
     with machine.precision():
-        predicting.draw(bundle, prediction, options, path)
+        predicting.draws.draw(bundle, prediction, options, path)
     talk.print(f"drawn     {path}", markup=False)
 
 
@@ -210,13 +209,13 @@ def _help(verb: str) -> str:
     return "\n\n    ".join(TASKS[name].help.strip() for name in verbs()[verb])
 
 
-def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting]) -> str:
+def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, AnyTask]) -> str:
     """The help of the inputs: a sentence for each task."""
     from headway.tasks.opening import with_article
 
     sentences = []
     for kind, predicting in tasks.items():
-        first = dataclasses.fields(predicting.input)[0]
+        first = dataclasses.fields(predicting.prediction.input)[0]
         described = str(first.metadata["help"])
         where = (
             "image files, or folders of images"
@@ -227,18 +226,16 @@ def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, Predicting])
     return " ".join(sentences)
 
 
-def _is_image(predicting: Predicting) -> bool:
+def _is_image(predicting: AnyTask) -> bool:
     """Whether the inputs of the task are image files, not texts."""
-    first = dataclasses.fields(predicting.input)[0]
-    return typing.get_type_hints(predicting.input)[first.name] is Path
+    first = dataclasses.fields(predicting.prediction.input)[0]
+    return typing.get_type_hints(predicting.prediction.input)[first.name] is Path
 
 
-def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
+def _flags(tasks: Sequence[AnyTask]) -> dict[str, Argument]:
     """The flags of these tasks. A flag that several tasks share has one meaning."""
-    from headway.tasks.task import TableReading
-
     flags: dict[str, Argument] = {}
-    for predicting in tasks:
+    for predicting in (kind.prediction for kind in tasks):
         _, *further = dataclasses.fields(predicting.input)
         for owner, fields in (
             (predicting.input, further),
@@ -251,21 +248,19 @@ def _flags(tasks: Sequence[Predicting]) -> dict[str, Argument]:
                     default = Argument.empty if len(tasks) == 1 else None
                 flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
                 flags.setdefault(field.name, flag)
-        if isinstance(predicting, TableReading):
+        if predicting.table is not None:
             help_ = "Table of inputs: .tsv or .csv with a header, .jsonl, .json or .parquet."
             flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
-            hints = typing.get_type_hints(predicting.columns)
-            for field in dataclasses.fields(predicting.columns):
+            hints = typing.get_type_hints(predicting.table.columns)
+            for field in dataclasses.fields(predicting.table.columns):
                 name = COLUMN + field.name
                 flags[name] = _flag(name, hints[field.name], field.metadata["help"], field.default)
     return flags
 
 
-def _plot_flag(tasks: Sequence[Predicting]) -> dict[str, Argument]:
+def _plot_flag(tasks: Sequence[AnyTask]) -> dict[str, Argument]:
     """The flag --plot, if one of the tasks can draw its predictions."""
-    from headway.tasks.task import Drawing
-
-    plots = [task.plotted for task in tasks if isinstance(task, Drawing)]
+    plots = [task.draws.shown for task in tasks if task.draws is not None]
     if not plots:
         return {}
     help_ = f"New file (.png, .svg, .pdf) for a plot of one prediction: {'; '.join(plots)}."
@@ -285,15 +280,12 @@ def _spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _split(
-    predicting: Predicting, verb: str, bundle: Any, chosen: Mapping[str, Any]
-) -> tuple[Any, Any]:
+def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
     """The fields of every input after the first, and the options, completed by the model's.
 
     UsageError for a flag that this task does not have, or for a required flag that is missing.
     """
-    from headway.tasks.task import default_options
-
+    predicting = task.prediction
     _, *further = dataclasses.fields(predicting.input)
     of_input = {field.name for field in further}
     of_options = {field.name for field in dataclasses.fields(predicting.options)}
@@ -314,7 +306,7 @@ def _split(
                 f"{flag} is missing: headway {verb} needs it", hint=field.metadata["help"]
             )
     changes = {name: value for name, value in chosen.items() if name in of_options}
-    return fixed, override(default_options(predicting, bundle), changes, COMMAND_LINE)
+    return fixed, override(predicting.defaults(bundle), changes, COMMAND_LINE)
 
 
 def _contents(name: str, value: str) -> str:
@@ -338,7 +330,11 @@ def _pop_table(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_table(
-    predicting: TableReading, bundle: Any, run: str, table: Mapping[str, Any], inputs: Sequence[str]
+    reading: Table[Any, Any, Any],
+    bundle: Any,
+    run: str,
+    table: Mapping[str, Any],
+    inputs: Sequence[str],
 ) -> Iterator[Any]:
     """The inputs in a table. inputs: those on the command line, which exclude a table."""
     from headway.runs import saved
@@ -356,22 +352,21 @@ def _of_table(
     folder, path = Path(run), table[TABLE]
     config = saved(folder) if (folder / "run.yaml").is_file() else None
     names = {name.removeprefix(COLUMN): table[name] for name in table if name != TABLE}
-    columns = override(predicting.columns(), names, COMMAND_LINE)
-    return predicting.read_table(bundle, path, config, columns)
+    columns = override(reading.columns(), names, COMMAND_LINE)
+    return reading.read(bundle, path, config, columns)
 
 
-def _hint_for_file(predicting: Predicting, text: str) -> str | None:
+def _hint_for_file(predicting: AnyTask, text: str) -> str | None:
     """How the task reads a file of that name, if it does so otherwise than as lines of text."""
     from headway.data.formats import TABLES, ending
-    from headway.tasks.task import DocumentWriting, TableReading
 
-    if isinstance(predicting, TableReading) and ending(Path(text)) in TABLES:
+    if predicting.prediction.table is not None and ending(Path(text)) in TABLES:
         return f"--file {text} reads a table"
-    return documents.hint_for(predicting, text) if isinstance(predicting, DocumentWriting) else None
+    return None if predicting.documents is None else documents.hint_for(predicting.documents, text)
 
 
 def _inputs(
-    predicting: Predicting,
+    predicting: AnyTask,
     entry: Entry,
     bundle: Any,
     arguments: Sequence[str],
@@ -381,19 +376,18 @@ def _inputs(
 
     fixed: the values of the other fields, the same for all inputs.
     """
-    from headway.tasks.task import LineReading
-
+    reading = predicting.prediction
     has_lines = not arguments or all(map(is_stream_file, arguments))
-    if isinstance(predicting, LineReading) and has_lines and not fixed:
+    if reading.read_line is not None and has_lines and not fixed:
         lines = arguments_or_lines(arguments, entry.unit)
         for number, line in enumerate(lines, start=1):
-            yield predicting.read_line(bundle, line, f"{NAME}, line {number}")
+            yield reading.read_line(bundle, line, f"{NAME}, line {number}")
         return
-    first = dataclasses.fields(predicting.input)[0].name
+    first = dataclasses.fields(reading.input)[0].name
     values: Iterator[Any]
     if _is_image(predicting):
         values = iter(image_paths(arguments))
     else:
         values = arguments_or_lines(arguments, entry.unit, partial(_hint_for_file, predicting))
     for value in values:
-        yield predicting.input(**{first: value}, **fixed)
+        yield reading.input(**{first: value}, **fixed)

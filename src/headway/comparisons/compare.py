@@ -21,7 +21,7 @@ from headway.runs.recipes import AnyRunConfig, check_same, recipe
 from headway.runs.run import Outcome
 from headway.tasks.opening import load
 from headway.tasks.registry import task_of_config
-from headway.tasks.task import Comparing, Task
+from headway.tasks.task import AnyTask
 
 FORMAT = 3  # the version of comparison.json
 
@@ -60,7 +60,7 @@ class Comparison:
     interrupted."""
 
     plan: Plan
-    task: Task
+    task: AnyTask
     measured: list[Measured]
     failed: dict[str, str]
     interrupted: bool
@@ -151,8 +151,8 @@ def _measured(
     task = task_of_config(config)
     names = {field.name for field in dataclasses.fields(task.evaluation)}
     chosen = {name: value for name, value in options.items() if name in names}
-    if isinstance(task, Comparing):
-        chosen |= task.comparison_options(config)
+    if task.compares is not None:
+        chosen |= task.compares.options(config)
     path, key = folder / "comparison.json", {"format": FORMAT, "options": chosen}
     if path.is_file():
         saved = read_json(path)
@@ -188,10 +188,10 @@ def _measure(folder: Path, config: AnyRunConfig, variant: str, options: Any) -> 
     )
 
 
-def _scores(task: Task, bundle: Any, examples: Any, options: Any) -> Scores:
-    if isinstance(task, Comparing):
-        return task.evaluate_in_depth(bundle, examples, options)
-    return task.evaluate(bundle, examples, options)
+def _scores(task: AnyTask, bundle: Any, examples: Any, options: Any) -> Scores:
+    if task.compares is not None:
+        return task.compares.evaluate(bundle, examples, options)
+    return task.evaluate(bundle, examples, options, lambda done: None)
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:

@@ -13,7 +13,6 @@ from headway.base.files import write_file
 from headway.comparisons.compare import Comparison, Measured
 from headway.evaluation.scores import Metric
 from headway.inspection.plots import line_plot
-from headway.tasks.task import Comparing
 
 LOSSES = ("nats", "loss")  # the first of them in the log is plotted by step
 
@@ -31,15 +30,15 @@ def write_report(comparison: Comparison, folder: Path, command: str, machine: st
         "failed": comparison.failed,
     }
     write_file(folder / "report.json", (json.dumps(report, ensure_ascii=False) + "\n").encode())
-    task = comparison.task
+    compares = comparison.task.compares
     parts = [
         f"# {comparison.plan.title}",
         f"`{command}`, on {machine}.",
         _state(comparison),
         table(comparison),
         *(
-            task.comparison_tables(_details(comparison))
-            if comparison.measured and isinstance(task, Comparing)
+            compares.tables(_details(comparison))
+            if comparison.measured and compares is not None
             else []
         ),
         *(f"![{title}]({name})" for title, name in plots),
@@ -157,8 +156,8 @@ def _plots(comparison: Comparison, folder: Path) -> list[tuple[str, str]]:
             y_label=loss,
         )
         drawn.append((f"{loss} by step", "loss-by-step.svg"))
-    if isinstance(comparison.task, Comparing):
-        drawn += comparison.task.comparison_plots(_details(comparison), folder, title)
+    if comparison.task.compares is not None:
+        drawn += comparison.task.compares.plots(_details(comparison), folder, title)
     return drawn
 
 

@@ -8,6 +8,7 @@ from headway.runs.recipes import (
     configurations,
     recipe,
     resolved,
+    run_folder,
     saved,
     with_settings,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "configurations",
     "recipe",
     "resolved",
+    "run_folder",
     "saved",
     "train",
     "with_settings",

@@ -14,7 +14,7 @@ from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.runs.recipes import saved
 from headway.tasks.registry import evaluating_task, tasks_of_kind
-from headway.tasks.task import Task
+from headway.tasks.task import AnyTask
 
 COLUMNS = "data."
 """Prefix of the settings that say how examples are read."""
@@ -24,7 +24,7 @@ COLUMNS = "data."
 class ModelScores:
     """The scores of a model, the task that evaluated it, and the number of examples."""
 
-    task: Task
+    task: AnyTask
     scores: Scores
     examples: int
 
@@ -78,12 +78,12 @@ def evaluate_model(
     announce(len(examples))
     recorded = None if config is None else config.machine.threads
     with threads_of_run(recorded if threads is None else None):
-        scores = task.evaluate(bundle, examples, settings)
+        scores = task.evaluate(bundle, examples, settings, lambda done: None)
     return ModelScores(task, scores, len(examples))
 
 
 def _with_options(
-    task: Task,
+    task: AnyTask,
     config: Any,
     options: Mapping[str, Any],
     kind: str,
@@ -111,7 +111,7 @@ def _with_options(
     return config, override(settings, chosen, where)
 
 
-def _config_of(task: Task, config: Any) -> Any:
+def _config_of(task: AnyTask, config: Any) -> Any:
     """Return the configuration, or that of the task's first recipe if it is of another task."""
     return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()
 

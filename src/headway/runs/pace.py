@@ -20,7 +20,7 @@ import torch
 from headway.base.devices import Machine
 from headway.base.settings import flat, override
 from headway.runs.recipes import AnyRunConfig, with_settings
-from headway.tasks.job import Job
+from headway.tasks.job import AnyJob
 from headway.tasks.sections import batch_setting
 from headway.training import (
     EVALUATING,
@@ -83,8 +83,8 @@ def fitted_to_time(
     config: AnyRunConfig,
     seconds: float,
     machine: Machine,
-    prepare: Callable[[AnyRunConfig], Job],
-) -> tuple[Job, Pace | None]:
+    prepare: Callable[[AnyRunConfig], AnyJob],
+) -> tuple[AnyJob, Pace | None]:
     """Prepare the job of a run with a time limit, and measure its pace.
 
     On a CPU the batch size is halved until the time allows `training.updates` updates; on a GPU a
@@ -114,7 +114,7 @@ def suggested_size(
     config: AnyRunConfig,
     seconds: float,
     machine: Machine,
-    prepare: Callable[[AnyRunConfig], Job],
+    prepare: Callable[[AnyRunConfig], AnyJob],
 ) -> tuple[str, Pace] | None:
     """Return the largest named size of the model that a time limit is enough for, and its pace.
 
@@ -142,13 +142,13 @@ def work_of(model: Any) -> int:
     return int(max(widths, default=0)) ** 2 * int(sum(layers))
 
 
-def measured(job: Job, machine: Machine, seconds: float) -> Pace:
+def measured(job: AnyJob, machine: Machine, seconds: float) -> Pace:
     """Measure some steps on a copy of the untrained model, and estimate those of the time limit."""
     training = job.config.training
     step_seconds = _step_seconds(job, machine)
     by_time = int((1 - EVALUATING) * seconds / step_seconds)
     updates = max(1, min(training.steps, by_time))
-    epochs = updates * training.accumulate / job.plan()["batches_per_epoch"]
+    epochs = updates * training.accumulate / job.batches.batches_per_epoch
     return Pace(step_seconds, updates, epochs, is_limited_by_time=by_time < training.steps)
 
 
@@ -164,12 +164,12 @@ class _Trial:
             run.stop = "trial"
 
 
-def _step_seconds(job: Job, machine: Machine) -> float:
+def _step_seconds(job: AnyJob, machine: Machine) -> float:
     """Return the duration of a step: the median of those in the second half of a trial."""
     training, trial = job.config.training, _Trial()
     fit(
         untrained(job, machine),
-        job.stream(0, 0),
+        job.batches.stream(0, 0),
         job.objective,
         [trial],
         steps=TRIAL_STEPS if machine.device == "cpu" else GPU_TRIAL_STEPS,
@@ -180,7 +180,7 @@ def _step_seconds(job: Job, machine: Machine) -> float:
     return statistics.median(trial.seconds[len(trial.seconds) // 2 :])
 
 
-def untrained(job: Job, machine: Machine) -> TrainingState:
+def untrained(job: AnyJob, machine: Machine) -> TrainingState:
     """Return the state of a run before its first step."""
     training = job.config.training
     torch.manual_seed(training.seed)

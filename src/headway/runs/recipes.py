@@ -8,12 +8,11 @@ from typing import Any
 
 from headway.base.config_files import RECIPE, RUN_FILE, read_run_file
 from headway.base.errors import DataError, UsageError, did_you_mean
-from headway.base.files import TEMPORARY
+from headway.base.files import TEMPORARY, check_name
 from headway.base.settings import differences, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.sections import batch_setting, unset_settings
-from headway.tasks.task import Derived
 from headway.training import CHECKPOINTS, MODEL
 
 AnyRunConfig = Any
@@ -47,8 +46,9 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
 
     name: a recipe, or a task, which selects its first recipe. layers: changes in order, each as
     (source for error messages, {dotted key: value}). `model.size` in any layer is applied first, so
-    that other model settings refine it. For a `Derived` task, the layers must name the model that
-    determines its sections; without layers, the configuration has the sections of all its runs.
+    that other model settings refine it. For a task that `Derives`, the layers must name the
+    model that determines its sections; without layers, the configuration has the sections of all
+    its runs.
     UsageError for an unknown recipe or setting.
     """
     resolved_name = resolved(name)
@@ -62,9 +62,9 @@ def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
 
 
 def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
-    """The configuration with the sections that depend on the settings, for a `Derived` task."""
-    task = task_of_config(config)
-    return task.derived(config, settings) if settings and isinstance(task, Derived) else config
+    """The configuration with the sections that the settings decide, for a task that `Derives`."""
+    derives = task_of_config(config).derives
+    return derives.configure(config, settings) if settings and derives is not None else config
 
 
 def resolved(name: str) -> str | None:
@@ -133,6 +133,14 @@ def saved(folder: Path) -> AnyRunConfig:
     return override(defaults, values, str(path))
 
 
+def run_folder(name: str) -> Path:
+    """The folder of a run, runs/NAME. UsageError if the name cannot be a folder name."""
+    if not name.strip(". ") or Path(name).name != name:
+        raise UsageError(f"--run {name!r}: must be a name, not a path; the folder is runs/NAME")
+    check_name(name, "--run")
+    return Path("runs") / name
+
+
 def is_trained(folder: Path) -> bool:
     """Whether the run in the folder has saved a checkpoint or a model."""
     checkpoints = (folder / CHECKPOINTS).glob("*")
@@ -197,9 +205,9 @@ def decided_by_machine(settings: AnyRunConfig) -> frozenset[str]:
 
 
 def configurations() -> list[AnyRunConfig]:
-    """A configuration of each task with its settings; for a `Derived` task, one of each variant."""
+    """A configuration of each task, or one of each variant of a task that `Derives`."""
     configs: list[AnyRunConfig] = []
     for name in tasks():
         task = task_named(name)
-        configs += task.variants() if isinstance(task, Derived) else [task.config()]
+        configs += [task.config()] if task.derives is None else task.derives.variants()
     return configs

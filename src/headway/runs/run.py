@@ -28,10 +28,10 @@ from headway.runs.prepared import begin
 from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
 from headway.runs.report import PAGE, write_report
 from headway.tasks.held_out_scores import scores_of
-from headway.tasks.job import Emit, HasBaseline, Job, Watchable
+from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
-from headway.tasks.task import Task
+from headway.tasks.task import AnyTask
 from headway.training import (
     CHECKPOINTS,
     MODEL,
@@ -127,7 +127,7 @@ def train(
         return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
 
 
-def _checkpointing(job: Job, run: TrainingState, budget: Budget, folder: Path) -> Checkpointing:
+def _checkpointing(job: AnyJob, run: TrainingState, budget: Budget, folder: Path) -> Checkpointing:
     checkpoint = job.config.checkpoint
     return Checkpointing(
         folder / CHECKPOINTS,
@@ -158,14 +158,14 @@ def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, 
 
 
 def _prepared(
-    task: Task, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
-) -> tuple[Job, Pace | None]:
+    task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
+) -> tuple[AnyJob, Pace | None]:
     """Prepare the job. A new run with a time limit is measured, and its batch size fitted to it."""
     if config.training.time is None or is_trained(folder):
         return task.prepare(config, folder, machine, emit), None
     listening = [emit]
 
-    def prepare(config: AnyRunConfig) -> Job:
+    def prepare(config: AnyRunConfig) -> AnyJob:
         job = task.prepare(config, folder, machine, listening[0])
         listening[0] = lambda event: None  # the data are the same the next time
         return job
@@ -173,7 +173,7 @@ def _prepared(
     return fitted_to_time(config, parse_time(config.training.time), machine, prepare)
 
 
-def _budget(job: Job, pace: Pace | None) -> Budget:
+def _budget(job: AnyJob, pace: Pace | None) -> Budget:
     training = job.config.training
     seconds = parse_time(training.time) if training.time else None
     return Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
@@ -194,12 +194,12 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
         raise
 
 
-def _emit_baseline(job: Job, go_on: EvaluationLimit, emit: Emit) -> None:
+def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:
     """Emit a note on the scores of the model that the run starts from.
 
     A dry run has no note if the evaluation needs more batches than it allows.
     """
-    if not isinstance(job, HasBaseline):
+    if job.baseline is None:
         return
     try:
         text = job.baseline(go_on.from_here())
@@ -238,7 +238,7 @@ def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: Any, model:
         run.evaluated, run.evaluated_fraction = 0, 0.0
 
 
-def _announce(run: TrainingState, job: Job, machine: Machine, pace: Pace | None) -> None:
+def _announce(run: TrainingState, job: AnyJob, machine: Machine, pace: Pace | None) -> None:
     training = job.config.training
     if machine.dtype == "float8" and (left := not_in_float8(run.model)):
         run.emit("note", text=f"float8: {left}; these stay in bfloat16")
@@ -250,13 +250,14 @@ def _announce(run: TrainingState, job: Job, machine: Machine, pace: Pace | None)
         time=training.time,
         seed=training.seed,
         buys=None if pace is None else pace.describe(training.time),
-        **job.plan(),
+        **vars(job.summary),
+        batches_per_epoch=job.batches.batches_per_epoch,
     )
 
 
 def _fit(
     run: TrainingState,
-    job: Job,
+    job: AnyJob,
     machine: Machine,
     budget: Budget,
     observers: Sequence[Observer],
@@ -265,7 +266,7 @@ def _fit(
     """Train, with the observers that the settings require before these ones."""
     config, training = job.config, job.config.training
     recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
-    batches = job.stream(run.epoch, run.position)
+    batches = job.batches.stream(run.epoch, run.position)
     with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
         fit(
             run,
@@ -292,8 +293,8 @@ def _fit(
 
 
 def _train(
-    task: Task,
-    job: Job,
+    task: AnyTask,
+    job: AnyJob,
     machine: Machine,
     budget: Budget,
     run_and_save: tuple[TrainingState, Checkpointing],
@@ -303,8 +304,9 @@ def _train(
 ) -> Outcome:
     run, save = run_and_save
     config = job.config
-    example = job.example() if isinstance(job, Watchable) else None
-    glimpses = None if example is None else AttentionSnapshots(folder / SNAPSHOTS, example)
+    glimpses = None
+    if job.example is not None:
+        glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
 
     def evaluate(model: Any) -> Scores:
         scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,12 @@ from torch import nn
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle import EncoderBundle, TextBundle
+from headway.data.encoder_batches import EncoderBatch
 from headway.models import Bert
+from headway.tasks.job import Network, prepare_blocks
 from headway.tasks.opening import load_as
 from headway.tasks.sections import LoRAConfig
+from headway.training import View
 from headway.transforms import fast, is_fast, merge_lora, quantize
 from headway.transforms import lora as add_lora
 
@@ -44,6 +47,21 @@ def copy_encoder(start: EncoderBundle, dropout: float) -> Bert:
     bert = Bert(replace(start.config, dropout=dropout))
     bert.load_state_dict(start.model.state_dict())
     return bert
+
+
+def with_head(
+    start: EncoderBundle, config: Any, head: Callable[[Bert], Network]
+) -> Callable[[], Network]:
+    """Return the function that builds the model of a run: a copy of the encoder with a new head.
+
+    head: makes the model from the copy.
+    """
+
+    def build() -> Network:
+        model = head(copy_encoder(start, config.model.dropout))
+        return prepare_blocks(model, config.training, config.machine)
+
+    return build
 
 
 def adapt(model: nn.Module, lora: LoRAConfig) -> None:
@@ -104,3 +122,12 @@ def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
             str(path),
             "restore them, or start a new run with --run OTHERNAME",
         )
+
+
+def view_of(texts: EncoderBatch) -> View:
+    """Return the view that a model with a head on an encoder computes of framed texts."""
+
+    def logits(model: Any) -> Any:
+        return model(texts.tokens, texts.keys, texts.types)
+
+    return View(logits=logits, keys=texts.keys, count=len(texts.keys))

@@ -7,13 +7,13 @@ from typing import Any
 
 from headway.base.devices import Machine
 from headway.evaluation.scores import Scores
-from headway.tasks.job import HasUnsavedParts, Job
-from headway.tasks.task import Task
+from headway.tasks.job import AnyJob
+from headway.tasks.task import AnyTask
 
 
 def scores_of(
-    task: Task,
-    job: Job,
+    task: AnyTask,
+    job: AnyJob,
     model: Any,
     machine: Machine,
     emit: Callable[..., None],
@@ -23,7 +23,7 @@ def scores_of(
 
     Samples are sent to emit("sample", ...). Returns the scores.
     """
-    bundle = job.evaluated(model) if isinstance(job, HasUnsavedParts) else job.bundle(model)
+    bundle = (job.evaluated or job.bundle)(model)
     with machine.precision():
         scores = task.evaluate(bundle, job.held_out, job.evaluation, progress)
     for sample in scores.samples:

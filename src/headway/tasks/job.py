@@ -1,4 +1,4 @@
-"""The contract of a job: the parts of a training run that a task provides.
+"""The contract of a job: the parts of a training run that a task provides, as a record.
 
 `run.train` does everything else.
 """
@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from torch import nn
 
@@ -15,51 +16,49 @@ from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.bundle import Bundle
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
-from headway.training import Event, Objective, Stream
+from headway.training import Event, Objective, Stream, View
 from headway.transforms import compile, freeze, recompute
+
+Network = TypeVar("Network", bound=nn.Module)
+Batch = TypeVar("Batch")
+Examples = TypeVar("Examples", covariant=True)
+Options = TypeVar("Options", covariant=True)
 
 Emit = Callable[[Event], None]
 """Receives progress events while data is prepared; raises `Interrupted` if the run must stop."""
 
+Progress = Callable[[int], None]
+"""Called before each batch of an evaluation with the number of examples processed so far; an
+exception that it raises ends the evaluation."""
+
 
 @runtime_checkable
-class Job(Protocol):
-    """One training run of a task, after its data was prepared.
-
-    config: the configuration of the run, in which the settings are set that the data decide
-    (vocabulary sizes). held_out: the examples of `Task.evaluate` at each evaluation. evaluation:
-    its options.
-    """
-
-    config: Any
+class Batches(Protocol):
+    """The training batches of a run."""
 
     @property
-    def objective(self) -> Objective: ...
-
-    @property
-    def held_out(self) -> Any: ...
-
-    @property
-    def evaluation(self) -> Any: ...
-
-    def build(self) -> nn.Module:
-        """Build the untrained model. The random seed was set before the call."""
-        ...
+    def batches_per_epoch(self) -> int: ...
 
     def stream(self, epoch: int, position: int) -> Stream:
         """Yield batches from this epoch and position on, endlessly."""
         ...
 
-    def bundle(self, model: Any) -> Bundle:
-        """Return the bundle of the model, in which it is used and saved."""
-        ...
 
-    def plan(self) -> dict[str, Any]:
-        """Summarise the job for the terminal.
+@dataclass(frozen=True)
+class OnDevice:
+    """Batches that are moved to a device."""
 
-        Returns descriptions of model and batches, unit of the targets, and batches_per_epoch.
-        """
-        ...
+    batches: Batches
+    device: str
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return self.batches.batches_per_epoch
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        """Yield the batches on the device."""
+        for after_epoch, after_position, batch in self.batches.stream(epoch, position):
+            yield after_epoch, after_position, batch.to(self.device)
 
 
 class Example(NamedTuple):
@@ -71,37 +70,48 @@ class Example(NamedTuple):
     language: str | None = None
 
 
-@runtime_checkable
-class Watchable(Protocol):
-    """A `Job` that can show one held-out example."""
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Descriptions of the model and of the batch of an update, for the terminal. unit: what the
+    loss counts."""
 
-    def example(self) -> Example | None: ...
-
-
-@runtime_checkable
-class HasBaseline(Protocol):
-    """A `Job` whose model is compared with its pre-trained model or its teacher."""
-
-    def baseline(self, progress: Callable[..., None]) -> str | None:
-        """Evaluate that model on the held-out data before training.
-
-        progress: as in `Task.evaluate`. Returns a note with its scores, or None for no note.
-        """
-        ...
+    model: str
+    batches: str
+    unit: str
 
 
-@runtime_checkable
-class HasUnsavedParts(Protocol):
-    """A `Job` whose evaluation needs parts of the model that are not saved."""
+@dataclass(frozen=True, kw_only=True)
+class Job(Generic[Batch, Examples, Options]):
+    """One training run of a task, after its data was prepared.
 
-    def evaluated(self, model: Any) -> Any:
-        """Return the object that `Task.evaluate` receives instead of the bundle."""
-        ...
+    config: the configuration of the run, in which the settings are set that the data decide
+    (vocabulary sizes). build: builds the untrained model; the random seed was set before the call.
+    batches: the training batches. objective: their loss. held_out, evaluation: the examples and the
+    options of `Task.evaluate` at each evaluation. bundle: returns the bundle of the model, in which
+    it is used and saved.
+
+    views: returns the views of a batch that models of the task compute, for distillation; None: its
+    models cannot be teachers. example: a held-out example whose attention is recorded. baseline:
+    evaluates the pre-trained model or the teacher on the held-out data before training, and returns
+    a note with its scores, or None for no note. evaluated: returns the object that `Task.evaluate`
+    receives instead of the bundle, if it needs parts of the model that are not saved.
+    """
+
+    config: Any
+    build: Callable[[], nn.Module]
+    batches: Batches
+    objective: Objective
+    held_out: Examples
+    evaluation: Options
+    bundle: Callable[[Any], Bundle]
+    summary: Summary
+    views: Callable[[Batch], Sequence[View]] | None = None
+    example: Example | None = None
+    baseline: Callable[[Progress], str | None] | None = None
+    evaluated: Callable[[Any], Any] | None = None
 
 
-def moved(batches: Iterator[tuple[int, int, Any]], device: str) -> Stream:
-    """Move batches to a device."""
-    return ((epoch, position, batch.to(device)) for epoch, position, batch in batches)
+AnyJob = Job[Any, Any, Any]
 
 
 def planned_steps(
@@ -148,15 +158,15 @@ def update_size(training: SizedTraining, examples_per_epoch: int) -> int:
     return min(training.batch_size, examples_per_epoch) * training.accumulate
 
 
-def prepare_blocks(
-    model: nn.Module,
-    training: BlocksLoopConfig,
-    machine: MachineConfig,
-) -> None:
-    """Freeze blocks, switch on activation checkpointing and compile, as the settings require."""
+def prepare_blocks(model: Network, training: BlocksLoopConfig, machine: MachineConfig) -> Network:
+    """Freeze blocks, switch on activation checkpointing and compile, as the settings require.
+
+    Returns the model.
+    """
     if isinstance(training, FineTuningConfig) and training.frozen is not None:
         freeze(model, training.frozen)
     if training.recompute:
         recompute(model)
     if machine.compile:
         compile(model)
+    return model

@@ -262,7 +262,8 @@ def _foreign(path: Path, device: str, kind: str, adapter: Path | None = None) ->
         raise DataError(
             f"no task can load a {model.config.family} model of another library", str(path)
         )
-    return spec.foreign(model.to(device), path, kind)
+    bundle: Bundle = spec.foreign(model.to(device), path, kind)
+    return bundle
 
 
 def _llama2c(path: Path, device: str) -> TextBundle:
@@ -313,7 +314,7 @@ def with_article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
-def spec_of(family: object) -> BundleSpec | None:
+def spec_of(family: object) -> BundleSpec[Any, Any] | None:
     """Return how models of that family are loaded, or None if no task loads them."""
     task = task_of_family(family)
     return None if task is None else task.bundles[str(family)]
@@ -324,7 +325,7 @@ def families() -> list[str]:
     return [family for entry in TASKS.values() for family in entry.families]
 
 
-def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec, Any]:
+def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec[Any, Any], Any]:
     """Return how the family in config.json is loaded, and the configuration of the model."""
     spec = spec_of(metadata.get("family"))
     if spec is None or not isinstance(metadata.get("model"), dict):

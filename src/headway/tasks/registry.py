@@ -14,7 +14,7 @@ from headway.base.errors import HeadwayWarning, UsageError
 from headway.base.extensions import Extended
 
 if TYPE_CHECKING:
-    from headway.tasks.task import Task
+    from headway.tasks.task import AnyTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Entry:
 
 OWN: dict[str, Entry] = {
     "translation": Entry(
-        path="headway.tasks.translation:TASK",
+        path="headway.tasks.translation.task:TRANSLATION",
         kind="translator",
         families=("translator",),
         verb="translate",
@@ -50,7 +50,7 @@ OWN: dict[str, Entry] = {
     """,
     ),
     "tagging": Entry(
-        path="headway.tasks.tagging:TASK",
+        path="headway.tasks.tagging.task:TAGGING",
         kind="tagger",
         families=("bert-tagger",),
         verb="tag",
@@ -62,13 +62,15 @@ OWN: dict[str, Entry] = {
     """,
     ),
     "language_modeling": Entry(
-        path="headway.tasks.language_modeling:TASK", kind="language model", families=("gpt",)
+        path="headway.tasks.language_modeling.task:LANGUAGE_MODELING",
+        kind="language model",
+        families=("gpt",),
     ),
     "word_vectors": Entry(
-        path="headway.tasks.word_vectors:TASK", kind="word model", families=("words",)
+        path="headway.tasks.word_vectors.task:WORD_VECTORS", kind="word model", families=("words",)
     ),
     "classification": Entry(
-        path="headway.tasks.classification:TASK",
+        path="headway.tasks.classification.task:CLASSIFICATION",
         kind="classifier",
         families=("gpt-classifier", "bert-classifier"),
         verb="classify",
@@ -80,7 +82,7 @@ OWN: dict[str, Entry] = {
     """,
     ),
     "question_answering": Entry(
-        path="headway.tasks.question_answering:TASK",
+        path="headway.tasks.question_answering.task:QUESTION_ANSWERING",
         kind="question-answering model",
         families=("bert-answerer",),
         verb="answer",
@@ -92,7 +94,7 @@ OWN: dict[str, Entry] = {
     """,
     ),
     "masked_language_modeling": Entry(
-        path="headway.tasks.masked_language_modeling:TASK",
+        path="headway.tasks.masked_language_modeling.task:MASKED_LANGUAGE_MODELING",
         kind="text encoder",
         families=("bert",),
         verb="fill",
@@ -104,12 +106,12 @@ OWN: dict[str, Entry] = {
     """,
     ),
     "sentence_embedding": Entry(
-        path="headway.tasks.sentence_embedding:TASK",
+        path="headway.tasks.sentence_embedding.task:SENTENCE_EMBEDDING",
         kind="text encoder",
     ),
-    "distillation": Entry(path="headway.tasks.distillation:TASK", kind=""),
+    "distillation": Entry(path="headway.tasks.distillation.task:DISTILLATION", kind=""),
     "image_classification": Entry(
-        path="headway.tasks.image_classification:TASK",
+        path="headway.tasks.image_classification.task:IMAGE_CLASSIFICATION",
         kind="image classifier",
         families=("vit-classifier",),
         verb="classify",
@@ -117,10 +119,12 @@ OWN: dict[str, Entry] = {
         help="For images, a line starts with the name of the file.",
     ),
     "self_distillation": Entry(
-        path="headway.tasks.self_distillation:TASK", kind="image encoder", families=("vit",)
+        path="headway.tasks.self_distillation.task:SELF_DISTILLATION",
+        kind="image encoder",
+        families=("vit",),
     ),
     "captioning": Entry(
-        path="headway.tasks.captioning:TASK",
+        path="headway.tasks.captioning.task:CAPTIONING",
         kind="captioner",
         families=("captioner",),
         verb="caption",
@@ -158,8 +162,11 @@ def forget() -> None:
 
 
 @cache
-def task(name: str) -> Task:
-    """Import the task of that name. Raises UsageError if its package cannot be imported."""
+def task(name: str) -> AnyTask:
+    """Import the task of that name.
+
+    Raises UsageError if its package cannot be imported, or if it does not agree with its entry.
+    """
     from headway.tasks.task import Task
 
     module, _, attribute = TASKS[name].path.partition(":")
@@ -172,11 +179,13 @@ def task(name: str) -> Task:
         raise TASKS.fault(name, f"names {module}, which cannot be imported: {reason}") from error
     if not isinstance(loaded, Task):
         raise TASKS.fault(name, f"must name a Task, found an object of {type(loaded).__name__}")
+    if (loaded.predicts is None) != (TASKS[name].verb is None):
+        raise TASKS.fault(name, "must have both a verb and the part predicts of Task, or neither")
     return loaded
 
 
 @cache
-def _importable() -> dict[str, Task]:
+def _importable() -> dict[str, AnyTask]:
     """Import all tasks. Warns of a task that cannot be imported, and leaves it out."""
     loaded = {}
     for name in _entries():
@@ -187,28 +196,26 @@ def _importable() -> dict[str, Task]:
     return loaded
 
 
-def tasks_of_kind(kind: str) -> list[Task]:
+def tasks_of_kind(kind: str) -> list[AnyTask]:
     """Return the tasks that evaluate bundles of that kind."""
     return [task(name) for name, entry in _entries().items() if entry.kind == kind]
 
 
-def evaluating_task(kind: str, path: Path | None, config: object) -> Task | None:
+def evaluating_task(kind: str, path: Path | None, config: object) -> AnyTask | None:
     """Return the task that evaluates a bundle of that kind, or None if there is no such task.
 
     path: the file of the examples; None: the held-out examples of the bundle's run. config: the
     configuration of the run; None for a model without a run.
     """
-    from headway.tasks.task import Selective
-
     for task in tasks_of_kind(kind):
-        if not isinstance(task, Selective):
+        if task.reads is None:
             return task
         if type(config) is task.config if path is None else task.reads(path):
             return task
     return None
 
 
-def task_of_config(config: object) -> Task:
+def task_of_config(config: object) -> AnyTask:
     """Return the task of a run's configuration. Raises UsageError if there is none."""
     for task in _importable().values():
         if type(config) is task.config:
@@ -216,7 +223,7 @@ def task_of_config(config: object) -> Task:
     raise UsageError(f"no installed task has runs with a {type(config).__name__}")
 
 
-def task_of_family(family: object) -> Task | None:
+def task_of_family(family: object) -> AnyTask | None:
     """Return the task that loads models of that family, as config.json names it, or None."""
     names = [name for name, entry in _entries().items() if family in entry.families]
     return task(names[0]) if names else None

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
-from headway.base.settings import BATCH, COPIES, SEED, WIDTH, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, SEED, WIDTH, section, setting
 from headway.data.documents import Split
-from headway.training import OptimizerConfig, ScheduleConfig
+from headway.training import DistillationConfig, OptimizerConfig, ScheduleConfig
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
@@ -301,3 +301,50 @@ class LoRAConfig:
                 f"lora.targets={','.join(self.targets)}: there are no adapters, since lora.rank is "
                 "0; set it, as by --lora.rank 8"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStageConfig(DistillationConfig):
+    """Distillation of models with outputs, in two stages: hidden layers first, then outputs.
+
+    The paper trains so (section 3.2), for a reason: in a 2-layer student of a 6-layer encoder, the
+    first gradient of the attention term is 17 times as large as that of the outputs.
+    """
+
+    first_stage: float = setting(
+        0.5,
+        "fraction of the steps, the first ones, whose loss compares hidden layers only; the "
+        "remaining steps compare outputs only. 0: both in every step",
+        ge=0,
+        lt=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentTrainingConfig(LoopConfig):
+    """Settings of the training loop of a student."""
+
+    steps: int = setting(2000, "number of updates", gt=0)
+    average: float = setting(
+        0.0,
+        "decay of the exponential moving average of the weights; 0 switches it off",
+        ge=0,
+        lt=1,
+    )
+    batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    teacher: str | None = setting(None, "teacher model: a run or a model (short: --teacher)")
+    task: str | None = setting(None, "task of the teacher; if unset, the teacher decides it")
+    student: str | None = setting(
+        None,
+        "model that initialises the student: the student of an earlier run, or a small encoder or "
+        "language model with the teacher's tokenizer; if unset, layers of the teacher",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextStudentTrainingConfig(StudentTrainingConfig):
+    """Settings of the training loop of a student that is trained on running text."""
+
+    length: int = setting(
+        128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
+    )

@@ -1,30 +1,46 @@
-"""The contract of a task, an application of Headway; generic code uses tasks only through it.
+"""The contract of a task: an application of Headway, as a record of functions.
 
-A task is one folder in `tasks/`. Its `Task` object names its recipes, prepares training runs, reads
-and evaluates examples, and formats predictions and scores for the terminal. `headway train RECIPE`,
-the verb of the task, `headway eval` and the evaluation during training are derived from it.
+A task is one folder in `tasks/`; its `task.py` makes the `Task` and names its functions and its
+optional parts. `headway train RECIPE`, the verb of the task, `headway eval`, the evaluation during
+training, comparisons and the routes of the server are derived from it. A part that a task does not
+have is None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, TypeVar
 
 from headway.base.devices import Machine
 from headway.base.settings import required
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2
-from headway.tasks.job import Emit, Job
+from headway.tasks.job import AnyJob, Emit, Job, Progress
+from headway.tasks.sections import ObservationConfig, StudentTrainingConfig, TwoStageConfig
+from headway.training import LayersConfig
+
+Network = TypeVar("Network")
+Model = TypeVar("Model")
+RunConfig = TypeVar("RunConfig")
+Examples = TypeVar("Examples")
+Options = TypeVar("Options")
+Input = TypeVar("Input")
+Prediction = TypeVar("Prediction")
+Columns = TypeVar("Columns")
+Report = TypeVar("Report")
 
 Styled = list[tuple[str, str]]
 """A line of text: parts with their style in the terminal ("" for no style)."""
 
+Details = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Name of a variant -> the details of the scores of its runs, one for each seed."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class BundleSpec:
+class BundleSpec(Generic[Network, Model]):
     """How a saved model of one family (`models.registry.MODELS`) is loaded.
 
     bundle: the class of the bundle. foreign: makes the bundle from a model that was read from a
@@ -35,9 +51,9 @@ class BundleSpec:
     """
 
     bundle: type[Bundle]
-    foreign: Callable[[Any, Path, str], Bundle] | None = None
-    export: Callable[[Any, Path, str | None], Exported] | None = None
-    export_to_ctranslate2: Callable[[Any, Path, str], ExportedCTranslate2] | None = None
+    foreign: Callable[[Network, Path, str], Model] | None = None
+    export: Callable[[Model, Path, str | None], Exported] | None = None
+    export_to_ctranslate2: Callable[[Model, Path, str], ExportedCTranslate2] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,295 +78,230 @@ def metrics_line(scores: Scores) -> str:
     )
 
 
-class TaskDefaults:
-    """Defaults of a `Task`: no options, and scores in one line."""
-
-    options: type[Any] = NoOptions
-    evaluation: type[Any] = NoOptions
-
-    def show_scores(self, scores: Scores) -> list[str]:
-        """Format all metrics with their values."""
-        return [metrics_line(scores)]
+def metrics_lines(scores: Scores) -> list[str]:
+    """Format all metrics with their values as one line."""
+    return [metrics_line(scores)]
 
 
-@runtime_checkable
-class Task(Protocol):
-    """An application.
+@dataclass(frozen=True, kw_only=True)
+class Pipeline(Generic[Model, Options, Prediction]):
+    """How predictions have the form of Hugging Face's inference API.
 
-    name: the name of its folder. config: the class of its run configurations. recipes: name ->
-    function that returns a run configuration; its docstring states the cost and score to expect.
-    bundles: how its models are loaded, by `family` in their config.json. evaluation: the class of
-    the options of an evaluation, a dataclass of settings with defaults. next_commands: commands to
-    suggest after training, with {run} in place of the run folder.
+    form: returns a prediction in that form. option_names: name of an option there -> its name here,
+    where they differ. lists_one: whether the reply to a single input is a list with one form.
     """
 
-    name: str
-    config: type[Any]
-    recipes: Mapping[str, Callable[[], Any]]
-    bundles: Mapping[str, BundleSpec]
-    evaluation: type[Any]
-    next_commands: Sequence[str]
-
-    def check(self, config: Any) -> object:
-        """Raise UsageError for a configuration that cannot work, before anything is written."""
-        ...
-
-    def prepare(self, config: Any, folder: Path, machine: Machine, emit: Emit) -> Job:
-        """Prepare the data in the run folder, or reuse it, and return the job of the run."""
-        ...
-
-    def read(self, bundle: Any, paths: Sequence[Path], config: Any | None, options: Any) -> Any:
-        """Read labelled examples from files.
-
-        config: the configuration of the run, for the names of columns; None for a model without a
-        run. options: the options of the evaluation. Returns examples, which have a length.
-        """
-        ...
-
-    def held_out(self, bundle: Any, run: Path, config: Any, options: Any) -> Any:
-        """Return the held-out examples of a run."""
-        ...
-
-    def evaluate(
-        self,
-        bundle: Any,
-        examples: Any,
-        options: Any = ...,
-        progress: Callable[[int], None] = ...,
-    ) -> Scores:
-        """Evaluate a bundle. Training and `headway eval` both use this method.
-
-        examples: the result of `read` or `held_out`, or `Job.held_out`. progress: called before
-        each batch with the number of examples processed so far; an exception that it raises ends
-        the evaluation. Raises DataError for an example with a label that the model does not have.
-        """
-        ...
-
-    def show_scores(self, scores: Scores) -> list[str]:
-        """Format the scores as the lines that `headway eval` prints."""
-        ...
+    form: Callable[[Model, Prediction, Options], Any]
+    option_names: Mapping[str, str] = field(default_factory=dict)
+    lists_one: bool = False
 
 
-@runtime_checkable
-class Selective(Protocol):
-    """A `Task` whose kind of bundle is also that of other tasks.
+@dataclass(frozen=True, kw_only=True)
+class Table(Generic[Model, Input, Columns]):
+    """How inputs are read from a table (--file).
 
-    It evaluates its own runs only, or files that it can read.
+    columns: the class of the names of the columns, a dataclass of settings with defaults, which are
+    the flags --data.NAME. read(bundle, path, config, columns): reads the inputs in order; config is
+    the configuration of the model's run, None for a model without a run.
     """
 
-    def reads(self, path: Path) -> bool:
-        """Return whether this task evaluates the examples of that file or folder."""
-        ...
+    columns: type[Columns]
+    read: Callable[[Model, Path, Any, Columns], Iterator[Input]]
 
 
-@runtime_checkable
-class Derived(Protocol):
-    """A `Task` whose configuration sections follow from another model, which a setting names."""
+@dataclass(frozen=True, kw_only=True)
+class Foreign(Generic[Model, Input, Options, Prediction]):
+    """The form of another server, in which a task is served too.
 
-    def derived(self, config: Any, settings: Mapping[str, Any]) -> Any:
-        """Return the configuration with the sections that the other model decides.
+    fields: the fields of a request. is_request: whether a request has that form. read: returns the
+    inputs and options of a request, and raises UsageError for invalid fields. targets: returns
+    source language -> target languages of a model; empty if they are unknown. reply: returns the
+    reply to a request.
+    """
 
-        settings: values by dotted key, one of which names that model. Raises UsageError if it is
-        missing.
-        """
-        ...
-
-    def variants(self) -> Sequence[Any]:
-        """Return one configuration for each kind of model that decides the sections."""
-        ...
-
-    def commands_after(self, config: Any) -> Sequence[str]:
-        """Return the `next_commands` after a run with that configuration."""
-        ...
+    fields: Sequence[str]
+    is_request: Callable[[Mapping[str, Any]], bool]
+    read: Callable[[Model, Mapping[str, Any]], tuple[list[Input], Options]]
+    targets: Callable[[Model], Mapping[str, Sequence[str]]]
+    reply: Callable[[Mapping[str, Any], Sequence[Prediction]], Any]
 
 
-@runtime_checkable
-class HasDefaultOptions(Protocol):
-    """A bundle whose model has its own defaults for the options of its verb."""
-
-    @property
-    def default_options(self) -> Any: ...
-
-
-def default_options(task: Predicting, bundle: Any) -> Any:
-    """Return the options of a task where a user sets none: those of the model, if it has any."""
-    return bundle.default_options if isinstance(bundle, HasDefaultOptions) else task.options()
-
-
-@runtime_checkable
-class Predicting(Protocol):
-    """A `Task` whose verb is `Bundle.predict`.
+@dataclass(frozen=True, kw_only=True)
+class Predicts(Generic[Model, Input, Options, Prediction]):
+    """The verb of a task, which is `Bundle.predict`.
 
     input, options: the classes of one input and of the options, dataclasses of settings. The verb
     reads the first field of an input: text (type str) from its arguments or from the lines of
     standard input, images (type Path) from files and folders. The other fields of an input, and the
     options, are flags. A prediction is a dataclass; --json prints its fields.
+
+    show(bundle, prediction, options): formats the prediction for one input as lines. model_options:
+    returns the options where a user sets none, for models that have their own; None: `options()`.
+    shares_steps: whether outputs with these options are decoded greedily, or sampled, so that a
+    server can decode those of several requests together. read_line(bundle, line, where): parses a
+    line of standard input with several fields; it raises DataError, with the number `where` of the
+    line, for a line that is no input.
     """
 
-    input: type[Any]
-    options: type[Any]
+    input: type[Input]
+    options: type[Options]
+    show: Callable[[Model, Prediction, Options], list[Styled]]
+    model_options: Callable[[Model], Options] | None = None
+    shares_steps: Callable[[Options], bool] = lambda options: False
+    read_line: Callable[[Model, str, str], Input] | None = None
+    table: Table[Model, Input, Any] | None = None
+    pipeline: Pipeline[Model, Options, Prediction] | None = None
+    foreign: Foreign[Model, Input, Options, Prediction] | None = None
 
-    def show_prediction(self, bundle: Any, prediction: Any, options: Any) -> list[Styled]:
-        """Format the prediction for one input as lines."""
-        ...
+    def defaults(self, bundle: Model) -> Options:
+        """Return the options where a user sets none: those of the model, if it has any."""
+        return self.options() if self.model_options is None else self.model_options(bundle)
 
 
-@runtime_checkable
-class Pipeline(Protocol):
-    """A `Predicting` task whose predictions have the form of Hugging Face's inference API.
+@dataclass(frozen=True, kw_only=True)
+class Compares(Generic[RunConfig, Model, Examples, Options]):
+    """What `headway compare` shows besides the scores: tables and plots.
 
-    option_names: name of an option there -> its name here, where they differ. lists_one: whether
-    the reply to a single input is a list with one form.
+    options: returns the options of the evaluation that follow from the configuration of a run.
+    evaluate: evaluates as `Task.evaluate`, with the values of the tables and plots as JSON details.
+    tables: returns tables in Markdown. plots(variants, folder, title): writes plots to the folder,
+    and returns their titles and file names.
     """
 
-    option_names: Mapping[str, str]
-    lists_one: bool
-
-    def pipeline_form(self, bundle: Any, prediction: Any, options: Any) -> Any:
-        """Return a prediction in that form."""
-        ...
+    options: Callable[[RunConfig], Mapping[str, Any]]
+    evaluate: Callable[[Model, Examples, Options], Scores]
+    tables: Callable[[Details], list[str]]
+    plots: Callable[[Details, Path, str], list[tuple[str, str]]]
 
 
-@runtime_checkable
-class SearchOptions(Protocol):
-    """Options of a task whose predictions are decoded token by token."""
+@dataclass(frozen=True, kw_only=True)
+class Draws(Generic[Model, Options, Prediction]):
+    """Plots of predictions (`--plot`).
+
+    shown: what a plot shows, in words. draw(bundle, prediction, options, path): writes the plot of
+    one prediction to a new file, and raises UsageError for options that cannot be plotted.
+    """
+
+    shown: str
+    draw: Callable[[Model, Prediction, Options, Path], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents(Generic[Model, Columns, Options, Report]):
+    """Predictions for the texts of a whole file, which is written anew (-o).
+
+    suffixes: the suffixes of such files. settings: the class of the flags that describe a file, a
+    dataclass of settings with defaults.
+
+    write(bundle, path, output, config, settings, options): writes the file `path` with predictions
+    to the new file `output`, and returns a report, a dataclass whose fields --json prints. config:
+    the configuration of the model's run; None for a model without a run. It raises DataError for an
+    invalid file; then nothing is written. show: formats the report as lines.
+    """
+
+    suffixes: Sequence[str]
+    settings: type[Columns]
+    write: Callable[[Model, Path, Path, Any, Columns, Options], Report]
+    show: Callable[[Report], list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Teaches(Generic[RunConfig, Model]):
+    """How students of the models of a task are configured and trained, by `distillation`.
+
+    data, evaluation, training, distillation: the sections of a student's run that the task decides,
+    with their defaults. unit: the word for what a student is trained on.
+
+    job(config, teacher, folder, machine, emit): returns a job of the task, with `views`, whose
+    examples are encoded by the tokenizer and the reader of the teacher. config: a run of the task
+    on the examples of the student, with the teacher as `training.start`. settings: returns further
+    settings of that run, which follow from the student's. decided: the dotted keys of the settings
+    of a student that are those of the job. check: raises UsageError for settings that only a
+    student's run has.
+
+    compared: returns the held-out batches of a job on which student and teacher are compared, for
+    students without outputs, whose score is the difference from their teacher; None: students are
+    evaluated as all models of the task. next_commands: as in `Task`; None: those of the task.
+    """
+
+    data: Any
+    evaluation: ObservationConfig
+    training: StudentTrainingConfig = field(default_factory=StudentTrainingConfig)
+    distillation: LayersConfig = field(default_factory=TwoStageConfig)
+    unit: str = "texts"
+    job: Callable[[RunConfig, Model, Path, Machine, Emit], AnyJob]
+    settings: Callable[[Any], Mapping[str, Any]] = lambda config: {}
+    decided: frozenset[str] = frozenset()
+    check: Callable[[Any], object] = lambda config: None
+    compared: Callable[[Any, Machine], Iterator[Any]] | None = None
+    next_commands: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derives(Generic[RunConfig]):
+    """How sections of the configuration follow from another model, which a setting names.
+
+    configure(config, settings): returns the configuration with the sections that the other model
+    decides; settings are values by dotted key, one of which names that model. It raises UsageError
+    if it is missing. variants: returns one configuration for each kind of model that decides the
+    sections. next_commands: returns the `Task.next_commands` after a run.
+    """
+
+    configure: Callable[[RunConfig, Mapping[str, Any]], RunConfig]
+    variants: Callable[[], Sequence[RunConfig]]
+    next_commands: Callable[[RunConfig], Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task(Generic[RunConfig, Model, Examples, Options]):
+    """An application.
+
+    name: the name of its folder. config: the class of its run configurations. recipes: name ->
+    function that returns a run configuration; its docstring states the cost and score to expect.
+    check: raises UsageError for a configuration that cannot work, before anything is written.
+    prepare(config, folder, machine, emit): prepares the data in the run folder, or reuses it, and
+    returns the job of the run.
+
+    evaluation: the class of the options of an evaluation, a dataclass of settings with defaults.
+    evaluate(bundle, examples, options, progress): evaluates a bundle, in training and in `headway
+    eval`. It raises DataError for an example with a label that the model does not have.
+    read(bundle, paths, config, options): reads labelled examples, which have a length, from files.
+    config: the configuration of the run, for the names of columns; None for a model without a run.
+    held_out(bundle, run, config, options): returns the held-out examples of a run. reads: whether
+    this task evaluates the examples of a file, if its kind of bundle is also that of other tasks;
+    it then evaluates no held-out examples but those of its own runs. show_scores: formats scores
+    as the lines that `headway eval` prints.
+
+    bundles: how its models are loaded, by `family` in their config.json. next_commands: commands to
+    suggest after training, with {run} in place of the run folder.
+    """
+
+    name: str
+    config: type[RunConfig]
+    recipes: Mapping[str, Callable[[], RunConfig]]
+    check: Callable[[RunConfig], object]
+    prepare: Callable[[RunConfig, Path, Machine, Emit], Job[Any, Examples, Options]]
+    evaluation: type[Options]
+    evaluate: Callable[[Model, Examples, Options, Progress], Scores]
+    read: Callable[[Model, Sequence[Path], Any, Options], Examples]
+    held_out: Callable[[Model, Path, Any, Options], Examples]
+    next_commands: Sequence[str]
+    bundles: Mapping[str, BundleSpec[Any, Any]] = field(default_factory=dict)
+    reads: Callable[[Path], bool] | None = None
+    show_scores: Callable[[Scores], list[str]] = metrics_lines
+    predicts: Predicts[Model, Any, Any, Any] | None = None
+    compares: Compares[RunConfig, Model, Examples, Options] | None = None
+    documents: Documents[Model, Any, Any, Any] | None = None
+    draws: Draws[Model, Any, Any] | None = None
+    derives: Derives[RunConfig] | None = None
+    teaches: Teaches[RunConfig, Model] | None = None
 
     @property
-    def decodes_without_beams(self) -> bool:
-        """Whether outputs are decoded greedily, or sampled, so that a server can decode those of
-        several requests together."""
-        ...
+    def prediction(self) -> Predicts[Model, Any, Any, Any]:
+        """The part `predicts` of a task whose entry in the registry names a verb."""
+        assert self.predicts is not None
+        return self.predicts
 
 
-@runtime_checkable
-class ForeignRequests(Protocol):
-    """A `Predicting` task that is also served in the form of another server.
-
-    foreign_fields: the fields of such a request.
-    """
-
-    foreign_fields: Sequence[str]
-
-    def is_foreign(self, fields: Mapping[str, Any]) -> bool:
-        """Return whether a request has that form."""
-        ...
-
-    def read_foreign(self, bundle: Any, fields: Mapping[str, Any]) -> tuple[list[Any], Any]:
-        """Return the inputs and options of a request. Raises UsageError for invalid fields."""
-        ...
-
-    def targets(self, bundle: Any) -> Mapping[str, Sequence[str]]:
-        """Return source language -> target languages of a model; empty if they are unknown."""
-        ...
-
-    def foreign_form(self, fields: Mapping[str, Any], predictions: Sequence[Any]) -> Any:
-        """Return the reply to a request."""
-        ...
-
-
-@runtime_checkable
-class Comparing(Protocol):
-    """A `Task` for which `headway compare` shows tables and plots besides the scores.
-
-    `variants` maps the name of a variant to the details of the scores of its runs, one per seed.
-    """
-
-    def comparison_options(self, config: Any) -> Mapping[str, Any]:
-        """Return the options of the evaluation that follow from the configuration of a run."""
-        ...
-
-    def evaluate_in_depth(self, bundle: Any, examples: Any, options: Any) -> Scores:
-        """Evaluate as `Task.evaluate`, with the values of the tables and plots as JSON details."""
-        ...
-
-    def comparison_tables(self, variants: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
-        """Return tables in Markdown."""
-        ...
-
-    def comparison_plots(
-        self, variants: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path, title: str
-    ) -> list[tuple[str, str]]:
-        """Write plots to `folder`; return their titles and file names."""
-        ...
-
-
-@runtime_checkable
-class Drawing(Protocol):
-    """A `Predicting` task whose predictions can be plotted (`--plot`).
-
-    plotted: what a plot shows, in words.
-    """
-
-    plotted: str
-
-    def draw(self, bundle: Any, prediction: Any, options: Any, path: Path) -> None:
-        """Write the plot of one prediction to a new file.
-
-        Raises UsageError for options that cannot be plotted.
-        """
-        ...
-
-
-@runtime_checkable
-class LineReading(Protocol):
-    """A `Predicting` task whose inputs may have several fields on a line of standard input."""
-
-    def read_line(self, bundle: Any, line: str, where: str) -> Any:
-        """Parse the input of a line.
-
-        where: the number of the line, for errors. Raises DataError for a line that is no input.
-        """
-        ...
-
-
-@runtime_checkable
-class TableReading(Protocol):
-    """A `Predicting` task that can read inputs from a table (--file).
-
-    columns: the class of the names of the columns, a dataclass of settings with defaults, which are
-    the flags --data.NAME.
-    """
-
-    columns: type[Any]
-
-    def read_table(
-        self, bundle: Any, path: Path, config: Any | None, columns: Any
-    ) -> Iterator[Any]:
-        """Read the inputs of the table, in order.
-
-        config: the configuration of the model's run; None for a model without a run.
-        """
-        ...
-
-
-@runtime_checkable
-class DocumentWriting(Protocol):
-    """A `Predicting` task that predicts for the texts of a whole file and writes it anew (-o).
-
-    document_suffixes: the suffixes of such files. document_options: the class of the flags that
-    describe a file, a dataclass of settings with defaults. A report is a dataclass; --json prints
-    its fields.
-    """
-
-    document_suffixes: Sequence[str]
-    document_options: type[Any]
-
-    def write_document(
-        self,
-        bundle: Any,
-        path: Path,
-        output: Path,
-        config: Any | None,
-        chosen: Any,
-        options: Any,
-    ) -> Any:
-        """Write the file `path` with predictions to the new file `output`; return the report.
-
-        config: the configuration of the model's run; None for a model without a run. Raises
-        DataError for an invalid file; then nothing is written.
-        """
-        ...
-
-    def show_document(self, report: Any) -> list[str]:
-        """Format the report as lines."""
-        ...
+AnyTask = Task[Any, Any, Any, Any]
+AnyPredicts = Predicts[Any, Any, Any, Any]

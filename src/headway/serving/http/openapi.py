@@ -12,7 +12,7 @@ import msgspec
 from headway.base.settings import fields_of
 from headway.serving.http.predictions import takes_files
 from headway.serving.http.served import ServedModels
-from headway.tasks.task import ForeignRequests
+from headway.tasks.task import AnyPredicts
 
 REFUSALS = {
     400: "A field is not valid, or the model cannot do this; `param` names the field.",
@@ -126,17 +126,17 @@ def _operation(endpoint: Endpoint, bodies: Mapping[object, object]) -> dict[str,
     return operation
 
 
-def _verbs(models: ServedModels) -> dict[str, list[object]]:
-    """Return verb -> the tasks of the served models that predict by it."""
-    verbs: dict[str, list[object]] = {}
+def _verbs(models: ServedModels) -> dict[str, list[AnyPredicts]]:
+    """Return verb -> how the tasks of the served models predict by it."""
+    verbs: dict[str, list[AnyPredicts]] = {}
     for model in models:
         for verb, task in model.verbs.items():
-            if task not in verbs.setdefault(verb, []):
-                verbs[verb].append(task)
+            if task.prediction not in verbs.setdefault(verb, []):
+                verbs[verb].append(task.prediction)
     return verbs
 
 
-def _forms(task: Any) -> list[dict[str, object]]:
+def _forms(task: AnyPredicts) -> list[dict[str, object]]:
     """Return the schemas of the requests to a task: with its options, and in a foreign form."""
     options = {
         name: {"description": field.help}
@@ -153,6 +153,6 @@ def _forms(task: Any) -> list[dict[str, object]]:
             "form": {"enum": ["pipeline", "full"]},
         },
     }
-    if not isinstance(task, ForeignRequests):
+    if task.foreign is None:
         return [form]
     return [form, {"type": "object", "required": ["q"], "properties": {"q": {}}}]

@@ -39,7 +39,7 @@ from headway.serving.http.known_fields import (
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
-from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions, default_options
+from headway.tasks.task import AnyPredicts
 
 MOST_INPUTS = 256
 PICTURE = 256  # what an image counts, in tokens
@@ -63,7 +63,7 @@ async def predict(request: Request) -> Response:
     media = await _media_type(request)
     if media == RAW or media.startswith(("image/", "audio/")):
         served = _model(models, verb, request.query_params.get("model"))
-        if not takes_files(served.verbs[verb]):
+        if not takes_files(served.verbs[verb].prediction):
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
         return await _answer(request, served, verb, PredictionRequest(inputs=body))
@@ -71,13 +71,13 @@ async def predict(request: Request) -> Response:
     if media == FORM:
         fields |= await parse_form(request)
     else:
-        files = any(takes_files(m.verbs[verb]) for m in models if verb in m.verbs)
+        files = any(takes_files(m.verbs[verb].prediction) for m in models if verb in m.verbs)
         fields |= await read_object(request, None if files else TEXT_BODY)
     if fields.get("model") is None:  # a client of one address names the model there
         fields["model"] = request.query_params.get("model")
     served = _model(models, verb, fields["model"])
-    task = served.verbs[verb]
-    is_foreign = isinstance(task, ForeignRequests) and task.is_foreign(fields)
+    task = served.verbs[verb].prediction
+    is_foreign = task.foreign is not None and task.foreign.is_request(fields)
     _check_fields(request, task, fields, is_foreign=is_foreign)
     if is_foreign:
         return await _answer_foreign(request, served, task, fields)
@@ -89,16 +89,16 @@ async def predict(request: Request) -> Response:
 
 
 def _check_fields(
-    request: Request, task: Any, fields: Mapping[str, object], *, is_foreign: bool
+    request: Request, task: AnyPredicts, fields: Mapping[str, object], *, is_foreign: bool
 ) -> None:
     """Raise ApiError 400 for a field that the form of a request does not have, but a client or the
     options of the task do; note the other ones, which are ignored."""
     names: Sequence[str] = [field.encode_name for field in structs.fields(PredictionRequest)]
     known = PREDICTIONS
-    if is_foreign:
-        names, known = (*task.foreign_fields, "model"), LIBRETRANSLATE
+    if task.foreign is not None and is_foreign:
+        names, known = (*task.foreign.fields, "model"), LIBRETRANSLATE
     others = set(fields) - set(names)
-    options = {*fields_of(task.options()), *getattr(task, "option_names", ())}
+    options = {*fields_of(task.options()), *(task.pipeline.option_names if task.pipeline else ())}
     for name in sorted(others & options):
         raise ApiError(400, f"{name} is a field of parameters, beside inputs", param=name)
     for name in others & known.keys():
@@ -114,8 +114,8 @@ async def languages(request: Request) -> Response:
     known: dict[str, dict[str, None]] = {}
     for model in chosen:
         for task in model.verbs.values():
-            if isinstance(task, ForeignRequests):
-                for source, targets in task.targets(model.bundle).items():
+            if (foreign := task.prediction.foreign) is not None:
+                for source, targets in foreign.targets(model.bundle).items():
                     known.setdefault(source, {}).update(dict.fromkeys(targets))
     return json_reply(
         [{"code": code, "name": code, "targets": list(known[code])} for code in known]
@@ -134,7 +134,7 @@ async def _media_type(request: Request) -> str:
     return "application/json" if is_json else RAW
 
 
-def takes_files(task: Any) -> bool:
+def takes_files(task: AnyPredicts) -> bool:
     """Whether the first field of the task's input is a file."""
     return next(iter(typing.get_type_hints(task.input).values())) is Path
 
@@ -155,43 +155,50 @@ def _model(models: ServedModels, verb: str, name: object) -> ServedModel:
 async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
-    task = served.verbs[verb]
+    task = served.verbs[verb].prediction
     known = PARAMETERS.get(verb, {})
     options = options_of(task, served.bundle, asked.parameters or {}, known)
     is_list = isinstance(asked.inputs, list)
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
         inputs = read_inputs(task, given, stack)
-        predictions = await computed(request, served, inputs, options)
-    if asked.form == "full" or not isinstance(task, Pipeline):
+        predictions = await computed(request, served, task, inputs, options)
+    pipeline = None if asked.form == "full" else task.pipeline
+    if pipeline is None:
         forms = [_full(p, item) for p, item in zip(predictions, inputs, strict=True)]
     else:
-        forms = [task.pipeline_form(served.bundle, p, options) for p in predictions]
-    if is_list or (isinstance(task, Pipeline) and task.lists_one and asked.form != "full"):
+        forms = [pipeline.form(served.bundle, p, options) for p in predictions]
+    if is_list or (pipeline is not None and pipeline.lists_one):
         return json_reply(forms)
     return json_reply(forms[0])
 
 
 async def _answer_foreign(
-    request: Request, served: ServedModel, task: ForeignRequests, fields: Mapping[str, object]
+    request: Request, served: ServedModel, task: AnyPredicts, fields: Mapping[str, object]
 ) -> Response:
     """Answer a request in the form of another server."""
+    foreign = task.foreign
+    assert foreign is not None
     try:
-        inputs, options = task.read_foreign(served.bundle, fields)
+        inputs, options = foreign.read(served.bundle, fields)
     except UsageError as error:
         name = error.what.partition(" ")[0]
-        param = name if name in task.foreign_fields else None
+        param = name if name in foreign.fields else None
         raise ApiError(400, error.what, param=param) from error
     if not 1 <= len(inputs) <= MOST_INPUTS:
         raise ApiError(400, f"a request must have 1 to {MOST_INPUTS} inputs")
-    if not task.targets(served.bundle):  # nothing to compare the languages with
+    if not foreign.targets(served.bundle):  # nothing to compare the languages with
         note_ignored(request, {"source", "target"} & fields.keys())
-    predictions = await computed(request, served, inputs, options)
-    return json_reply(task.foreign_form(fields, predictions))
+    predictions = await computed(request, served, task, inputs, options)
+    return json_reply(foreign.reply(fields, predictions))
 
 
 async def computed(
-    request: Request, served: ServedModel, inputs: Sequence[object], options: object
+    request: Request,
+    served: ServedModel,
+    task: AnyPredicts,
+    inputs: Sequence[object],
+    options: object,
 ) -> list[object]:
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
@@ -209,7 +216,7 @@ async def computed(
             group=repr(options),
             inputs=inputs,
             compute=compute,
-            shares=isinstance(options, SearchOptions) and options.decodes_without_beams,
+            shares=task.shares_steps(options),
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()
@@ -228,15 +235,17 @@ def _cost(item: Any) -> int:
     return sum(1 + len(value) // 3 if isinstance(value, str) else PICTURE for value in values)
 
 
-def options_of(task: Any, bundle: Any, parameters: Mapping[str, object], known: KnownFields) -> Any:
+def options_of(
+    task: AnyPredicts, bundle: Any, parameters: Mapping[str, object], known: KnownFields
+) -> Any:
     """Return the options of a task, completed by those of the model. Raises ApiError 400 for one
     that it does not have, and for names of files: a client may not read the files of the server.
 
     known: parameters of clients that are no options of the task.
     """
-    names = task.option_names if isinstance(task, Pipeline) else {}
+    names: Mapping[str, str] = task.pipeline.option_names if task.pipeline else {}
     kinds = typing.get_type_hints(task.options)
-    options = default_options(task, bundle)
+    options = task.defaults(bundle)
     for key, value in parameters.items():
         name = names.get(key, key)
         if name not in kinds:
@@ -253,7 +262,7 @@ def options_of(task: Any, bundle: Any, parameters: Mapping[str, object], known: 
     return options
 
 
-def read_inputs(task: Any, given: Sequence[object], stack: ExitStack) -> list[object]:
+def read_inputs(task: AnyPredicts, given: Sequence[object], stack: ExitStack) -> list[object]:
     """Return the inputs of a task. stack: removes the files that were written for images.
 
     Raises ApiError 400 for one that is not valid.

@@ -9,9 +9,10 @@ cosine similarity.
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -24,7 +25,7 @@ from headway.serving.http.known_fields import RERANK, SCORE, KnownFields, Reques
 from headway.serving.http.predictions import computed, options_of
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
-from headway.tasks.task import Pipeline
+from headway.tasks.task import AnyTask
 
 Texts = Annotated[list[str], msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -105,8 +106,9 @@ def scores_pairs(model: ServedModel) -> bool:
 def _verb_of_pairs(model: ServedModel) -> str | None:
     """Return the verb by which a model gives labels to pairs of texts; None if it has none."""
     for verb, task in model.verbs.items():
-        takes_pairs = "second" in getattr(task.input, "__dataclass_fields__", {})
-        if takes_pairs and model.bundle.inputs.second and isinstance(task, Pipeline):
+        names = {field.name for field in dataclasses.fields(task.prediction.input)}
+        is_piped = task.prediction.pipeline is not None
+        if "second" in names and model.bundle.inputs.second and is_piped:
             return verb
     return None
 
@@ -134,17 +136,19 @@ async def _scores(
 async def _by_labels(
     request: Request,
     served: ServedModel,
-    task: Any,
+    task: AnyTask,
     pairs: Sequence[tuple[str, str]],
     label: str | None,
 ) -> list[float]:
     """Return the probability of a label for each pair, or the number of a regression model."""
-    options = options_of(task, served.bundle, {}, {})
-    inputs = [task.input(text=first, second=second) for first, second in pairs]
-    predictions = await computed(request, served, inputs, options)
+    predicts, pipeline = task.prediction, task.prediction.pipeline
+    assert pipeline is not None
+    options = options_of(predicts, served.bundle, {}, {})
+    inputs = [predicts.input(text=first, second=second) for first, second in pairs]
+    predictions = await computed(request, served, predicts, inputs, options)
     scores: list[float] = []
     for prediction in predictions:
-        form = task.pipeline_form(served.bundle, prediction, options)
+        form = pipeline.form(served.bundle, prediction, options)
         by_label = {item["label"]: float(item["score"]) for item in form}
         if label is None and len(by_label) == 1:
             scores.extend(by_label.values())

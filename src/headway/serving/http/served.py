@@ -14,6 +14,7 @@ from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
+from headway.tasks.task import AnyTask
 
 LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 
@@ -78,7 +79,7 @@ class ServedModel:
             )
 
     @property
-    def verbs(self) -> dict[str, Any]:
+    def verbs(self) -> dict[str, AnyTask]:
         names = [name for name, entry in TASKS.items() if entry.kind == self.bundle.kind]
         return {verb: task(name) for name in names if (verb := TASKS[name].verb) is not None}
 

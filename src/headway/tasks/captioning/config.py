@@ -113,6 +113,30 @@ class CaptionEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CaptionEvaluation:
+    """Options of the evaluation of a captioner."""
+
+    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
+    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    early_stopping: bool = setting(
+        False,
+        "end a search when no unfinished output has a better score at its present length than as "
+        "many finished ones as beams",
+    )
+    images: int | None = setting(
+        None,
+        "maximum number of images captioned in each language, evenly spaced; if unset, all",
+        gt=1,
+    )
+    split: Literal["test", "valid"] = setting(
+        "test",
+        "split of the run's images; if there are no test images, the validation images",
+    )
+    worst: int = setting(0, "number of captions with the lowest CIDEr-D that are shown", ge=0)
+    samples: int = setting(0, "number of captions that are shown during training", ge=0, le=BEAMS)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CaptionRunConfig(RunSettings):
     """Configuration of a captioning run."""
 

@@ -16,6 +16,7 @@ from headway.data.formats import check_table
 from headway.data.image_corpus import mean_and_deviation
 from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
 from headway.tasks.captioning.batches import CaptionCorpus, TokenizedCaption, prepare_captions
+from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.caption_files import (
     CaptionColumns,
     CaptionedImage,
@@ -23,7 +24,7 @@ from headway.tasks.captioning.caption_files import (
     read_captions,
     split_of,
 )
-from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
+from headway.tasks.captioning.config import CaptionDataConfig, CaptionEvaluation, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, sized_reader, warn_of_dark_images
 from headway.tasks.job import Emit
@@ -234,27 +235,28 @@ def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> Captio
     return CaptionExamples(PreparedExamples(corpus.images), corpus.captions, columns, name)
 
 
-def examples_of_files(
-    paths: Sequence[Path], config: Any | None, languages: tuple[str, ...]
+def read_examples(
+    bundle: CaptionerBundle, paths: Sequence[Path], config: Any, options: CaptionEvaluation
 ) -> CaptionExamples:
     """Read the captioned images of tables, whatever their split.
 
-    config: the configuration of the run, for the names of the columns; None for a model without a
-    run. languages: the languages of the model, which are the columns if there is no run.
+    The columns are those of the run, or the languages of a model without a run.
     """
     if isinstance(config, CaptionRunConfig):
         data = config.data
     else:
-        data = CaptionDataConfig(text=languages or CaptionDataConfig().text)
+        data = CaptionDataConfig(text=bundle.languages or CaptionDataConfig().text)
     columns = CaptionColumns(text=data.text, image=data.image, split=None)
     images = [image for path in paths for image in read_captions(path, columns)]
     return _of_images(images, data.text, ", ".join(map(str, paths)))
 
 
-def held_out_examples(config: Any, run: Path, split: str) -> CaptionExamples:
+def held_out_examples(
+    bundle: CaptionerBundle, run: Path, config: Any, options: CaptionEvaluation
+) -> CaptionExamples:
     """Read the test images of a run, or its validation images.
 
-    The test images are read if `split` is "test" and the table has any. Raises UsageError
+    The test images are read if `options.split` is "test" and the table has any. Raises UsageError
     unless the run trained a captioner.
     """
     if not isinstance(config, CaptionRunConfig):
@@ -262,7 +264,7 @@ def held_out_examples(config: Any, run: Path, split: str) -> CaptionExamples:
             f"{run} is no run of a captioner", hint="name a run folder of a captioner: runs/NAME"
         )
     splits = captioned_images(config.data)
-    name = "test" if split == "test" and splits["test"] else "valid"
+    name = "test" if options.split == "test" and splits["test"] else "valid"
     return _of_images(splits[name], config.data.text, name)
 
 

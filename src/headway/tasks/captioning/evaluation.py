@@ -4,46 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from headway.base.errors import DataError
-from headway.base.settings import BEAMS, PENALTY, setting
 from headway.evaluation import CorpusScores, score_against_several
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.captioning.batches import by_image, collate_captions
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.cider import cider_d
+from headway.tasks.captioning.config import CaptionEvaluation
 from headway.tasks.captioning.data import CaptionExamples, caption_tokens
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
 BATCH = 32
 """Number of images of a batch."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionEvaluation:
-    """Options of the evaluation of a captioner."""
-
-    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    early_stopping: bool = setting(
-        False,
-        "end a search when no unfinished output has a better score at its present length than as "
-        "many finished ones as beams",
-    )
-    images: int | None = setting(
-        None,
-        "maximum number of images captioned in each language, evenly spaced; if unset, all",
-        gt=1,
-    )
-    split: Literal["test", "valid"] = setting(
-        "test",
-        "split of the run's images; if there are no test images, the validation images",
-    )
-    worst: int = setting(0, "number of captions with the lowest CIDEr-D that are shown", ge=0)
-    samples: int = setting(0, "number of captions that are shown during training", ge=0, le=BEAMS)
 
 
 DEFAULTS = CaptionEvaluation()

@@ -7,119 +7,126 @@ encoder and language model (Rothe et al. 2020).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from torch import nn
 
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.tasks.captioning.batches import CaptionBatches, CaptionCorpus
+from headway.tasks.captioning.batches import CaptionBatch, CaptionBatches, CaptionCorpus
 from headway.tasks.captioning.bundle import CaptionerBundle
-from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
+from headway.tasks.captioning.config import WRITES, CaptionEvaluation, CaptionRunConfig, caption
 from headway.tasks.captioning.data import (
+    CaptionExamples,
     PreparedCaptions,
     Starts,
     caption_tokens,
     prepare_all,
     prepared_examples,
 )
-from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.image_config import SHAPE
 from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
-from headway.tasks.job import Emit, Example, Job, moved, update_size
+from headway.tasks.job import Emit, Example, Job, OnDevice, Summary, update_size
 from headway.tasks.opening import load_as
-from headway.training import Stream
 from headway.transforms import compile, recompute
 
+CaptionJob = Job[CaptionBatch, CaptionExamples, CaptionEvaluation]
 
-class CaptionJob:
-    """A `Job` that trains a captioner on images with captions."""
 
-    def __init__(
-        self, config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts, machine: Machine
-    ) -> None:
-        self.config = _fitted(config, prepared, starts)
-        self.prepared, self.starts, self.machine = prepared, starts, machine
-        self.train_batches, self.longer = self._batches(prepared.train)
-        self._batches(prepared.valid)  # raises now if all its captions are too long
-        self.objective = CaptionObjective(config.training.smoothing)
-        self.held_out = prepared_examples(prepared.valid, config.data.text)
-        settings = config.evaluation
-        self.evaluation = CaptionEvaluation(
-            beam=settings.beam,
-            length_penalty=settings.length_penalty,
-            images=settings.images,
-            samples=settings.samples,
-        )
+def captioning_job(
+    config: CaptionRunConfig, prepared: PreparedCaptions, starts: Starts, machine: Machine
+) -> CaptionJob:
+    """Return the job that trains a captioner on images with captions."""
+    config = _fitted(config, prepared, starts)
+    reader, training, settings = prepared.reader, config.training, config.evaluation
+    batches, longer = _batches(prepared.train, prepared, config)
+    _batches(prepared.valid, prepared, config)  # raises now if all its captions are too long
+    held_out = prepared_examples(prepared.valid, config.data.text)
 
-    def _batches(self, corpus: CaptionCorpus) -> tuple[CaptionBatches, int]:
-        config, reader = self.config, self.prepared.reader
-        columns = config.data.text
-        captions, longer = caption_tokens(corpus.captions, columns, reader, reader.longest)
-        if not captions:
-            raise DataError(
-                f"all captions have more than {reader.longest} tokens",
-                hint="a greater --data.max-length",
-            )
-        batches = CaptionBatches(
-            corpus.images,
-            captions,
-            reader.images.normalised,
-            config.augmentation,
-            config.training.batch_size,
-            config.training.seed,
-        )
-        return batches, longer
-
-    def build(self) -> nn.Module:
-        config, tokenizer = self.config, self.prepared.reader.tokenizer
+    def build() -> Captioner:
         model = Captioner(config.model.captioner)
-        if self.starts.encoder is not None:
-            model.vit = initialise_vit(self.starts.encoder.vit, model.config.vit)
-            model.vit.requires_grad_(not config.training.frozen)
-        if self.starts.decoder is not None:
-            initialise_decoder(model, self.starts.decoder.model, tokenizer.size, tokenizer.bos)
-        if config.training.recompute:
+        if starts.encoder is not None:
+            model.vit = initialise_vit(starts.encoder.vit, model.config.vit)
+            model.vit.requires_grad_(not training.frozen)
+        if starts.decoder is not None:
+            initialise_decoder(
+                model, starts.decoder.model, reader.tokenizer.size, reader.tokenizer.bos
+            )
+        if training.recompute:
             recompute(model)
         if config.machine.compile:
             compile(model.vit)
             compile(model.decoder, dynamic=True)  # captions of another length in each batch
         return model
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.train_batches.stream(epoch, position), self.machine.device)
+    size = f"{update_size(training, batches.examples_per_epoch):,} images"
+    left_out = f" ({longer:,} captions left out as too long)" if longer else ""
+    return Job(
+        config=config,
+        build=build,
+        batches=OnDevice(batches, machine.device),
+        objective=CaptionObjective(training.smoothing),
+        held_out=held_out,
+        evaluation=CaptionEvaluation(
+            beam=settings.beam,
+            length_penalty=settings.length_penalty,
+            images=settings.images,
+            samples=settings.samples,
+        ),
+        bundle=lambda model: CaptionerBundle(model, reader),
+        summary=Summary(
+            model=_shape(config, reader.languages), batches=size + left_out, unit="tok"
+        ),
+        example=_example(prepared.valid, held_out, config.data.text[0], bool(reader.languages)),
+    )
 
-    def example(self) -> Example | None:
-        corpus, language = self.prepared.valid, self.config.data.text[0]
-        chosen = self.held_out.chosen(language, 1)
-        if not chosen:
-            return None
-        name = language if self.prepared.reader.languages else None
-        pixels = corpus.images.pixels[chosen[0]].transpose(1, 2, 0)
-        return Example(pixels, target=corpus.captions[chosen[0]][language][0], language=name)
 
-    def bundle(self, model: Any) -> CaptionerBundle:
-        return CaptionerBundle(model, self.prepared.reader)
+def _batches(
+    corpus: CaptionCorpus, prepared: PreparedCaptions, config: CaptionRunConfig
+) -> tuple[CaptionBatches, int]:
+    """Return the batches of a corpus, and the number of captions that are left out as too long."""
+    reader = prepared.reader
+    captions, longer = caption_tokens(corpus.captions, config.data.text, reader, reader.longest)
+    if not captions:
+        raise DataError(
+            f"all captions have more than {reader.longest} tokens",
+            hint="a greater --data.max-length",
+        )
+    batches = CaptionBatches(
+        corpus.images,
+        captions,
+        reader.images.normalised,
+        config.augmentation,
+        config.training.batch_size,
+        config.training.seed,
+    )
+    return batches, longer
 
-    def plan(self) -> dict[str, Any]:
-        model, training = self.config.model.captioner, self.config.training
-        (y, x), (height, width) = model.vit.image, model.vit.patch
-        languages = ", ".join(self.prepared.reader.languages)
-        examples = update_size(training, self.train_batches.examples_per_epoch)
-        return {
-            "model": f"images of {y} x {x} x {model.vit.channels} in patches of {height} x "
-            f"{width}, {model.vit.num_layers}+{model.gpt.num_layers} layers, "
-            f"d={model.vit.model_dim}+{model.gpt.model_dim}"
-            + (f", languages {languages}" if languages else ""),
-            "batches": f"{examples:,} images"
-            + (f" ({self.longer:,} captions left out as too long)" if self.longer else ""),
-            "batches_per_epoch": self.train_batches.batches_per_epoch,
-            "unit": "tok",
-        }
+
+def _example(
+    corpus: CaptionCorpus, examples: CaptionExamples, language: str, several: bool
+) -> Example | None:
+    """Return the first held-out image with a caption in that language. several: whether the model
+    has several languages."""
+    chosen = examples.chosen(language, 1)
+    if not chosen:
+        return None
+    pixels = corpus.images.pixels[chosen[0]].transpose(1, 2, 0)
+    target = corpus.captions[chosen[0]][language][0]
+    return Example(pixels, target=target, language=language if several else None)
+
+
+def _shape(config: CaptionRunConfig, languages: tuple[str, ...]) -> str:
+    """Describe the model for the terminal."""
+    model = config.model.captioner
+    (y, x), (height, width) = model.vit.image, model.vit.patch
+    named = f", languages {', '.join(languages)}" if languages else ""
+    return (
+        f"images of {y} x {x} x {model.vit.channels} in patches of {height} x {width}, "
+        f"{model.vit.num_layers}+{model.gpt.num_layers} layers, "
+        f"d={model.vit.model_dim}+{model.gpt.model_dim}{named}"
+    )
 
 
 def _fitted(
@@ -140,7 +147,7 @@ def _fitted(
     return override(config, decided, "the data and the pre-trained models")
 
 
-def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit) -> CaptionJob:
     """Prepare images, captions and tokenizer, and load the pre-trained models."""
     training = config.training
     encoder = load_image_encoder(training.encoder, "a captioner")
@@ -153,4 +160,4 @@ def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit
             hint=f"--data.max-length {limit - 1}",
         )
     starts = Starts(encoder, decoder)
-    return CaptionJob(config, prepare_all(config, starts, folder, emit), starts, machine)
+    return captioning_job(config, prepare_all(config, starts, folder, emit), starts, machine)

@@ -1,4 +1,4 @@
-"""How a terminal shows captions and the scores of a captioner."""
+"""How a terminal and an inference server show captions, and the scores of a captioner."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from headway.tasks.captioning.prediction import CaptionedFile, CaptionOptions
 from headway.tasks.task import Styled
 
 
-def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list[Styled]:
+def prediction_lines(
+    bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions
+) -> list[Styled]:
     """Format one line per caption: file, language, score and text, separated by tabs.
 
     The language is shown if several languages were requested, the score if there are several
@@ -33,6 +35,13 @@ def prediction_lines(prediction: CaptionedFile, options: CaptionOptions) -> list
         # line breaks in a generated text become spaces, so that a caption is one line
         lines.append([("\t".join([*cells, " ".join(caption.text.split())]), "")])
     return lines
+
+
+def pipeline_form(
+    bundle: CaptionerBundle, prediction: CaptionedFile, options: CaptionOptions
+) -> dict[str, Any]:
+    """Return the best caption."""
+    return {"generated_text": prediction.captions[0].text}
 
 
 def draw_words(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, section, setting
 from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
     BalancedConfig,
@@ -55,6 +55,25 @@ class ClassifyDataConfig(ExamplesConfig):
     def columns(self) -> Columns:
         """The names of the columns of a table."""
         return Columns(self.text, self.label, self.second)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentDataConfig(ClassifyDataConfig):
+    """The texts of a student's run. Labels are used for the evaluation only."""
+
+    extra: tuple[str, ...] = setting(
+        (),
+        "additional texts without labels: lines of .txt files, or the text column of tables; plain "
+        "or .gz",
+    )
+    augment: int = setting(
+        0,
+        "data augmentation: number of copies of every text in which words are replaced by words "
+        "with similar vectors",
+        ge=0,
+        le=COPIES,
+    )
+    replaced: float = setting(0.4, "fraction of the words of a copy that are replaced", gt=0, le=1)
 
 
 @dataclass(frozen=True, kw_only=True)

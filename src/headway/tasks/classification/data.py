@@ -20,7 +20,7 @@ from headway.tasks.classification.config import (
     pairs,
     regress,
 )
-from headway.tasks.classification.label_files import LabelledText, read_labelled
+from headway.tasks.classification.label_files import LabelledText, check_unlabelled, read_labelled
 from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
@@ -89,6 +89,12 @@ def check_files(data: ClassifyDataConfig, recipe: str) -> None:
     if len(set(data.columns.named.values())) < len(data.columns.named):
         names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
         raise UsageError(f"{names}: the columns must be different")
+
+
+def check_extra(config: Any) -> None:
+    """Raise UsageError for texts without labels, of a student's run, that are missing."""
+    for name in config.data.extra:
+        check_unlabelled(Path(name))
 
 
 def labelled_texts(

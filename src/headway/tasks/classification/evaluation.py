@@ -6,6 +6,8 @@ Accuracy, F1, Matthews correlation and cross-entropy; or correlations and mean s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +16,44 @@ from headway.base.errors import DataError
 from headway.evaluation import accuracy_sums, class_scores, confusion, number_scores
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.classification.bundle import ClassifierBundle
-from headway.tasks.classification.data import labels_of
-from headway.tasks.classification.label_files import LabelledText
+from headway.tasks.classification.data import columns_of, labelled_texts, labels_of
+from headway.tasks.classification.label_files import LabelledText, read_labelled
 from headway.tasks.splits import check_known
+from headway.tasks.task import NO_OPTIONS, NoOptions
+from headway.tasks.truncation import warn_of_truncation
+
+
+def read_examples(
+    bundle: ClassifierBundle, paths: Sequence[Path], config: Any, options: NoOptions
+) -> Sequence[LabelledText]:
+    """Read the labelled texts of tables. Warns of texts that are truncated."""
+    texts = [
+        text
+        for path in paths
+        for text in read_labelled([path], columns_of(bundle, path, config).columns)
+    ]
+    _warn(bundle, texts)
+    return texts
+
+
+def held_out_examples(
+    bundle: ClassifierBundle, run: Path, config: Any, options: NoOptions
+) -> Sequence[LabelledText]:
+    """Read the held-out texts of a run. Warns of texts that are truncated."""
+    texts = labelled_texts(config.data)[1]
+    _warn(bundle, texts)
+    return texts
+
+
+def _warn(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> None:
+    lengths = bundle.reader.lengths([text.texts for text in texts])
+    warn_of_truncation(lengths, bundle.reader.max_length)
 
 
 def evaluate(
     bundle: ClassifierBundle,
     texts: Sequence[LabelledText],
+    options: NoOptions = NO_OPTIONS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
     """Evaluate a classifier or a regression model.

@@ -6,10 +6,10 @@ Radford et al. 2018, sections 3.2 and 3.3; Devlin et al. 2019, sections 3.2 and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -18,16 +18,30 @@ from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.length_batches import LengthBatches
-from headway.models import GPT, Bert, BertClassifier, TextClassifier
+from headway.models import GPT, Bert, BertClassifier, TextClassifier, backbone_of
 from headway.tasks.classification.bundle import ClassifierBundle
-from headway.tasks.classification.config import METRICS, ClassifyRunConfig
-from headway.tasks.classification.data import PreparedTexts, prepare_texts
+from headway.tasks.classification.config import METRICS, ClassifyRunConfig, StudentDataConfig
+from headway.tasks.classification.data import (
+    PreparedTexts,
+    prepare_for_reader,
+    prepare_texts,
+)
+from headway.tasks.classification.label_files import LabelledText, read_unlabelled
 from headway.tasks.classification.objective import ClassificationObjective, RegressionObjective
-from headway.tasks.finetuning import adapt, balanced, copy_encoder, describe_shape, without_adapters
-from headway.tasks.job import Emit, Job, planned_steps, prepare_blocks, update_size
+from headway.tasks.classification.word_replacement import AugmentedTexts, Neighbours
+from headway.tasks.finetuning import (
+    adapt,
+    balanced,
+    copy_encoder,
+    describe_shape,
+    view_of,
+    without_adapters,
+)
+from headway.tasks.job import Emit, Job, Summary, planned_steps, prepare_blocks, update_size
 from headway.tasks.opening import load
-from headway.tasks.task import NO_OPTIONS
-from headway.training import Stream
+from headway.tasks.task import NO_OPTIONS, NoOptions
+from headway.text import EncoderTokenizer
+from headway.training import Objective
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,82 +93,72 @@ STARTS: dict[type[Any], Start] = {
 }
 """The class of the pre-trained bundle -> how it becomes a classifier."""
 
-
-class ClassifyJob:
-    """A `Job` that fine-tunes a pre-trained model with a new head on labelled texts."""
-
-    def __init__(
-        self,
-        config: ClassifyRunConfig,
-        prepared: PreparedTexts,
-        start: TextBundle | EncoderBundle,
-        machine: Machine,
-    ) -> None:
-        self.prepared, self.start, self.machine = prepared, start, machine
-        self.held_out, self.evaluation = prepared.held_out, NO_OPTIONS
-        self.kind = STARTS[type(start)]
-        self.pad = prepared.reader.pad
-        training = config.training
-        train = prepared.train
-        self.train_batches = LengthBatches(
-            train.lengths,
-            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
-            training.batch_size,
-            training.seed,
-        )
-        self.config = _fitted(config, self.kind, self.train_batches.batches_per_epoch)
-        auxiliary = training.auxiliary if self.kind.writes else 0.0
-        self.objective: ClassificationObjective | RegressionObjective
-        if prepared.reader.numbers is not None:
-            self.objective = RegressionObjective(auxiliary)
-        else:
-            weights = (
-                balanced(Counter(train.targets), prepared.reader.outputs)
-                if training.balance
-                else ()
-            )
-            self.objective = ClassificationObjective(auxiliary, weights)
-
-    def build(self) -> nn.Module:
-        config, kind = self.config, self.kind
-        model = kind.make(self.start, config, self.prepared.reader.outputs)
-        if config.lora.rank:
-            _adapt(model.get_submodule(kind.body), config)
-        prepare_blocks(model, config.training, config.machine)
-        return model
-
-    def stream(self, epoch: int, position: int) -> Stream:
-        return self.train_batches.stream(epoch, position)
-
-    def bundle(self, model: Any) -> ClassifierBundle:
-        return ClassifierBundle(without_adapters(model, self.config.lora), self.prepared.reader)
-
-    def plan(self) -> dict[str, Any]:
-        training, reader = self.config.training, self.prepared.reader
-        head = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
-        unit = "pairs" if reader.pairs else "texts"
-        examples = update_size(training, self.train_batches.examples_per_epoch)
-        return {
-            "model": f"{describe_shape(self.start)}, {head}",
-            "batches": f"{examples:,} {unit}",
-            "batches_per_epoch": self.train_batches.batches_per_epoch,
-            "unit": unit,
-        }
+ClassifyJob = Job[Any, Sequence[LabelledText], NoOptions]
 
 
-def _fitted(config: ClassifyRunConfig, kind: Start, batches: int) -> ClassifyRunConfig:
-    """Set the settings that the pre-trained model and the texts decide.
+def classification_job(
+    config: ClassifyRunConfig,
+    prepared: PreparedTexts,
+    start: TextBundle | EncoderBundle,
+    machine: Machine,
+) -> ClassifyJob:
+    """Return the job that trains a pre-trained model with a new head on labelled texts.
 
     Raises UsageError if steps and epochs disagree.
     """
-    planned = planned_steps(config.training, batches, kind.steps, kind.passes)
+    kind, train, reader, training = (
+        STARTS[type(start)],
+        prepared.train,
+        prepared.reader,
+        config.training,
+    )
+    batches = LengthBatches(
+        train.lengths,
+        lambda chosen: train.batch(chosen, reader.pad).to(machine.device),
+        training.batch_size,
+        training.seed,
+    )
     rate, metric = config.optimizer.lr, config.evaluation.metric
     decided = {
-        **planned,
+        **planned_steps(training, batches.batches_per_epoch, kind.steps, kind.passes),
         "optimizer.lr": kind.lr if rate is None else rate,
         "evaluation.metric": METRICS[config.data.kind][0] if metric is None else metric,
     }
-    return override(config, decided, "the pre-trained model")
+    config = override(config, decided, "the pre-trained model")
+
+    def build() -> nn.Module:
+        model = kind.make(start, config, reader.outputs)
+        if config.lora.rank:
+            _adapt(model.get_submodule(kind.body), config)
+        return prepare_blocks(model, config.training, config.machine)
+
+    head = "a number" if reader.numbers is not None else f"{reader.outputs} classes"
+    unit = "pairs" if reader.pairs else "texts"
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=_objective(config, prepared, kind),
+        held_out=prepared.held_out,
+        evaluation=NO_OPTIONS,
+        bundle=lambda model: ClassifierBundle(without_adapters(model, config.lora), reader),
+        summary=Summary(
+            model=f"{describe_shape(start)}, {head}",
+            batches=f"{update_size(training, batches.examples_per_epoch):,} {unit}",
+            unit=unit,
+        ),
+        views=lambda batch: [view_of(batch)],
+    )
+
+
+def _objective(config: ClassifyRunConfig, prepared: PreparedTexts, kind: Start) -> Objective:
+    training, reader = config.training, prepared.reader
+    auxiliary = training.auxiliary if kind.writes else 0.0
+    if reader.numbers is not None:
+        return RegressionObjective(auxiliary)
+    targets = Counter(prepared.train.targets)
+    weights = balanced(targets, reader.outputs) if training.balance else ()
+    return ClassificationObjective(auxiliary, weights)
 
 
 def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
@@ -164,7 +168,7 @@ def _adapt(body: nn.Module, config: ClassifyRunConfig) -> None:
         body.pooler.requires_grad_(True)
 
 
-def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emit) -> ClassifyJob:
     """Load the pre-trained model, and encode the texts."""
     start = load(str(config.training.start), "cpu", dtype="float32")
     if not isinstance(start, TextBundle | EncoderBundle):
@@ -175,4 +179,67 @@ def prepare(config: ClassifyRunConfig, folder: Path, machine: Machine, emit: Emi
             hint="headway train gpt-tiny TEXT trains a language model",
         )
     prepared = prepare_texts(config, start.tokenizer, start.model.max_length, folder, emit)
-    return ClassifyJob(config, prepared, start, machine)
+    return classification_job(config, prepared, start, machine)
+
+
+def student_job(
+    config: ClassifyRunConfig, teacher: ClassifierBundle, folder: Path, machine: Machine, emit: Emit
+) -> ClassifyJob:
+    """Return the job with the texts encoded by the reader of a classifier.
+
+    Its batches have texts without labels and augmented texts, too.
+    """
+    data, reader, training = config.data, teacher.reader, config.training
+    assert isinstance(data, StudentDataConfig)
+    config = override(config, {"data.max_length": reader.max_length}, "the teacher")
+    extra = list(read_unlabelled([Path(name) for name in data.extra], data.columns))
+    prepared = prepare_for_reader(data, reader, extra, folder, emit)
+    body: Any = backbone_of(teacher.model)
+    start: TextBundle | EncoderBundle
+    if isinstance(reader.tokenizer, EncoderTokenizer):
+        start = EncoderBundle(body, reader.tokenizer)
+    else:
+        start = TextBundle(body, reader.tokenizer)
+    texts = _augmented(data, training.seed, prepared, body)
+    batches = LengthBatches(
+        texts.lengths,
+        lambda chosen: texts.batch(chosen, reader.pad).to(machine.device),
+        training.batch_size,
+        training.seed,
+    )
+    return replace(classification_job(config, prepared, start, machine), batches=batches)
+
+
+def _augmented(
+    data: StudentDataConfig, seed: int, prepared: PreparedTexts, body: GPT | Bert
+) -> AugmentedTexts:
+    """Return the training texts, then the texts without labels, then augmented copies of all.
+
+    body: the teacher without its head, by whose embeddings words are replaced.
+    """
+    tokenizer = prepared.reader.tokenizer
+    rows = [*prepared.train.rows, *prepared.extra[0]]
+    types = None
+    if prepared.train.types is not None:
+        types = [*prepared.train.types, *prepared.extra[1]]
+    if not data.augment:
+        return AugmentedTexts(rows=rows, types=types)
+    if not isinstance(tokenizer, EncoderTokenizer):
+        raise UsageError(
+            "data.augment needs a teacher with a WordPiece tokenizer, whose tokens are words; this "
+            "teacher is a language model",
+            hint="leave out --data.augment; --data.extra FILE adds texts to the training",
+        )
+    words, special = tokenizer.words(range(tokenizer.size)), tokenizer.special_ids
+    whole = [word.isalpha() and i not in special for i, word in enumerate(words)]
+    used = sorted({i for row in rows for i in row})
+    table = cast(nn.Embedding, body.tokens)
+    embeddings = table.weight[: tokenizer.size].detach()
+    return AugmentedTexts(
+        rows=rows,
+        types=types,
+        neighbours=Neighbours.of(embeddings, whole, tokenizer.continues(), used),
+        copies=data.augment,
+        probability=data.replaced,
+        seed=seed,
+    )

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from headway.base.errors import UsageError
-from headway.base.settings import HEADS, LAYERS, WIDTH, section, setting
+from headway.base.settings import (
+    HEADS,
+    LAYERS,
+    WIDTH,
+    fields_of,
+    flat,
+    override,
+    section,
+    setting,
+)
 from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
-from headway.tasks.sections import ExamplesConfig, ObservationConfig, RunSettings
-from headway.tasks.task import Task
-from headway.tasks.teaching import Students, StudentTrainingConfig, TeacherTask, TwoStageConfig
+from headway.tasks.sections import (
+    ExamplesConfig,
+    ObservationConfig,
+    RunSettings,
+    StudentTrainingConfig,
+    TwoStageConfig,
+)
+from headway.tasks.task import AnyTask, Teaches
 from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
 
 
@@ -69,8 +83,11 @@ class DistilRunConfig(RunSettings):
     @property
     def decided_by_data(self) -> frozenset[str]:
         """The dotted keys of the settings that the examples or the teacher decide."""
-        name = self.training.task
-        return frozenset() if name is None else students_of(name).decided(self)
+        if self.training.task is None:
+            return frozenset()
+        decided = teaches_of(self.training.task).decided
+        is_open = getattr(self.evaluation, "metric", "") is None
+        return decided | {"evaluation.metric"} if is_open else decided
 
 
 def distil() -> DistilRunConfig:
@@ -95,17 +112,17 @@ def distil() -> DistilRunConfig:
 
 def tasks_of_teachers() -> list[str]:
     """Return the names of the tasks whose models can be teachers."""
-    return [name for name in tasks() if isinstance(task(name), TeacherTask)]
+    return [name for name in tasks() if task(name).teaches is not None]
 
 
-def students_of(name: str) -> Students:
+def teaches_of(name: str) -> Teaches[Any, Any]:
     """Return how students of that task's models are configured and trained.
 
     Raises UsageError if its models cannot be teachers.
     """
-    teaching = task(name) if name in tasks() else None
-    if isinstance(teaching, TeacherTask):
-        return teaching.students
+    teaches = task(name).teaches if name in tasks() else None
+    if teaches is not None:
+        return teaches
     names = tasks_of_teachers()
     raise UsageError(
         f"training.task={name}: must be one of {', '.join(names)}",
@@ -113,10 +130,10 @@ def students_of(name: str) -> Students:
     )
 
 
-def task_of_teacher(teacher: str | Path) -> Task:
+def task_of_teacher(teacher: str | Path) -> AnyTask:
     """Return the task of the model in that folder. Raises UsageError if it cannot be a teacher."""
     teaching = task_of_family(family_of(teacher))
-    if teaching is not None and isinstance(teaching, TeacherTask):
+    if teaching is not None and teaching.teaches is not None:
         return teaching
     kind = "model" if teaching is None else TASKS[teaching.name].kind
     kinds = [TASKS[name].kind for name in tasks_of_teachers()]
@@ -156,11 +173,48 @@ def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
 
     Raises UsageError if its models cannot be teachers.
     """
-    students = students_of(name)
+    teaches = teaches_of(name)
     return replace(
         config,
-        data=students.data,
-        evaluation=students.evaluation,
-        distillation=students.distillation,
-        training=replace(students.training, task=name),
+        data=teaches.data,
+        evaluation=teaches.evaluation,
+        distillation=teaches.distillation,
+        training=replace(teaches.training, task=name),
     )
+
+
+def run_of_task(config: DistilRunConfig) -> Any:
+    """Return the configuration of a run of the teacher's task on the same examples.
+
+    It starts from the teacher. Its data and training have the settings of the student's run that
+    they know.
+    """
+    name = str(config.training.task)
+    run, known = task(name).config(), ["training."]
+    for section_name in ("data", "evaluation"):
+        same = getattr(config, section_name)
+        if isinstance(same, type(getattr(run, section_name))):
+            run = replace(run, **{section_name: same})
+        elif section_name == "data":
+            known.append("data.")
+    keys = fields_of(run)
+    shared = {
+        key: value
+        for key, value in flat(config).items()
+        if key in keys and key.startswith(tuple(known))
+    }
+    settings = {"recipe": config.recipe, "training.start": config.training.teacher}
+    further = teaches_of(name).settings(config)
+    return override(run, {**shared, **settings, **further}, "the student's run")
+
+
+def kinds_of_students() -> list[DistilRunConfig]:
+    """Return one configuration for each task whose models can be teachers."""
+    return [for_task(distil(), name) for name in tasks_of_teachers()]
+
+
+def next_commands(config: DistilRunConfig) -> Sequence[str]:
+    """Return the commands of the teacher's task, or those that it declares for students."""
+    name = str(config.training.task)
+    commands = teaches_of(name).next_commands
+    return task(name).next_commands if commands is None else commands

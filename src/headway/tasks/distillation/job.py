@@ -6,7 +6,8 @@ Jiao et al. 2020 (TinyBERT), section 3; Sanh et al. 2019 (initialisation of the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,124 +15,151 @@ from torch import nn
 
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
-from headway.base.settings import override
+from headway.base.settings import flat, override
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
 from headway.models import backbone_of, parameter_count, student_config, student_of, with_backbone
 from headway.tasks.distillation.config import (
     DistilRunConfig,
-    students_of,
+    run_of_task,
     task_of_teacher,
+    teaches_of,
     without_teacher,
 )
-from headway.tasks.distillation.evaluation import ComparedBatches, TaskExamples
-from headway.tasks.job import Emit, Job, update_size
+from headway.tasks.distillation.evaluation import Compared, ComparedBatches, TaskExamples
+from headway.tasks.job import AnyJob, Batches, Emit, Job, Summary
 from headway.tasks.opening import load
 from headway.tasks.registry import task
-from headway.tasks.task import NO_OPTIONS
-from headway.tasks.teaching import StudentData, Students, TwoStageConfig
+from headway.tasks.sections import TwoStageConfig
+from headway.tasks.task import NO_OPTIONS, NoOptions
 from headway.training import (
     DistillationBatch,
     DistillationConfig,
     DistillationObjective,
     DistillationStudent,
+    LayersConfig,
     Stream,
 )
 
+DistilJob = Job[DistillationBatch, Compared, NoOptions]
 
-class DistilJob:
-    """A `Job` that trains a student to reproduce a teacher on examples.
 
-    Labels of the examples are used for the scores only.
+@dataclass(frozen=True)
+class StagedBatches:
+    """The batches of the teacher's task, with the weights of the loss terms, which depend on the
+    batch's number.
+
+    first: the number of batches, the first ones, whose loss compares hidden layers only.
     """
 
-    evaluation = NO_OPTIONS
-    held_out: TaskExamples | ComparedBatches
-
-    def __init__(
-        self, config: DistilRunConfig, course: StudentData, teacher: Bundle, machine: Machine
-    ) -> None:
-        self.config: DistilRunConfig = override(config, course.decided, "the teacher")
-        self.course, self.start, self.machine = course, teacher, machine
-        self.teacher: nn.Module = teacher.model.to(machine.device).eval()
-        self.objective = DistillationObjective(self.teacher, course.views)
-        if course.compared is None:
-            self.held_out = TaskExamples(
-                task=task(str(config.training.task)),
-                examples=course.held_out,
-                options=course.evaluation,
-            )
-        else:
-            self.held_out = ComparedBatches(
-                objective=self.objective,
-                batches=course.compared,
-                weights=self._compared(False),
-            )
-
-    def build(self) -> DistillationStudent:
-        training = self.config.training
-        initial = _initial(self.config, self.teacher)
-        student = _earlier(training.student, self.start) if training.student else initial
-        _check_pair(student, self.teacher, self.config)
-        return DistillationStudent(student, _width(student), _width(self.teacher))
-
-    def stream(self, epoch: int, position: int) -> Stream:
-        """Yield batches with the weights of the loss terms, which depend on the batch's number."""
-        an_epoch, first = self.course.train_batches.batches_per_epoch, self.first
-        number = epoch * an_epoch + position
-        for after_epoch, after_position, batch in self.course.train_batches.stream(epoch, position):
-            yield (
-                after_epoch,
-                after_position,
-                DistillationBatch(batch, self._compared(number < first)),
-            )
-            number = after_epoch * an_epoch + after_position
+    batches: Batches
+    config: LayersConfig
+    first: int
 
     @property
-    def first(self) -> int:
-        """The number of batches, the first ones, whose loss compares hidden layers only."""
-        training, weights = self.config.training, self.config.distillation
-        fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
-        return round(fraction * training.steps) * training.accumulate
+    def batches_per_epoch(self) -> int:
+        return self.batches.batches_per_epoch
 
-    def _compared(self, inside: bool) -> DistillationConfig:
-        weights = self.config.distillation
-        if not isinstance(weights, TwoStageConfig):
-            return DistillationConfig(**asdict(weights), prediction=0.0)
-        if not weights.first_stage:
-            return weights
-        if inside:
-            return replace(weights, prediction=0.0)
-        return replace(weights, embedding=0.0, hidden=0.0, attention=0.0)
+    def stream(self, epoch: int, position: int) -> Stream:
+        """Yield the batches with their weights."""
+        number = epoch * self.batches_per_epoch + position
+        for after_epoch, after_position, batch in self.batches.stream(epoch, position):
+            weights = _weights(self.config, inside=number < self.first)
+            yield after_epoch, after_position, DistillationBatch(batch, weights)
+            number = after_epoch * self.batches_per_epoch + after_position
 
-    def baseline(self, progress: Callable[..., None]) -> str | None:
+
+def _weights(config: LayersConfig, *, inside: bool) -> DistillationConfig:
+    """Return the weights of the loss terms. inside: those of the first of two stages."""
+    if not isinstance(config, TwoStageConfig):
+        return DistillationConfig(**asdict(config), prediction=0.0)
+    if not config.first_stage:
+        return config
+    if inside:
+        return replace(config, prediction=0.0)
+    return replace(config, embedding=0.0, hidden=0.0, attention=0.0)
+
+
+def _held_out(
+    config: DistilRunConfig, examples: AnyJob, objective: DistillationObjective, machine: Machine
+) -> Compared:
+    """Return the held-out examples of the task, or batches to compare with the teacher."""
+    name = str(config.training.task)
+    compared = teaches_of(name).compared
+    if compared is None:
+        return TaskExamples(
+            task=task(name), examples=examples.held_out, options=examples.evaluation
+        )
+    return ComparedBatches(
+        objective=objective,
+        batches=partial(compared, examples, machine),
+        weights=_weights(config.distillation, inside=False),
+    )
+
+
+def distillation_job(
+    config: DistilRunConfig, examples: AnyJob, teacher: Bundle, machine: Machine
+) -> DistilJob:
+    """Return the job that trains a student to reproduce a teacher.
+
+    examples: a job of the teacher's task, whose batches, views and held-out examples are used;
+    labels are used for the scores only.
+    """
+    fitted = flat(examples.config)
+    decided = {key: fitted[key] for key in config.decided_by_data}
+    config = override(config, decided, "the teacher")
+    training, weights = config.training, config.distillation
+    model: nn.Module = teacher.model.to(machine.device).eval()
+    if examples.views is None:
+        raise ValueError(
+            f"the jobs of the task {training.task} have no views, so it has no teachers"
+        )
+    objective = DistillationObjective(model, examples.views)
+    held_out = _held_out(config, examples, objective, machine)
+
+    def build() -> DistillationStudent:
+        student = _initial(config, model)
+        if training.student:
+            student = _earlier(training.student, teacher)
+        _check_pair(student, model, config)
+        return DistillationStudent(student, _width(student), _width(model))
+
+    def bundle(student: DistillationStudent) -> Bundle:
+        return examples.bundle(student.student)
+
+    def baseline(progress: Callable[[int], None]) -> str | None:
         """Evaluate the teacher, if its score can be compared with that of a student."""
-        if not isinstance(self.held_out, TaskExamples):
+        if not isinstance(held_out, TaskExamples):
             return None
-        metric: str = self.config.evaluation.metric
-        with self.machine.precision():
-            scores = self.held_out.scores(self.course.bundle(self.teacher), progress)
-        name = metric.replace("_", " ")
-        return f"the teacher's {name} on the held-out examples: {scores[metric]:.4f}"
+        metric: str = config.evaluation.metric
+        with machine.precision():
+            scores = held_out.scores(examples.bundle(model), progress)
+        return (
+            f"the teacher's {metric.replace('_', ' ')} on the held-out examples: "
+            f"{scores[metric]:.4f}"
+        )
 
-    def bundle(self, model: Any) -> Bundle:
-        return self.course.bundle(model.student)
-
-    def evaluated(self, model: Any) -> Bundle | DistillationStudent:
-        """Return the bundle of the student, or the student with its projections if it has no
-        outputs."""
-        return self.bundle(model) if isinstance(self.held_out, TaskExamples) else model
-
-    def plan(self) -> dict[str, Any]:
-        body, training = backbone_of(self.teacher).config, self.config.training
-        examples = update_size(training, self.course.train_batches.examples_per_epoch)
-        return {
-            "model": f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
-            f"{parameter_count(self.teacher) / 1e6:.1f} M parameters",
-            "batches": f"{examples:,} {self.course.unit}",
-            "batches_per_epoch": self.course.train_batches.batches_per_epoch,
-            "unit": self.course.unit,
-        }
+    fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
+    body = backbone_of(model).config
+    return Job(
+        config=config,
+        build=build,
+        batches=StagedBatches(
+            examples.batches, weights, round(fraction * training.steps) * training.accumulate
+        ),
+        objective=objective,
+        held_out=held_out,
+        evaluation=NO_OPTIONS,
+        bundle=bundle,
+        summary=Summary(
+            model=f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
+            f"{parameter_count(model) / 1e6:.1f} M parameters",
+            batches=examples.summary.batches,
+            unit=teaches_of(str(training.task)).unit,
+        ),
+        baseline=baseline,
+        evaluated=bundle if isinstance(held_out, TaskExamples) else lambda student: student,
+    )
 
 
 def _width(model: nn.Module) -> int:
@@ -213,14 +241,19 @@ def check(config: DistilRunConfig) -> None:
     training, weights = config.training, config.distillation
     if training.teacher is None or training.task is None:
         raise without_teacher()
-    students = students_of(training.task)
-    _check_sections(config, students)
+    teaches = teaches_of(training.task)
+    if type(config.data) is not type(teaches.data):  # made for the teacher of another task
+        raise UsageError(
+            f"training.task={training.task} is not the task of the teacher",
+            hint="leave training.task unset: the teacher decides it",
+        )
     if not config.data.train:
         raise UsageError(
             "no training examples are named",
             hint=f"headway train distil FILE --teacher {training.teacher}",
         )
-    students.check(config)
+    task(training.task).check(run_of_task(config))
+    teaches.check(config)
     prediction = weights.prediction if isinstance(weights, TwoStageConfig) else 0.0
     if not weights.compares_hidden_layers and not prediction:
         raise UsageError(
@@ -245,16 +278,7 @@ def check(config: DistilRunConfig) -> None:
         )
 
 
-def _check_sections(config: DistilRunConfig, students: Students) -> None:
-    """Raise UsageError if the configuration was made for the teacher of another task."""
-    if type(config.data) is not type(students.data):
-        raise UsageError(
-            f"training.task={config.training.task} is not the task of the teacher",
-            hint="leave training.task unset: the teacher decides it",
-        )
-
-
-def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit) -> DistilJob:
     """Load the teacher, and prepare the examples with its reader."""
     training = config.training
     teaching = task_of_teacher(str(training.teacher))
@@ -264,8 +288,8 @@ def prepare(config: DistilRunConfig, folder: Path, machine: Machine, emit: Emit)
             f"needs a teacher of the task {training.task}",
             hint="--run OTHERNAME for a new run",
         )
-    students = students_of(teaching.name)
     teacher = load(str(training.teacher), "cpu")
     teacher.model.to(machine.device)
-    course = students.prepare(config, teacher, folder, machine, emit)
-    return DistilJob(config, course, teacher, machine)
+    job = teaches_of(teaching.name).job
+    examples = job(run_of_task(config), teacher, folder, machine, emit)
+    return distillation_job(config, examples, teacher, machine)

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UsageError
-from headway.data.image_examples import FileExamples
+from headway.bundle import Bundle
+from headway.data.image_examples import FileExamples, ImageExamples
 from headway.data.image_sources import read_images
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
+from headway.tasks.task import NoOptions
 
 
 def check(config: VisionRunConfig) -> None:
@@ -30,7 +32,9 @@ def check(config: VisionRunConfig) -> None:
         )
 
 
-def images_of_files(paths: Sequence[Path], config: Any | None) -> FileExamples:
+def images_of_files(
+    bundle: Bundle, paths: Sequence[Path], config: Any, options: NoOptions
+) -> ImageExamples:
     """Read all images of files and folders, with their classes.
 
     config: the configuration of the model's run, which names the columns of .parquet files.
@@ -38,7 +42,7 @@ def images_of_files(paths: Sequence[Path], config: Any | None) -> FileExamples:
     return FileExamples(read_images([str(path) for path in paths], columns_of(config)).every)
 
 
-def held_out_images(config: Any, run: Path) -> FileExamples:
+def held_out_images(bundle: Bundle, run: Path, config: Any, options: NoOptions) -> ImageExamples:
     """Read the held-out images of a run.
 
     Raises UsageError unless it was trained on labelled images.

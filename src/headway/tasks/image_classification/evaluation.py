@@ -15,6 +15,7 @@ from headway.evaluation import accuracy_sums, class_scores, confusion
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
 from headway.tasks.splits import check_known
+from headway.tasks.task import NO_OPTIONS, NoOptions
 
 TOP = 5
 """k of the top-k accuracy."""
@@ -23,6 +24,7 @@ TOP = 5
 def evaluate(
     bundle: ImageClassifierBundle,
     images: ImageExamples,
+    options: NoOptions = NO_OPTIONS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
     """Evaluate an image classifier: `metrics_of` the logits, and the confusion matrix.

@@ -43,6 +43,17 @@ class LanguageDataConfig(TextDataConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudentDataConfig(TextDataConfig):
+    """The training text of a student; the tokenizer is that of the teacher."""
+
+    weights: tuple[float, ...] = setting(
+        (),
+        "sampling weights of the texts of train: the fraction of sequences from each; if unset, "
+        "in proportion to their lengths",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a language model."""
 

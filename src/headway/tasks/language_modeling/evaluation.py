@@ -74,7 +74,9 @@ def windows_of(bundle: TextBundle, config: Any | None) -> Windows:
     return Windows(length=length, batch_size=max(1, BATCH_TOKENS // length))
 
 
-def held_out_text(bundle: TextBundle, run: Path, config: Any) -> ScoredText:
+def held_out_text(
+    bundle: TextBundle, run: Path, config: Any, options: LanguageScoring
+) -> ScoredText:
     """Open the held-out text of a run. Raises UsageError if it is missing."""
     folder = run / "data" / "valid"
     if not folder.is_dir():
@@ -85,7 +87,9 @@ def held_out_text(bundle: TextBundle, run: Path, config: Any) -> ScoredText:
     return ScoredText(corpus=corpus, windows=windows_of(bundle, config))
 
 
-def read_text(bundle: TextBundle, paths: Sequence[Path], config: Any | None) -> ScoredText:
+def read_text(
+    bundle: TextBundle, paths: Sequence[Path], config: Any, options: LanguageScoring
+) -> ScoredText:
     """Read and encode the text of files, folders or collections.
 
     It is split into documents by the settings of the run, or by the defaults. Raises DataError or

@@ -100,6 +100,32 @@ class EncoderEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudentDataConfig(TextDataConfig):
+    """The training text of a student; the tokenizer is that of the teacher."""
+
+    smoothing: float = setting(
+        0.7,
+        "exponent of the sampling weights of several texts: 1: in proportion to their lengths, 0: "
+        "uniform",
+        ge=0,
+        le=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentEvaluationConfig(ObservationConfig):
+    """Settings of the evaluation of a student during training."""
+
+    metric: Literal["difference"] = setting(
+        "difference",
+        "metric that selects the best student: the weighted difference from the teacher",
+    )
+    sequences: int = setting(
+        400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class EncoderScoring:
     """Options of the evaluation of a text encoder."""
 
@@ -138,6 +164,12 @@ class EncoderRunConfig(RunSettings):
             return frozenset({"model.vocabulary", "model.max_length"})
         shape = {f"model.{name}" for name in BertConfig.__dataclass_fields__}
         return frozenset(shape - {"model.dropout"})
+
+
+def settings_of_student(config: Any) -> dict[str, Any]:
+    """Return the settings of a run whose batches train a student: no word is masked."""
+    sequences = config.evaluation.sequences
+    return {"masking.masked": 0.0, "masking.random": 0.0, "evaluation.sequences": sequences}
 
 
 _ENCODER_OPTIMIZER = OptimizerConfig(

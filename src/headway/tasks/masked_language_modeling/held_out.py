@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
+from headway.base.errors import HeadwayWarning
 from headway.bundle import EncoderBundle
-from headway.tasks.masked_language_modeling.config import EncoderRunConfig
+from headway.data.formats import TABLES, ending
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderRunConfig,
+    EncoderScoring,
+)
+from headway.tasks.masked_language_modeling.data import held_out_sentences, sentences_of_files
 from headway.tasks.masked_language_modeling.masked_batches import SequenceSettings, Source
 from headway.tasks.masked_language_modeling.masking import Masking
 from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
@@ -92,3 +101,33 @@ def held_out_sources(
     as_model = replace(config, model=bundle.config)
     sources = sources_of(as_model, corpora, bundle.tokenizer, HELD_OUT)
     return dict(zip(folders, sources, strict=True))
+
+
+def reads_text(path: Path) -> bool:
+    """Return whether the file is running text, not a table."""
+    return ending(path) not in TABLES
+
+
+def read_text(
+    bundle: EncoderBundle, paths: Sequence[Path], config: Any, options: EncoderScoring
+) -> HeldOutText:
+    """Return the sentences of files, which are read when they are evaluated."""
+    data = config.data if isinstance(config, EncoderRunConfig) else EncoderDataConfig()
+    read_sentences = partial(sentences_of_files, paths, data)
+    return HeldOutText(sources={}, batch_size=1, read_sentences=read_sentences)
+
+
+def held_out_text(
+    bundle: EncoderBundle, run: Path, config: Any, options: EncoderScoring
+) -> HeldOutText:
+    """Return the held-out text of the run; only its sentences if prepared data was removed."""
+    folders = held_out_folders(config, run).values()
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        text = f"no scores for masked words: the prepared data {', '.join(missing)} is missing"
+        warnings.warn(text, HeadwayWarning, stacklevel=2)
+    return HeldOutText(
+        sources={} if missing else held_out_sources(bundle, config, run),
+        batch_size=config.training.batch_size,
+        read_sentences=partial(held_out_sentences, config.data),
+    )

@@ -6,22 +6,23 @@ Devlin et al. 2019 (BERT), Liu et al. 2019 (RoBERTa), Gururangan et al. 2020 (do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
-from functools import cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
+from headway.base.shapes import Tensor
 from headway.bundle import EncoderBundle
 from headway.models import Bert, start_from
-from headway.tasks.job import Emit, Example, prepare_blocks, update_size
+from headway.models.bert_heads import remove_heads
+from headway.tasks.finetuning import view_of
+from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks, update_size
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig, EncoderScoring
 from headway.tasks.masked_language_modeling.data import (
     PreparedSentences,
@@ -44,130 +45,137 @@ from headway.tasks.masked_language_modeling.masked_batches import (
 )
 from headway.tasks.masked_language_modeling.objective import MaskedLanguageModelingObjective
 from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perplexity
-from headway.tasks.text_data import opened
-from headway.training import Stream
+from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
+from headway.tasks.text_data import check_max_length, opened
+from headway.training import View
+
+PretrainingJob = Job[MaskedBatch, HeldOutText, EncoderScoring]
 
 
-class PretrainingJob:
-    """A `Job` that pre-trains a BERT on sentences. start: the pre-trained encoder, or None."""
+def pretraining_job(
+    config: EncoderRunConfig,
+    prepared: PreparedSentences,
+    start: EncoderBundle | None,
+    machine: Machine,
+) -> PretrainingJob:
+    """Return the job that pre-trains a BERT on text. start: the pre-trained encoder, or None."""
+    config = _fitted(config, prepared, start)
+    model, training, tokenizer = config.model, config.training, prepared.tokenizer
+    train = sources_of(config, prepared.train, tokenizer, 0)
+    batches = MaskedBatches(train, machine.device)
+    sources = sources_of(config, prepared.valid, tokenizer, HELD_OUT)
+    names = held_out_folders(config, Path())
+    held_out = HeldOutText(
+        sources=dict(zip(names, sources, strict=True)),
+        batch_size=training.batch_size,
+        read_sentences=partial(held_out_sentences, config.data),
+    )
+    evaluation = EncoderScoring(
+        sequences=-(-config.evaluation.sequences // len(sources)),
+        sentences=0 if start is None else config.evaluation.sentences,
+        sample=config.evaluation.sample,
+    )
 
-    def __init__(
-        self,
-        config: EncoderRunConfig,
-        prepared: PreparedSentences,
-        start: EncoderBundle | None,
-        machine: Machine,
-    ) -> None:
-        self.config = _fitted(config, prepared, start)
-        self.prepared, self.start, self.machine = prepared, start, machine
-        tokenizer = prepared.tokenizer
-        train = sources_of(self.config, prepared.train, tokenizer, 0)
-        self.train_batches = MaskedBatches(train, machine.device)
-        sources = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
-        names = held_out_folders(self.config, Path())
-        self.held_out = HeldOutText(
-            sources=dict(zip(names, sources, strict=True)),
-            batch_size=config.training.batch_size,
-            read_sentences=partial(held_out_sentences, config.data),
+    def build() -> Bert:
+        bert = Bert(model)
+        if start is not None:
+            start_from(bert, start.model, prepared.new, start.tokenizer.size)
+        return prepare_blocks(bert, training, config.machine)
+
+    settings = () if start is None else (start.pooling, start.length)
+    kind = "pairs" if model.next_sentence else "sequences"
+    size = f"{update_size(training, batches.examples_per_epoch):,} {kind}"
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=MaskedLanguageModelingObjective(predictions_per_sequence(train[0])),
+        held_out=held_out,
+        evaluation=evaluation,
+        bundle=lambda bert: EncoderBundle(bert, tokenizer, *settings),
+        summary=Summary(
+            model=f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
+            f"vocabulary size {model.vocabulary:,}",
+            batches=f"{size} of up to {training.length} tokens",
+            unit="words",
+        ),
+        views=hidden_states_of,
+        example=_example(prepared, config.evaluation.sentences),
+        baseline=None if start is None else _baseline(start, held_out, evaluation, machine),
+    )
+
+
+def hidden_states_of(batch: MaskedBatch) -> Sequence[View]:
+    """Return the view of the sequences, of whose models hidden states are compared only."""
+    texts = batch.framed
+
+    def hidden(model: Bert) -> Tensor:
+        return model.encode(texts.tokens, texts.keys, texts.types)
+
+    return [replace(view_of(texts), logits=hidden)]
+
+
+def held_out_batches(job: PretrainingJob, machine: Machine) -> Iterator[MaskedBatch]:
+    """Yield the held-out batches; every call yields the same sequences and masked words."""
+    text, most = job.held_out, job.evaluation.sequences
+    for source in text.sources.values():
+        yield from evaluation_batches(source, text.batch_size, most, machine.device)
+
+
+def unigram_baselines(
+    job: PretrainingJob, prepared: PreparedSentences, machine: Machine
+) -> tuple[float, float]:
+    """Compute two unigram baselines of the masked words in held-out sequences, in nats per word.
+
+    The first is their entropy, which no unigram model can beat. The second is their cross-entropy
+    by the word frequencies of the training text. Raises DataError if no word is masked.
+    """
+    targets = [batch.targets[batch.targets != IGNORED] for batch in held_out_batches(job, machine)]
+    size = prepared.tokenizer.size
+    masked = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
+    if not masked.any():
+        data = job.config.data
+        raise DataError(
+            "the held-out text has no word to mask",
+            ", ".join(data.valid or data.train),
+            "a longer text, or --data.valid FILE",
         )
-        evaluation = config.evaluation
-        self.evaluation = EncoderScoring(
-            sequences=-(-evaluation.sequences // len(sources)),
-            sentences=0 if start is None else evaluation.sentences,
-            sample=evaluation.sample,
-        )
-        self.objective = MaskedLanguageModelingObjective(
-            predictions_per_sequence(self.train_batches.sources[0])
-        )
+    counts = np.ones(size)
+    for corpus in prepared.train:
+        counts += corpus.counts(size)
+    counts[list(prepared.tokenizer.special_ids)] = 0
+    occurs = masked > 0
+    fractions = masked[occurs] / masked.sum()
+    cross_entropy = -float((fractions * np.log(counts[occurs] / counts.sum())).sum())
+    return entropy(masked), cross_entropy
 
-    def build(self) -> nn.Module:
-        model = Bert(self.config.model)
-        if self.start is not None:
-            start_from(model, self.start.model, self.prepared.new, self.start.tokenizer.size)
-        prepare_blocks(model, self.config.training, self.config.machine)
-        return model
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        return self.train_batches.stream(epoch, position)
+def _baseline(
+    start: EncoderBundle, held_out: HeldOutText, evaluation: EncoderScoring, machine: Machine
+) -> Callable[[Callable[[int], None]], str]:
+    """Return the function that computes the pseudo-perplexity of the pre-trained model."""
 
-    def held_out_batches(self) -> Iterator[MaskedBatch]:
-        """Yield the held-out batches; every call yields the same sequences and masked words."""
-        text, device = self.held_out, self.machine.device
-        for source in text.sources.values():
-            yield from evaluation_batches(
-                source, text.batch_size, self.evaluation.sequences, device
-            )
-
-    @cached_property
-    def unigram(self) -> tuple[float, float]:
-        """Two unigram baselines of the masked words in held-out sequences, in nats per word.
-
-        The first is their entropy, which no unigram model can beat. The second is their
-        cross-entropy by the word frequencies of the training text. Raises DataError if no word is
-        masked.
-        """
-        targets = [batch.targets[batch.targets != IGNORED] for batch in self.held_out_batches()]
-        size = self.prepared.tokenizer.size
-        masked = np.bincount(torch.cat(targets).cpu().numpy(), minlength=size)
-        if not masked.any():
-            data = self.config.data
-            raise DataError(
-                "the held-out text has no word to mask",
-                ", ".join(data.valid or data.train),
-                "a longer text, or --data.valid FILE",
-            )
-        counts = np.ones(size)
-        for source in self.train_batches.sources:
-            counts += source.corpus.counts(size)
-        counts[list(self.prepared.tokenizer.special_ids)] = 0
-        occurs = masked > 0
-        fractions = masked[occurs] / masked.sum()
-        cross_entropy = -float((fractions * np.log(counts[occurs] / counts.sum())).sum())
-        return entropy(masked), cross_entropy
-
-    @cached_property
-    def sentences(self) -> list[str]:
-        """Some held-out sentences, decoded by the tokenizer."""
-        corpus, most = self.prepared.valid[0], self.config.evaluation.sentences
-        chosen = np.unique(np.linspace(0, len(corpus) - 1, most).round().astype(int))
-        texts = [self.prepared.tokenizer.decode(corpus.sentence(int(i))) for i in chosen]
-        return [text for text in texts if text]
-
-    def baseline(self, progress: Callable[..., None]) -> str | None:
-        """Compute the pseudo-perplexity of the pre-trained model; return it as a note."""
-        if self.start is None:
-            return None
-        if self.start.model.masked_lm_head is None:
+    def baseline(progress: Callable[[int], None]) -> str:
+        if start.model.masked_lm_head is None:
             return "the pre-trained model has no head for masked words: a new one is initialised"
-        self.start.model.to(self.machine.device)
-        sentences = evenly(self.held_out.sentences, self.evaluation.sentences)
-        with self.machine.precision():
-            before = pseudo_perplexity(self.start, sentences, progress)
+        start.model.to(machine.device)
+        sentences = evenly(held_out.sentences, evaluation.sentences)
+        with machine.precision():
+            before = pseudo_perplexity(start, sentences, progress)
         return (
             f"before: pseudo-perplexity {before.per_word:,.1f} per word "
             f"({math.log(before.per_word):.3f} nats), {before.fertility:.3f} tokens per word"
         )
 
-    def example(self) -> Example | None:
-        short = (text for text in self.sentences if 5 <= len(text.split()) <= 30)
-        text = next(short, None)
-        return None if text is None else Example(text)
+    return baseline
 
-    def bundle(self, model: Any) -> EncoderBundle:
-        settings = () if self.start is None else (self.start.pooling, self.start.length)
-        return EncoderBundle(model, self.prepared.tokenizer, *settings)
 
-    def plan(self) -> dict[str, Any]:
-        model, training = self.config.model, self.config.training
-        kind = "pairs" if model.next_sentence else "sequences"
-        examples = update_size(training, self.train_batches.examples_per_epoch)
-        return {
-            "model": f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
-            f"vocabulary size {model.vocabulary:,}",
-            "batches": f"{examples:,} {kind} of up to {training.length} tokens",
-            "batches_per_epoch": self.train_batches.batches_per_epoch,
-            "unit": "words",
-        }
+def _example(prepared: PreparedSentences, most: int) -> Example | None:
+    """Return the first short one of some held-out sentences, decoded by the tokenizer."""
+    corpus = prepared.valid[0]
+    chosen = np.unique(np.linspace(0, len(corpus) - 1, most).round().astype(int))
+    texts = (prepared.tokenizer.decode(corpus.sentence(int(i))) for i in chosen)
+    return next((Example(text) for text in texts if 5 <= len(text.split()) <= 30), None)
 
 
 def _fitted(
@@ -192,26 +200,27 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
     training = config.training
     start = opened(EncoderBundle, training.start, training.length) if training.start else None
     prepared = prepare_encoder(config, start, folder, emit)
-    job = PretrainingJob(config, prepared, start, machine)
+    job = pretraining_job(config, prepared, start, machine)
 
     def note(text: str) -> None:
         emit({"kind": "note", "text": text})
 
-    unigram_entropy, cross_entropy = job.unigram
+    unigram_entropy, cross_entropy = unigram_baselines(job, prepared, machine)
     note(
         f"the held-out masked words have a unigram entropy of {unigram_entropy:.3f} nats, and a "
         f"cross-entropy of {cross_entropy:.3f} nats by the frequencies of the training text"
     )
     if job.config.model.next_sentence:
-        for source in job.train_batches.sources:
-            if len(source.corpus.documents) == 2:
+        for corpus in prepared.train:
+            if len(corpus.documents) == 2:
                 note(
-                    f"{source.corpus.text.folder.name} is one document: the random second texts of "
+                    f"{corpus.text.folder.name} is one document: the random second texts of "
                     "next-sentence prediction are distant parts of it; --data.split splits it into "
                     "documents"
                 )
     if len(prepared.train) > 1:
-        weights = ", ".join(f"{fraction:.1%}" for fraction in job.train_batches.fractions)
+        mixture = CorpusMixture.among(prepared.train, config.data.smoothing)
+        weights = ", ".join(f"{fraction:.1%}" for fraction in mixture.probabilities)
         note(
             f"sampling weights of the texts: {weights} (--data.smoothing {config.data.smoothing:g})"
         )
@@ -227,3 +236,19 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
             "headway train bert-domain has lower ones"
         )
     return job
+
+
+def student_job(
+    config: EncoderRunConfig, teacher: EncoderBundle, folder: Path, machine: Machine, emit: Emit
+) -> PretrainingJob:
+    """Return the job with the sentences encoded by the tokenizer of an encoder.
+
+    Heads are removed: no outputs are compared, so none would be trained.
+    """
+    check_max_length(teacher, str(config.training.start), config.training.length)
+    remove_heads(teacher.model, "none")
+    prepared = prepare_encoder(config, teacher, folder, emit)
+    job = pretraining_job(config, prepared, teacher, machine)
+    return replace(
+        job, bundle=lambda model: EncoderBundle(remove_heads(model, "none"), teacher.tokenizer)
+    )

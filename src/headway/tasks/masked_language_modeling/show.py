@@ -1,10 +1,11 @@
-"""How a terminal shows predicted words and the scores of a text encoder."""
+"""How a terminal and an inference server show predicted words, and the scores of an encoder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from headway.bundle import FilledText, WordPrediction
+from headway.bundle import EncoderBundle, FilledText, FillOptions, WordPrediction
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 
@@ -12,12 +13,31 @@ BAR = 30
 """Width in characters of the bar of probability 1."""
 
 
-def prediction_lines(prediction: FilledText) -> list[Styled]:
+def prediction_lines(
+    bundle: EncoderBundle, prediction: FilledText, options: FillOptions
+) -> list[Styled]:
     """Format the text; then for each [MASK] one line per word with its probability and a bar."""
     lines: list[Styled] = [[(prediction.text, "")]]
     for words in prediction.predictions:
         lines += [*_bars(words), []]
     return lines
+
+
+def pipeline_form(bundle: EncoderBundle, prediction: FilledText, options: FillOptions) -> Any:
+    """Return the words for the only [MASK] with their scores, or a list of such lists."""
+    masks = [
+        [
+            {
+                "sequence": bundle.filled(prediction.text, number, word),
+                "score": word.probability,
+                "token": word.token,
+                "token_str": word.word,
+            }
+            for word in words
+        ]
+        for number, words in enumerate(prediction.predictions)
+    ]
+    return masks[0] if len(masks) == 1 else masks
 
 
 def _bars(words: Sequence[WordPrediction]) -> list[Styled]:

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
-from headway.base.errors import DataError
+from headway.base.errors import DataError, HeadwayWarning
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.squad import score_answers
 from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import AnswerScoring
-from headway.tasks.question_answering.question_files import Question
+from headway.tasks.question_answering.data import answered_questions
+from headway.tasks.question_answering.question_files import Question, read_questions
 from headway.tasks.splits import evenly_spaced
+from headway.tasks.truncation import warn_of_truncation
 
 ALL_QUESTIONS = AnswerScoring()
+
+
+def read_examples(
+    bundle: QuestionAnsweringBundle, paths: Sequence[Path], config: Any, options: AnswerScoring
+) -> Sequence[Question]:
+    """Read the questions that have an answer. Warns of others, and of truncated questions."""
+    questions = list(read_questions(list(paths)))
+    answered = [question for question in questions if question.answers]
+    if len(answered) < len(questions):
+        text = f"{len(questions) - len(answered):,} questions without an answer are left out"
+        warnings.warn(text, HeadwayWarning, stacklevel=2)
+    _warn(bundle, answered)
+    return answered
+
+
+def held_out_examples(
+    bundle: QuestionAnsweringBundle, run: Path, config: Any, options: AnswerScoring
+) -> Sequence[Question]:
+    """Read the held-out questions of a run. Warns of questions that are truncated."""
+    questions = answered_questions(config.data)[1]
+    _warn(bundle, questions)
+    return questions
+
+
+def _warn(bundle: QuestionAnsweringBundle, questions: Sequence[Question]) -> None:
+    lengths = bundle.reader.lengths([question.question for question in questions])
+    warn_of_truncation(lengths, bundle.reader.max_question_length, "question")
 
 
 def evaluate(

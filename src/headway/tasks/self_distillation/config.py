@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from headway.base.settings import BATCH, LENGTH, WIDTH, section, setting
@@ -72,6 +73,23 @@ class DinoEvaluationConfig(ObservationConfig):
     )
     images: int = setting(
         4000, "maximum number of training images among which neighbours are searched", gt=0
+    )
+    neighbours: int = setting(
+        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeighbourOptions:
+    """Options of the evaluation of an image encoder."""
+
+    known: Path | None = setting(
+        None,
+        "labelled images among which neighbours are searched; if unset, the run's training images, "
+        "or nine tenths of the images",
+    )
+    known_limit: int | None = setting(
+        None, "maximum number of these images, evenly spaced; if unset, all", gt=0
     )
     neighbours: int = setting(
         20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH

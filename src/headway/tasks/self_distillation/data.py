@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.bundle import Bundle
 from headway.data.formats.parquet import ImageColumns
 from headway.data.image_examples import FileExamples, ImageExamples
 from headway.data.image_sources import read_images
 from headway.tasks.image_config import LabelledImageDataConfig
-from headway.tasks.image_data import columns_of, images_of_run, labelled_images
+from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
+from headway.tasks.self_distillation.config import DinoRunConfig, NeighbourOptions
 
 
 @dataclass(frozen=True)
@@ -25,31 +27,39 @@ class NeighbourExamples:
         return len(self.images)
 
 
+def check(config: DinoRunConfig) -> None:
+    """Raise UsageError if images are missing."""
+    check_images(config.data, config.recipe)
+
+
 def images_of_files(
-    paths: Sequence[Path], known: Path | None, config: Any | None
+    bundle: Bundle, paths: Sequence[Path], config: Any, options: NeighbourOptions
 ) -> NeighbourExamples:
     """Read the images of files and folders.
 
-    known: the file or folder of the labelled neighbours; None: nine tenths of the images at
+    The labelled neighbours are those of `options.known`, or else nine tenths of the images at
     `paths`. config: the configuration of the model's run, which names the columns of .parquet
     files.
     """
+    known = options.known
     sources, columns = tuple(map(str, paths)), columns_of(config)
     if known is None:
         return _split(LabelledImageDataConfig(train=sources), columns)
     return NeighbourExamples(_all_of(sources, columns), _all_of([str(known)], columns))
 
 
-def held_out_images(config: Any, run: Path, known: Path | None) -> NeighbourExamples:
+def held_out_images(
+    bundle: Bundle, run: Path, config: Any, options: NeighbourOptions
+) -> NeighbourExamples:
     """Read the held-out images of a run.
 
-    known: the file or folder of the labelled neighbours; None: the training images of the run.
+    The labelled neighbours are those of `options.known`, or else the training images of the run.
     Raises UsageError unless the run was trained on labelled images.
     """
     images = _split(images_of_run(config, run))
-    if known is None:
+    if options.known is None:
         return images
-    return NeighbourExamples(images.images, _all_of([str(known)], columns_of(config)))
+    return NeighbourExamples(images.images, _all_of([str(options.known)], columns_of(config)))
 
 
 def _split(data: LabelledImageDataConfig, columns: ImageColumns | None = None) -> NeighbourExamples:

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from headway.base.errors import DataError
-from headway.base.settings import LENGTH, setting
 from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import ImageEncoderBundle
 from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
 from headway.evaluation.scores import Metric, Scores
+from headway.tasks.self_distillation.config import NeighbourOptions
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.tasks.splits import evenly_spaced
-
-
-@dataclass(frozen=True, kw_only=True)
-class NeighbourOptions:
-    """Options of the evaluation of an image encoder."""
-
-    known: Path | None = setting(
-        None,
-        "labelled images among which neighbours are searched; if unset, the run's training images, "
-        "or nine tenths of the images",
-    )
-    known_limit: int | None = setting(
-        None, "maximum number of these images, evenly spaced; if unset, all", gt=0
-    )
-    neighbours: int = setting(
-        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
-    )
-
 
 DEFAULTS = NeighbourOptions()
 

@@ -6,7 +6,7 @@ from headway.evaluation.scores import Scores
 from headway.tasks.task import metrics_line
 
 
-def score_line(scores: Scores) -> str:
+def score_lines(scores: Scores) -> list[str]:
     """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
     images, known = scores.counts["images"], scores.counts["known"]
-    return f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"
+    return [f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,15 +12,44 @@ import torch.nn.functional as F
 from headway.base.errors import DataError
 from headway.base.shapes import Float, Tensor
 from headway.bundle import EncoderBundle
+from headway.data.formats import TABLES, ending
 from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.sentence_embedding.config import EmbedScoring
+from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig, EmbedScoring
+from headway.tasks.sentence_embedding.data import encoded, read_texts, similar_texts
+from headway.tasks.sentence_embedding.similar_files import SimilarTexts
 from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs, share_texts
 
 MOST = 5000
 """Default maximum number of pairs without scores, for which all texts are compared."""
 
 USUAL = EmbedScoring()
+
+
+def reads_pairs(path: Path) -> bool:
+    """Return whether the file is a table of pairs."""
+    return ending(path) in TABLES
+
+
+def read_examples(
+    bundle: EncoderBundle, paths: Sequence[Path], config: Any, options: EmbedScoring
+) -> SimilarPairs:
+    """Read and encode the pairs of tables."""
+    data = config.data if isinstance(config, EmbedRunConfig) else EmbedDataConfig()
+    return _encoded(bundle, read_texts([str(path) for path in paths], data), data)
+
+
+def held_out_examples(
+    bundle: EncoderBundle, run: Path, config: Any, options: EmbedScoring
+) -> SimilarPairs:
+    """Read and encode the held-out pairs of a run."""
+    return _encoded(bundle, similar_texts(config.data)[1], config.data)
+
+
+def _encoded(
+    bundle: EncoderBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
+) -> SimilarPairs:
+    return encoded(pairs, bundle.tokenizer, min(data.max_length, bundle.config.max_length))
 
 
 def evaluate(

@@ -7,88 +7,90 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from headway.base.devices import Machine
+from headway.base.settings import override
 from headway.bundle import EncoderBundle
+from headway.data.length_batches import LengthBatches
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
-from headway.tasks.encoder_job import EncoderJob
-from headway.tasks.finetuning import describe_shape, load_encoder
-from headway.tasks.job import Emit, Job
+from headway.tasks.finetuning import describe_shape, load_encoder, with_head
+from headway.tasks.job import (
+    Emit,
+    Job,
+    Summary,
+    planned_steps,
+    update_size,
+)
 from headway.tasks.sentence_embedding.config import EmbedRunConfig, EmbedScoring
 from headway.tasks.sentence_embedding.data import FILE, PreparedPairs, prepare_pairs
 from headway.tasks.sentence_embedding.evaluation import evaluate
 from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
-from headway.tasks.sentence_embedding.similar_pairs import SimilarBatch
+from headway.tasks.sentence_embedding.similar_pairs import SimilarBatch, SimilarPairs
+
+EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
 
 
-class EmbedJob(EncoderJob):
-    """A `Job` that fine-tunes an encoder on pairs of similar texts.
+def embedding_job(
+    config: EmbedRunConfig,
+    prepared: PreparedPairs,
+    start: EncoderBundle,
+    machine: Machine,
+    is_new: bool = False,
+) -> EmbedJob:
+    """Return the job that fine-tunes an encoder on pairs of similar texts.
 
-    is_new: whether the run has just been started, not resumed.
+    is_new: whether the run has just been started, not resumed; the pre-trained encoder is then
+    evaluated before training.
     """
+    train, training, pad = prepared.train, config.training, start.tokenizer.special_tokens.pad
+    batches = LengthBatches(
+        list(train.lengths),
+        lambda chosen: train.batch(chosen, pad).to(machine.device),
+        training.batch_size,
+        training.seed,
+    )
+    objective: CosineObjective | ContrastiveObjective = CosineObjective(start.pooling)
+    if train.scores is None:
+        objective = ContrastiveObjective(training.scale, training.symmetric, start.pooling)
+    steps = planned_steps(training, batches.batches_per_epoch, least=500)
+    metric = "reciprocal_rank" if prepared.held_out.scores is None else "spearman"
+    config = override(config, {**steps, "evaluation.metric": metric}, "the pairs")
+    evaluation = EmbedScoring(pairs=config.evaluation.pairs)
 
-    unit = targets = "pairs"
+    def bundle(model: Bert) -> EncoderBundle:
+        return EncoderBundle(model, start.tokenizer, start.pooling, start.length)
 
-    def __init__(
-        self,
-        config: EmbedRunConfig,
-        prepared: PreparedPairs,
-        start: EncoderBundle,
-        machine: Machine,
-        is_new: bool = False,
-    ) -> None:
-        self.prepared, self.held_out = prepared, prepared.held_out
-        self.evaluation = EmbedScoring(pairs=config.evaluation.pairs)
-        self.is_new = is_new
-        training = config.training
-        self.objective = CosineObjective(start.pooling)
-        if prepared.train.scores is None:
-            self.objective = ContrastiveObjective(training.scale, training.symmetric, start.pooling)
-        scored = prepared.held_out.scores is not None
-        super().__init__(
-            config,
-            start,
-            machine,
-            prepared.train.lengths,
-            least=500,
-            decided={"evaluation.metric": "spearman" if scored else "reciprocal_rank"},
-        )
-
-    def batch(self, chosen: list[int]) -> SimilarBatch:
-        return self.prepared.train.batch(chosen, self.pad).to(self.machine.device)
-
-    def with_head(self, bert: Bert) -> Bert:
-        """Remove the heads, which would not be trained with the encoder.
-
-        The pooler stays, as an initialisation for other tasks.
-        """
-        return remove_heads(bert, bert.config.pooler)
-
-    def baseline(self, progress: Callable[..., None]) -> str | None:
-        """Evaluate the pre-trained encoder, if the run is new."""
-        if not self.is_new:
-            return None
-        start = self.bundle(self.start.model.to(self.machine.device))
-        with self.machine.precision():
-            scores = evaluate(start, self.held_out, self.evaluation, progress)
+    def baseline(progress: Callable[[int], None]) -> str:
+        encoder = bundle(start.model.to(machine.device))
+        with machine.precision():
+            scores = evaluate(encoder, prepared.held_out, evaluation, progress)
         metrics = ", ".join(f"{name} {value:.3f}" for name, value in scores.numbers().items())
         return f"before training: {metrics}"
 
-    def bundle(self, model: Any) -> EncoderBundle:
-        return EncoderBundle(model, self.start.tokenizer, self.start.pooling, self.start.length)
+    pooling = "mean of all tokens" if start.pooling == "mean" else "[CLS]"
+    return Job(
+        config=config,
+        # heads would not be trained; the pooler stays, as an initialisation for other tasks
+        build=with_head(start, config, lambda bert: remove_heads(bert, bert.config.pooler)),
+        batches=batches,
+        objective=objective,
+        held_out=prepared.held_out,
+        evaluation=evaluation,
+        bundle=bundle,
+        summary=Summary(
+            model=f"{describe_shape(start)}, pooling: {pooling}",
+            batches=f"{update_size(training, batches.examples_per_epoch):,} pairs",
+            unit="pairs",
+        ),
+        baseline=baseline if is_new else None,
+    )
 
-    @property
-    def described(self) -> str:
-        pooling = "mean of all tokens" if self.start.pooling == "mean" else "[CLS]"
-        return f"{describe_shape(self.start)}, pooling: {pooling}"
 
-
-def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> EmbedJob:
     """Load the pre-trained encoder, and encode the pairs."""
     start = load_encoder(config.training.start)
     is_new = not (folder / FILE).exists()
     room = start.config.max_length
     prepared = prepare_pairs(config, start.tokenizer, room, folder, emit)
-    return EmbedJob(config, prepared, start, machine, is_new)
+    return embedding_job(config, prepared, start, machine, is_new)

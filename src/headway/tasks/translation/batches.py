@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 from typing import ClassVar
 
@@ -182,6 +183,16 @@ class Batches:
         self.corpus, self.buckets = corpus, buckets
         self.tokenizers, self.device = tokenizers, device
         self.splits, self.noise = splits, noise
+
+    @cached_property
+    def first_epoch(self) -> tuple[int, float]:
+        """The number of batches of epoch 0, and the fraction of padding in them."""
+        batches = self.buckets.epoch(0)
+        return len(batches), self.buckets.padding(batches)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return self.first_epoch[0]
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
         """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.

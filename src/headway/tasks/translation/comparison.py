@@ -12,12 +12,13 @@ from headway.base.errors import UsageError
 from headway.evaluation.scores import Scores
 from headway.inspection import align, attention_entropies
 from headway.inspection.plots import Panel, grouped_bars, plot_attention_maps
+from headway.tasks.task import Details
 from headway.tasks.translation.breakdown import bleu_by_length
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.evaluation import evaluate
-from headway.tasks.translation.examples import TranslationExamples
+from headway.tasks.translation.examples import TranslationExamples, between
 from headway.tasks.translation.pair_files import Pair
 
 ATTENDED = 100
@@ -27,9 +28,6 @@ PANELS = 12
 """Maximum number of panels of a plot."""
 
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "cross"}
-
-Variants = Mapping[str, Sequence[Mapping[str, Any]]]
-"""Name of a variant -> the details of the scores of its runs, one for each seed."""
 
 
 def comparison_options(config: TranslationRunConfig) -> dict[str, Any]:
@@ -47,6 +45,7 @@ def evaluate_in_depth(
     mean entropy over its heads, from 0 (all weight on one key) to 1 (uniform). alignments: those of
     two sentences, the same for every model, with the reference as target; empty without attention.
     """
+    bundle = between(bundle, options)
     if examples.corruption is not None:
         raise UsageError(
             "span corruption writes no translations that could be compared",
@@ -64,12 +63,12 @@ def evaluate_in_depth(
     return replace(scores, samples=(), details=details)
 
 
-def tables(variants: Variants) -> list[str]:
+def tables(variants: Details) -> list[str]:
     """Return the tables of BLEU by length and of the entropies, as Markdown."""
     return [_length_table(variants), _entropy_table(variants)]
 
 
-def plots(variants: Variants, folder: Path, title: str) -> list[tuple[str, str]]:
+def plots(variants: Details, folder: Path, title: str) -> list[tuple[str, str]]:
     """Plot BLEU by length and the alignments in `folder`; return their titles and file names."""
     grouped_bars(
         folder / "lengths.svg",
@@ -108,7 +107,7 @@ def _alignments(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> list[dict[st
         return []
 
 
-def _groups(variants: Variants) -> list[str]:
+def _groups(variants: Details) -> list[str]:
     first = next(iter(variants.values()))[0]
     return [f"{low}" if low == high else f"{low}-{high}" for low, high, _ in first["by_length"]]
 
@@ -119,7 +118,7 @@ def _length_bleu(runs: Sequence[Mapping[str, Any]]) -> list[float]:
     return [statistics.fmean(bleu for _, _, bleu in group) for group in groups]
 
 
-def _length_table(variants: Variants) -> str:
+def _length_table(variants: Details) -> str:
     names = _groups(variants)
     lines = [
         "| BLEU at source words | " + " | ".join(names) + " |",
@@ -130,7 +129,7 @@ def _length_table(variants: Variants) -> str:
     return "\n".join(lines)
 
 
-def _entropy_table(variants: Variants) -> str:
+def _entropy_table(variants: Details) -> str:
     """Return the table of the mean entropy of attention by layer, from the first layer on."""
     lines = [
         "| attention entropy / log keys, by layer | " + " | ".join(KINDS.values()) + " |",

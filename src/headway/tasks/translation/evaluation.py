@@ -19,7 +19,7 @@ from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direct
 from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationScoring
-from headway.tasks.translation.examples import TranslationExamples
+from headway.tasks.translation.examples import TranslationExamples, between
 from headway.tasks.translation.learned_metric import comet_details, comet_sums, opened
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.pair_files import Pair
@@ -48,6 +48,7 @@ def evaluate(
     the number of pairs processed so far. Raises UsageError for a source that is too long, and what
     `Comet.open` raises.
     """
+    bundle = between(bundle, options)
     comet = opened(options)
     if examples.corruption is not None:
         _check_not_searched(options)

@@ -37,6 +37,7 @@ from headway.tasks.translation.pairs.splits import Splits
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.parallel_corpus import prepare as prepare_corpus
 from headway.tasks.translation.span_corruption import SpanCorruption
+from headway.tasks.translation.target_languages import check_chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +67,25 @@ class TranslationExamples:
         return len(self.pairs)
 
 
+def between(bundle: TranslatorBundle, options: TranslationScoring) -> TranslatorBundle:
+    """Return the bundle for the languages of the options.
+
+    Raises UsageError if the model needs languages, and none is chosen.
+    """
+    chosen = bundle.into(options.to, options.from_language)
+    check_chosen(chosen.tokenizer)
+    return chosen
+
+
 def read_examples(
-    bundle: TranslatorBundle,
-    paths: Sequence[Path],
-    config: Any | None,
-    options: TranslationScoring,
+    bundle: TranslatorBundle, paths: Sequence[Path], config: Any, options: TranslationScoring
 ) -> TranslationExamples:
     """Read the pairs of files.
 
     config: the configuration of the run, for the names of the languages, which the options
     override. Raises DataError if there is no pair.
     """
+    bundle = between(bundle, options)
     data, training = TranslationDataConfig(), TranslationTrainingConfig()
     if isinstance(config, TranslationRunConfig):
         data, training = config.data, config.training
@@ -145,6 +154,7 @@ def held_out_examples(
     As many validation pairs are translated as during training. Raises UsageError if the run has no
     test pairs and `options.split` is test.
     """
+    bundle = between(bundle, options)
     tokens = config.training.batch_tokens
     if options.references is not None:
         raise UsageError(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
@@ -18,10 +16,10 @@ from headway.data.mixing import Mixture, quotas_of
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.interop import NO_SETTINGS
 from headway.models import Translator, shapes_only
-from headway.tasks.job import Emit, Example, Job
+from headway.tasks.job import Emit, Example, Job, Summary
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.batches import Batches, RandomSplits, longest_batch
+from headway.tasks.translation.batches import Batches, TranslationBatch, longest_batch
 from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
@@ -44,123 +42,122 @@ from headway.tasks.translation.search import max_source_tokens
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import check_chosen
 from headway.tasks.translation.word_alignments import check_guided_alignment
-from headway.training import (
-    Objective,
-    Stream,
-    WeightAverage,
-    for_start,
-    optimizer,
-    peak_memory,
-)
+from headway.text import SentenceTokenizer
+from headway.training import Objective, WeightAverage, for_start, optimizer, peak_memory
 from headway.transforms import compile, fast, float8, recompute
 
+TranslationJob = Job[TranslationBatch, TranslationExamples, TranslationScoring]
 
-class TranslationJob:
-    """A `Job` that trains a translator on sentence pairs. start: the pre-trained model, or None."""
 
-    def __init__(
-        self,
-        config: TranslationRunConfig,
-        prepared: Prepared,
-        start: TranslatorBundle | None,
-        machine: Machine,
-    ) -> None:
-        self.config = _fitted(config, prepared, start)
-        self.prepared, self.start, self.machine = prepared, start, machine
-        self.corruption = corruption_of(config.data, prepared.tokenizers, config.training.seed)
-        training, corpus, evaluation = config.training, prepared.train, config.evaluation
-        self.buckets = Buckets(
-            corpus.source_lengths,
-            corpus.target_lengths,
-            training.batch_tokens,
-            training.seed,
-            mixture=_mixture(config, corpus),
-        )
-        self.objective = _objective(self.config, prepared.tokenizers.target.pad)
-        with shapes_only():
-            self.longest = max_source_tokens(Translator(self.config.model))
-        where = config.data.valid or ", ".join(config.data.train)
-        chosen = prepared.valid_pairs[: evaluation.sentences]
-        pairs = within_max_length(chosen, prepared.tokenizers, self.longest, where)
-        self.held_out = TranslationExamples(
-            pairs=pairs,
-            references=[[pair.target] for pair in pairs],
-            corpus=prepared.valid,
-            tokens=training.batch_tokens,
-            name="validation pairs",
-            text_metrics=evaluation.metric in TEXT_METRICS,
-            corruption=self.corruption,
-        )
-        self.evaluation = TranslationScoring(
-            beam=evaluation.beam,
-            length_penalty=evaluation.length_penalty,
-            split="valid",
-            sentences=evaluation.sentences,
-            samples=evaluation.samples,
-            repair=False,
-            float32=True,
-        )
+def translation_job(
+    config: TranslationRunConfig,
+    prepared: Prepared,
+    start: TranslatorBundle | None,
+    machine: Machine,
+) -> TranslationJob:
+    """Return the job that trains a translator on pairs. start: the pre-trained model, or None."""
+    config = _fitted(config, prepared, start)
+    training, corpus, tokenizers = config.training, prepared.train, prepared.tokenizers
+    corruption = corruption_of(config.data, tokenizers, training.seed)
+    buckets = Buckets(
+        corpus.source_lengths,
+        corpus.target_lengths,
+        training.batch_tokens,
+        training.seed,
+        mixture=_mixture(config, corpus),
+    )
+    batches = Batches(
+        corpus,
+        buckets,
+        tokenizers,
+        machine.device,
+        corruption or random_splits(tokenizers, config.data, training.seed),
+        _noise(config, tokenizers.source),
+    )
 
-    def build(self) -> nn.Module:
-        model: Any = Translator(self.config.model)
-        if self.start is not None:
-            model.load_state_dict(self.start.model.state_dict())
-        if self.config.training.recompute:
+    def build() -> Translator:
+        model = Translator(config.model)
+        if start is not None:
+            model.load_state_dict(start.model.state_dict())
+        if training.recompute:
             recompute(model)
-        if self.config.machine.compile:
+        if config.machine.compile:
             compile(model, dynamic=True)  # sentences of another length in each batch
-        return model  # type: ignore[no-any-return]
+        return model
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        prepared = self.prepared
-        batches = Batches(
-            prepared.train,
-            self.buckets,
-            prepared.tokenizers,
-            self.machine.device,
-            self._splits(),
-            self._noise(),
-        )
-        return batches.stream(epoch, position)
+    settings = NO_SETTINGS if start is None else start.settings
+    _, padding = batches.first_epoch
+    tokens = training.batch_tokens * training.accumulate
+    short = (pair for pair in prepared.valid_pairs if 4 <= len(pair.source.split()) <= 20)
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=_objective(config, tokenizers.target.pad),
+        held_out=_held_out(config, prepared, corruption),
+        evaluation=_scoring(config),
+        bundle=lambda model: TranslatorBundle(model, tokenizers, settings=settings),
+        summary=Summary(
+            model=_shape(config),
+            batches=f"{tokens:,} tokens, {padding:.1%} padding",
+            unit="tok",
+        ),
+        example=next((Example(pair.source, target=pair.target) for pair in short), None),
+    )
 
-    def _splits(self) -> RandomSplits | SpanCorruption | None:
-        if self.corruption is not None:
-            return self.corruption
-        data, seed = self.config.data, self.config.training.seed
-        return random_splits(self.prepared.tokenizers, data, seed)
 
-    def _noise(self) -> SourceNoise | None:
-        data, tokenizer = self.config.data, self.prepared.tokenizers.source
-        if not (data.noise_drop or data.noise_mask or data.noise_shuffle):
-            return None
-        return SourceNoise(
-            drop=data.noise_drop,
-            mask=data.noise_mask,
-            shuffle=data.noise_shuffle,
-            blank=tokenizer.bos,  # which no source has
-            seed=self.config.training.seed,
-            kept=frozenset(tokenizer.special_ids.values()),
-        )
+def _scoring(config: TranslationRunConfig) -> TranslationScoring:
+    """Return the options of the evaluations during training."""
+    evaluation = config.evaluation
+    return TranslationScoring(
+        beam=evaluation.beam,
+        length_penalty=evaluation.length_penalty,
+        split="valid",
+        sentences=evaluation.sentences,
+        samples=evaluation.samples,
+        repair=False,
+        float32=True,
+    )
 
-    def example(self) -> Example | None:
-        short = (p for p in self.prepared.valid_pairs if 4 <= len(p.source.split()) <= 20)
-        pair = next(short, None)
-        return None if pair is None else Example(pair.source, target=pair.target)
 
-    def bundle(self, model: Any) -> TranslatorBundle:
-        settings = NO_SETTINGS if self.start is None else self.start.settings
-        return TranslatorBundle(model, self.prepared.tokenizers, settings=settings)
+def _held_out(
+    config: TranslationRunConfig, prepared: Prepared, corruption: SpanCorruption | None
+) -> TranslationExamples:
+    """Return the validation pairs of the evaluations; pairs that are too long are left out."""
+    evaluation = config.evaluation
+    where = config.data.valid or ", ".join(config.data.train)
+    chosen = prepared.valid_pairs[: evaluation.sentences]
+    pairs = within_max_length(chosen, prepared.tokenizers, longest_source(config), where)
+    return TranslationExamples(
+        pairs=pairs,
+        references=[[pair.target] for pair in pairs],
+        corpus=prepared.valid,
+        tokens=config.training.batch_tokens,
+        name="validation pairs",
+        text_metrics=evaluation.metric in TEXT_METRICS,
+        corruption=corruption,
+    )
 
-    def plan(self) -> dict[str, Any]:
-        first = self.buckets.epoch(0)
-        padding, training = self.buckets.padding(first), self.config.training
-        tokens = training.batch_tokens * training.accumulate
-        return {
-            "model": _shape(self.config),
-            "batches": f"{tokens:,} tokens, {padding:.1%} padding",
-            "batches_per_epoch": len(first),
-            "unit": "tok",
-        }
+
+def longest_source(config: TranslationRunConfig) -> int:
+    """Return the maximum number of tokens of a source that the model of a run can translate."""
+    with shapes_only():
+        return max_source_tokens(Translator(config.model))
+
+
+def _noise(config: TranslationRunConfig, tokenizer: SentenceTokenizer) -> SourceNoise | None:
+    """Return the noise of source sentences; None if there is none."""
+    data = config.data
+    if not (data.noise_drop or data.noise_mask or data.noise_shuffle):
+        return None
+    return SourceNoise(
+        drop=data.noise_drop,
+        mask=data.noise_mask,
+        shuffle=data.noise_shuffle,
+        blank=tokenizer.bos,  # which no source has
+        seed=config.training.seed,
+        kept=frozenset(tokenizer.special_ids.values()),
+    )
 
 
 def _objective(config: TranslationRunConfig, pad: int) -> Objective:
@@ -233,7 +230,9 @@ def _shape(config: TranslationRunConfig) -> str:
     return ", ".join([*parts, "tied" if model.tie_output else "untied"])
 
 
-def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: Emit) -> Job:
+def prepare(
+    config: TranslationRunConfig, folder: Path, machine: Machine, emit: Emit
+) -> TranslationJob:
     """Prepare tokenizers and shards in the run folder.
 
     Emits a note with the number of validation sentences that are too long to be translated.
@@ -247,12 +246,12 @@ def prepare(config: TranslationRunConfig, folder: Path, machine: Machine, emit: 
             emit({"kind": "note", "text": batch.describe()})
             tokens = batch.tokens
         config = override(config, {"training.tokens": tokens}, "the free memory")
-    job = TranslationJob(config, prepared, start, machine)
-    sentences = job.prepared.valid_pairs[: config.evaluation.sentences]
+    job = translation_job(config, prepared, start, machine)
+    sentences = prepared.valid_pairs[: config.evaluation.sentences]
     if too_long := len(sentences) - len(job.held_out):
         text = (
-            f"{too_long:,} validation sentences have more than {job.longest:,} tokens and are not "
-            "translated"
+            f"{too_long:,} validation sentences have more than {longest_source(job.config):,} "
+            "tokens and are not translated"
         )
         emit({"kind": "note", "text": text})
     return job
@@ -268,7 +267,7 @@ def _largest_batch(
     corpus = prepared.train
     lengths = int(corpus.source_lengths.max()) + 1, int(corpus.target_lengths.max()) + 1
     measured = override(config, {"training.tokens": max(lengths)}, "the free memory")
-    job = TranslationJob(measured, prepared, start, machine)
+    job = translation_job(measured, prepared, start, machine)
     free = free_memory(machine.device)
 
     def step(pairs: int) -> None:

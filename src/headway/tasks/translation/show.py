@@ -1,4 +1,4 @@
-"""How a terminal shows translations and the scores of a translator."""
+"""How a terminal and an inference server show translations, and the scores of a translator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
+from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.learned_metric import COMET
 from headway.tasks.translation.lines import Translated
 from headway.tasks.translation.options import TranslateOptions
@@ -23,7 +24,9 @@ TEXT_NAMES = {
 }
 
 
-def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[Styled]:
+def prediction_lines(
+    bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
+) -> list[Styled]:
     """Format one line per translation, then the alignment if there is one.
 
     Line breaks in a translation become spaces. With several translations per input, a line starts
@@ -41,6 +44,13 @@ def prediction_lines(prediction: Translated, options: TranslateOptions) -> list[
         drawn = heat_map(words["target"], words["source"], words["weights"])
         lines.append([("\n" + drawn + "\n", "")])
     return lines
+
+
+def pipeline_form(
+    bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
+) -> dict[str, Any]:
+    """Return the best translation."""
+    return {"translation_text": prediction.translations[0].text}
 
 
 def _search(details: Mapping[str, Any]) -> str:

@@ -107,8 +107,9 @@ class Windows:
         kept = float((self.keep * self.counts).sum() / self.counts.sum())
         return round(kept * self.corpus.words)
 
+    @property
     def batches_per_epoch(self) -> int:
-        """Return the expected number of batches."""
+        """The expected number of batches."""
         return max(1, round(self.examples_per_epoch / self.settings.batch_size))
 
     def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:

@@ -11,7 +11,7 @@ from headway.base.files import not_a_file
 from headway.data.formats import read_texts
 from headway.tasks.job import Emit
 from headway.tasks.splits import is_held_out
-from headway.tasks.word_vectors.config import TextConfig
+from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig
 from headway.tasks.word_vectors.word_corpus import WordCorpus, prepare_words
 from headway.text import Vocabulary
 
@@ -28,14 +28,14 @@ class PreparedText:
     valid: WordCorpus
 
 
-def check_text(config: TextConfig) -> None:
+def check(config: WordsRunConfig) -> None:
     """Raise UsageError if no text files are named, or if a file is missing."""
-    if not config.train:
+    if not config.data.train:
         raise UsageError(
             "no training text is named",
             hint="headway train words FILE, where FILE is .txt or .tsv, plain or .gz",
         )
-    check_files([Path(name) for name in config.train])
+    check_files([Path(name) for name in config.data.train])
 
 
 def check_files(paths: Sequence[Path]) -> None:

@@ -16,6 +16,7 @@ from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig
+from headway.tasks.task import NO_OPTIONS, NoOptions
 from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig, WordsTrainingConfig
 from headway.tasks.word_vectors.context_windows import ContextWindowSettings, Windows
@@ -71,7 +72,9 @@ def examples_of(
     return WordExamples(corpus=corpus, settings=settings, negatives=training.negatives)
 
 
-def read_examples(bundle: WordsBundle, paths: Sequence[Path], config: Any | None) -> WordExamples:
+def read_examples(
+    bundle: WordsBundle, paths: Sequence[Path], config: Any, options: NoOptions
+) -> WordExamples:
     """Read the examples of text files.
 
     config: the configuration of the run, for the column of .tsv files and the settings of the
@@ -87,7 +90,9 @@ def read_examples(bundle: WordsBundle, paths: Sequence[Path], config: Any | None
     return examples_of(corpus, bundle.config, training)
 
 
-def held_out_examples(bundle: WordsBundle, run: Path, config: WordsRunConfig) -> WordExamples:
+def held_out_examples(
+    bundle: WordsBundle, run: Path, config: Any, options: NoOptions
+) -> WordExamples:
     """Open the held-out examples of a run. Raises UsageError if there are none."""
     folder = run / "data" / "valid"
     if not folder.is_dir():
@@ -103,6 +108,7 @@ def held_out_examples(bundle: WordsBundle, run: Path, config: WordsRunConfig) ->
 def evaluate(
     bundle: WordsBundle,
     examples: WordExamples,
+    options: NoOptions = NO_OPTIONS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Scores:
     """Compute the mean loss per target in nats; for next-word models the perplexity as well.

@@ -1,4 +1,4 @@
-"""The bundle of a tagger of words: model, tokenizer and tags."""
+"""The bundle of a tagger of words: model, tokenizer and tags; and its Hugging Face folders."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from headway import interop
 from headway.base.errors import DataError, UsageError
 from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.base.settings import setting
@@ -29,6 +30,7 @@ from headway.bundle import (
 )
 from headway.bundle.arguments import checked
 from headway.data.word_targets import WordSequence, token_sequences, word_sequences
+from headway.interop import Exported
 from headway.models import BertTagger
 from headway.tasks.tagging.aggregation import Strategy, TaggedToken, TextEntities, entities_of
 from headway.tasks.tagging.spans import are_span_tags, spans_of
@@ -377,3 +379,21 @@ def _joined(words: Sequence[str]) -> list[tuple[int, int]]:
         spans.append((start, start + len(word)))
         start += len(word) + 1
     return spans
+
+
+def from_hugging_face(model: BertTagger, folder: Path, model_type: str) -> TaggerBundle:
+    """Make a bundle of the model with the tokenizer and the tags of the folder.
+
+    The maximum sequence length is the number of positions of the model.
+    """
+    tokenizer, length = (
+        interop.read_encoder_tokenizer(folder, model_type),
+        model.config.bert.max_length,
+    )
+    tags = interop.read_labels(folder, model_type)
+    return TaggerBundle(model, TagReader(tokenizer, tags, length))
+
+
+def to_hugging_face(bundle: TaggerBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the tagger, its tokenizer and its tags."""
+    return interop.export(bundle.model, bundle.reader.tokenizer, folder, family, bundle.tags)
