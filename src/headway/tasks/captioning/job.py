@@ -16,8 +16,9 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.tasks.captioning.batches import CaptionBatches, CaptionCorpus
+from headway.tasks.captioning.batches import CaptionBatches
 from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.caption_corpus import CaptionCorpus
 from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
 from headway.tasks.captioning.data import (
     PreparedCaptions,

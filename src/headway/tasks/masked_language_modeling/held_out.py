@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from headway.bundle import EncoderBundle
+from headway.data.prepared import numbered
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig
 from headway.tasks.masked_language_modeling.masked_batches import SequenceSettings, Source
 from headway.tasks.masked_language_modeling.masking import Masking
@@ -74,9 +75,8 @@ def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
     data, folder = config.data, run / "data"
     if data.valid:
         return {", ".join(data.valid): folder / "valid"}
-    if len(data.train) == 1:
-        return {data.train[0]: folder / "valid"}
-    return {text: folder / f"valid-{i + 1}" for i, text in enumerate(data.train)}
+    names = numbered("valid", len(data.train))
+    return {text: folder / name for text, name in zip(data.train, names, strict=True)}
 
 
 def held_out_sources(

@@ -206,7 +206,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
         for source in job.train_batches.sources:
             if len(source.corpus.documents) == 2:
                 note(
-                    f"{source.corpus.text.folder.name} is one document: the random second texts of "
+                    f"{source.corpus.folder.name} is one document: the random second texts of "
                     "next-sentence prediction are distant parts of it; --data.split splits it into "
                     "documents"
                 )
