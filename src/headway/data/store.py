@@ -43,8 +43,8 @@ def ids_dtype(vocabulary: int) -> str:
 class Store:
     """A store whose arrays are memory-mapped and checked when they are read.
 
-    count: the number of rows. arrays: {"dtype", "shape"} of each array. metadata: whatever was
-    written with it; `number` checks a part of it.
+    count: the number of rows. arrays: {"dtype", "shape"} of each array. metadata: unchecked JSON
+    values, such as counts (`number`) and names.
     """
 
     folder: Path
@@ -134,7 +134,7 @@ class Store:
 
 
 class StoreWriter:
-    """The arrays of a new store, which are appended to their files at once.
+    """A new store. What is appended to an array is written to its file, so memory holds none of it.
 
     arrays: {"dtype", "shape"} of each array so far. metadata: JSON values to save with them.
     """
@@ -172,8 +172,8 @@ class StoreWriter:
 def new_store(folder: Path, fingerprint: str) -> Iterator[StoreWriter]:
     """A store to fill; it becomes `folder`, complete and durable, when the block ends.
 
-    The number of rows is that of the first array, and must be that of all. After any error no
-    partial folder remains. Raises UsageError if `folder` exists.
+    fingerprint: that of what encodes the rows. After any error no partial folder remains. Raises
+    UsageError if `folder` exists, ValueError if the arrays have different numbers of rows.
     """
     with new_folder(folder) as temporary:
         with ExitStack() as files:

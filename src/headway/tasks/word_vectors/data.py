@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from headway.base.errors import UsageError
@@ -47,21 +48,18 @@ def check_files(paths: Sequence[Path]) -> None:
             raise UsageError(not_a_file(path), str(path), hint)
 
 
-def _lines(config: TextConfig, progress: Progress) -> Iterator[str]:
-    paths = [Path(path) for path in config.train]
-    for number, line in enumerate(read_texts(paths, config.column), start=1):
-        if number % 20_000 == 0:
-            progress(number)
-        yield line
-
-
 def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
     """Prepare vocabulary and encoded text in the run folder, or reuse them."""
-    lines = sum(1 for _ in _lines(config, progress_of(emit, "lines", "lines")))
-    fraction = config.held_out if lines >= FEW_LINES else 0.0
+    paths = [Path(path) for path in config.train]
+    first_lines = list(islice(read_texts(paths, config.column), FEW_LINES))
+    fraction = config.held_out if len(first_lines) == FEW_LINES else 0.0
 
     def part(held_out: bool, progress: Progress) -> Iterator[str]:
-        return (x for x in _lines(config, progress) if is_held_out(x, fraction) == held_out)
+        for number, line in enumerate(read_texts(paths, config.column), start=1):
+            if number % 20_000 == 0:
+                progress(number)
+            if is_held_out(line, fraction) == held_out:
+                yield line
 
     reused = (folder / "vocabulary.json").exists()
     if reused:
