@@ -157,8 +157,8 @@ def _batches(
 ) -> Iterator[TranslationBatch]:
     corpus = Corpus.open(run / "data" / "train", tokenizers)
     buckets = Buckets(
-        corpus.source_lengths,
-        corpus.target_lengths,
+        corpus.source.lengths,
+        corpus.target.lengths,
         config.training.batch_tokens,
         config.training.seed,
     )

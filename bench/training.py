@@ -139,7 +139,7 @@ def _start(settings: Settings) -> tuple[Translator, list[TranslationBatch], Toke
     folder = Path(settings.folder)
     tokenizers = TokenizerPair.load(folder)
     corpus = Corpus.open(folder / "data" / "train", tokenizers)
-    buckets = Buckets(corpus.source_lengths, corpus.target_lengths, TOKENS, seed=0)
+    buckets = Buckets(corpus.source.lengths, corpus.target.lengths, TOKENS, seed=0)
     chosen: Iterator[Any] = islice(buckets.epoch(0), settings.work)
     batches = [collate(corpus, indices, tokenizers) for indices in chosen]
     torch.manual_seed(0)

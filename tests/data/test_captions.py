@@ -10,15 +10,11 @@ import torch
 from headway.base.errors import DataError, UsageError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.image_reader import ImageReader
-from headway.tasks.captioning.batches import (
-    CaptionBatches,
-    CaptionCorpus,
-    TokenizedCaption,
-    prepare_captions,
-)
+from headway.tasks.captioning.batches import CaptionBatches, TokenizedCaption
+from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
 from headway.tasks.captioning.caption_files import CaptionColumns, read_captions, split_of
 from tests.fixtures.images import pixels_of, png
-from tests.fixtures.manifests import flip_one_bit, reseal
+from tests.fixtures.manifests import reseal
 
 SIZED = ImageReader(height=4, width=6, mean=(0.5,) * 3, deviation=(0.2,) * 3)
 BOTH = CaptionColumns(text=("en", "de"))
@@ -128,29 +124,18 @@ def corpus(tmp_path):
 
 
 def test_prepared_captions_are_read_back_unchanged(corpus, tmp_path):
-    reopened = CaptionCorpus.open(tmp_path / "d" / "train")
+    folder = tmp_path / "d" / "train"
+    reopened = CaptionCorpus.open(folder, SIZED)
     assert list(reopened.captions) == list(corpus.captions) and len(reopened) == 3
     assert reopened.captions[1] == {"de": ("Hund",)}
     assert np.array_equal(reopened.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
-    captions_path = tmp_path / "d" / "train" / "captions.json"
-    for text in ("{}", '{"format": 1, "captions": [{}]}', '{"format": 1, "captions": [1, 2, 3]}'):
-        captions_path.write_text(text)
-        reseal(tmp_path / "d" / "train")
-        with pytest.raises(DataError, match="must have captions"):
-            CaptionCorpus.open(tmp_path / "d" / "train")
-
-
-def test_captions_of_version_0_1_0_are_read(corpus, tmp_path):
-    folder = tmp_path / "d" / "train"
-    (folder / "captions.json").rename(tmp_path / "d" / "train.captions.json")
-    reseal(folder)
-    assert list(CaptionCorpus.open(folder).captions) == list(corpus.captions)
-
-
-def test_a_changed_caption_is_refused(corpus, tmp_path):
-    flip_one_bit(tmp_path / "d" / "train" / "captions.json")
-    with pytest.raises(DataError, match="differs from the manifest"):
-        CaptionCorpus.open(tmp_path / "d" / "train")
+    file = folder / "texts.bin"
+    content, second = file.read_bytes(), b'{"de": ["Hund"]}'
+    for damaged in (b"[1]", b'{"de": []}', b'{"de": [1]}', b"{"):
+        file.write_bytes(content.replace(second, damaged.ljust(len(second))))
+        reseal(folder)
+        with pytest.raises(DataError, match=r"row 1 must have captions|not valid JSON"):
+            CaptionCorpus.open(folder, SIZED)
 
 
 TOKENIZED = [

@@ -1,6 +1,7 @@
 """Prepared images on disk, and as a stream of batches."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -16,8 +17,9 @@ from headway.data.image_batches import ImageBatches
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_examples import FileExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
+from headway.data.store import DESCRIPTION_FILE
 from tests.fixtures.images import pixels_of, png
-from tests.fixtures.manifests import flip_one_bit, reseal
+from tests.fixtures.manifests import reseal
 
 READER = ImageReader(height=4, width=6, mean=(0.0,) * 3, deviation=(1.0,) * 3)
 PLAIN = AugmentationConfig(flip=0.0, padding=0)
@@ -41,7 +43,7 @@ def test_images_are_stored_unchanged_in_their_order(corpus):
     assert corpus.labels.tolist() == [0, 1, 1, 0, 1, 1, 0, 1, 1, 0]
     for i in range(10):
         assert np.array_equal(corpus.pixels[i].transpose(1, 2, 0), pixels_of(4, 6, 3, i))
-    reopened = ImageCorpus.open(corpus.folder)
+    reopened = ImageCorpus.open(corpus.folder, READER)
     assert np.array_equal(reopened.pixels, corpus.pixels)
 
 
@@ -59,26 +61,23 @@ def test_a_damaged_image_is_named_and_no_folder_remains(tmp_path):
     assert error.value.where == "bad.png" and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "damage", ["pixels.bin", {"count": 11}, {"format": 9}, {"sizes": [3, 4]}, {"classes": ["ant"]}]
-)
-def test_a_damaged_folder_is_refused(damage, corpus):
-    if isinstance(damage, str):
-        (corpus.folder / damage).write_bytes(b"x")
-    else:
-        path = corpus.folder / "description.json"
-        path.write_text(json.dumps({**json.loads(path.read_text()), **damage}))
+@pytest.mark.parametrize("classes", [["ant"], ["ant", "ant"], ["ant", 3], "ant", None])
+def test_classes_that_do_not_fit_the_labels_are_refused(classes, corpus):
+    path = corpus.folder / DESCRIPTION_FILE
+    path.write_text(json.dumps({**json.loads(path.read_text()), "metadata": {"classes": classes}}))
     reseal(corpus.folder)
-    with pytest.raises(DataError, match="prepare the data again"):
-        ImageCorpus.open(corpus.folder)
+    with pytest.raises(
+        DataError, match=r"the numbers must be from 0 to 0|the classes must be different names"
+    ):
+        ImageCorpus.open(corpus.folder, READER)
 
 
-@pytest.mark.parametrize("name", ["pixels.bin", "labels.bin", "description.json"])
-def test_a_flipped_bit_is_refused_and_the_file_named(name, corpus):
-    flip_one_bit(corpus.folder / name)
-    with pytest.raises(DataError, match="differs from the manifest") as error:
-        ImageCorpus.open(corpus.folder)
-    assert error.value.where == str(corpus.folder / name)
+@pytest.mark.parametrize("change", [{"width": 4}, {"resampling": "box"}, {"conversion": "pillow"}])
+def test_images_of_another_reader_are_refused(change, corpus):
+    normalised = replace(READER, mean=(0.5,) * 3, deviation=(0.2,) * 3)
+    assert len(ImageCorpus.open(corpus.folder, normalised)) == len(corpus)
+    with pytest.raises(DataError, match="another image reader"):
+        ImageCorpus.open(corpus.folder, replace(READER, **change))
 
 
 def test_mean_and_deviation_are_those_of_all_pixels_of_a_channel(corpus):

@@ -55,7 +55,7 @@ def test_sentences_and_documents_are_read_back(corpus, tokenizer):
     words = Counter(i for text in STORIES for i in tokenizer.encode(text))
     counts = corpus.counts(tokenizer.size)
     assert {i: int(n) for i, n in enumerate(counts) if n} == words
-    reopened = SentenceCorpus.open(corpus.text.folder, tokenizer)
+    reopened = SentenceCorpus.open(corpus.folder, tokenizer)
     assert np.array_equal(reopened.lengths, corpus.lengths)
 
 
@@ -77,7 +77,7 @@ def test_parts_of_a_document_stay_together_and_empty_documents_are_dropped(token
 def test_another_tokenizer_is_refused(corpus):
     other_tokenizer = EncoderTokenizer.train(STORIES, 110)
     with pytest.raises(DataError, match="another tokenizer"):
-        SentenceCorpus.open(corpus.text.folder, other_tokenizer)
+        SentenceCorpus.open(corpus.folder, other_tokenizer)
 
 
 def test_wikitext_titles_begin_documents(tmp_path):

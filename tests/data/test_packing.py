@@ -23,21 +23,17 @@ BOS, EOS = 0, 1
 
 
 def corpus(folder: Path, sizes: Sequence[int], *, ends: bool, first: int = 2) -> TextCorpus:
-    """Write documents of <bos>, `sizes` tokens and perhaps <eos>; token ids count up from `first`,
+    """Return documents of <bos>, `sizes` tokens and perhaps <eos>; token ids count up from `first`,
     so that each token shows its position."""
     ids, offsets, following = [], [], itertools.count(first)
     for size in sizes:
         offsets.append(len(ids))
         ids += [BOS, *itertools.islice(following, size), *([EOS] if ends else [])]
-    return write_corpus(folder, np.array(ids), np.array(offsets), ends=ends)
+    return corpus_of(folder, np.array(ids), np.array(offsets), ends=ends)
 
 
-def write_corpus(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
-    folder.mkdir(exist_ok=True)
-    ids.astype("<u4").tofile(folder / "ids.bin")
-    offsets.astype("<i8").tofile(folder / "offsets.bin")
-    counts = {"tokens": len(ids), "documents": len(offsets), "bytes": 3 * len(ids)}
-    return TextCorpus(folder, {"dtype": "uint32", "has_separate_ends": ends, **counts})
+def corpus_of(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus:
+    return TextCorpus(folder, ids.astype("<u4"), offsets, 3 * len(ids), has_separate_ends=ends)
 
 
 def batches_from(
@@ -337,7 +333,7 @@ def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, en
 
 def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     count = 10_000_000
-    text = write_corpus(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
+    text = corpus_of(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     with within(1):
         stream = PackedBatches([text], 16, 256, seed=3)
         _, _, batch = next(stream.stream(5, stream.batches_per_epoch // 2))

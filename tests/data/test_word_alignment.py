@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.base.errors import DataError
 from headway.tasks.translation.batches import RandomSplits, collate
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora, prepare
+from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.tasks.translation.word_alignment import (
     split_words,
     token_alignment,
@@ -69,8 +69,8 @@ def test_a_language_tag_is_no_word(tokenizers):
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_a_batch_has_the_gold_attention_of_its_pairs_in_any_split(tokenizers, tmp_path, dropout):
     corpus = prepare(PAIRS, tokenizers, tmp_path / "c", 200, aligned=True)
-    joined = JoinedCorpora([corpus, corpus])
-    assert joined.links(len(corpus) + 3) == list(PAIRS[3].links)
+    joined = Corpus.joined([corpus, corpus])
+    assert pairs_of(joined.links[len(corpus) + 3]) == list(PAIRS[3].links)
     splitters = [BPEDropout(side, dropout) for side in (tokenizers.source, tokenizers.target)]
     splits = RandomSplits(*splitters, 1, 200) if dropout else None
     batch = collate(joined, np.array([3, len(corpus) + 7]), tokenizers, splits, epoch=2).to("cpu")
@@ -86,15 +86,21 @@ def test_a_batch_has_the_gold_attention_of_its_pairs_in_any_split(tokenizers, tm
             torch.testing.assert_close(batch.alignment[row, t], expected)
 
 
+def pairs_of(links):
+    return list(map(tuple, links.reshape(-1, 2).tolist()))
+
+
 def test_links_survive_the_disk_and_follow_the_pairs_that_are_kept(tokenizers, tmp_path):
     pairs = [PAIRS[0], Pair("", "x", 2, links=((0, 0),)), Pair("a", "b", 3), PAIRS[1]]
     prepare(pairs, tokenizers, tmp_path / "c", 200, aligned=True)
     corpus = Corpus.open(tmp_path / "c", tokenizers)
-    assert [corpus.links(i) for i in range(3)] == [[*PAIRS[0].links], [], [*PAIRS[1].links]]
+    assert [pairs_of(corpus.links[i]) for i in range(3)] == [
+        [*PAIRS[0].links],
+        [],
+        [*PAIRS[1].links],
+    ]
     plain = prepare(PAIRS, tokenizers, tmp_path / "d", 200)
-    assert not plain.aligned and collate(plain, np.array([0]), tokenizers).alignment is None
-    with pytest.raises(ValueError, match="no word alignments"):
-        plain.links(0)
+    assert plain.links is None and collate(plain, np.array([0]), tokenizers).alignment is None
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def test_changed_data_is_refused_when_a_run_resumes_and_a_damaged_model_is_repla
         main(["train", "--resume", "runs/r"])
     assert leaving.value.code == 3
     assert "source.bin" in capsys.readouterr().err
-    for name in ("MANIFEST.json", "corpus.json"):
+    for name in ("MANIFEST.json", "store.json"):
         assert (run / "data" / "train" / name).is_file()
     shutil.rmtree(run / "data" / "train")  # as the message says
     with pytest.raises(SystemExit) as leaving:

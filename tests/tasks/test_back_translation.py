@@ -64,7 +64,7 @@ def test_only_the_sources_of_the_corpora_that_are_named_begin_with_the_tag(run):
     language = bundle.tokenizer.source.language_tags["en"]
     for number in (1, 2, 3):
         corpus = Corpus.open(run / "data" / f"train-{number}", bundle.tokenizer)
-        sources = [corpus.source(i).tolist() for i in range(len(corpus))]
+        sources = [corpus.source[i].tolist() for i in range(len(corpus))]
         assert all((tag in source) == (number == 3) for source in sources)
         assert number != 3 or all(source[:2] == [language, tag] for source in sources)
     assert tag not in bundle.tokenizer.target.encode("zitrone")
@@ -78,7 +78,7 @@ def test_no_held_out_sentence_is_in_the_back_translated_corpus(run):
     held_out = {pair.source.split(" ", 1)[1] for pair in held_out_pairs(config.data)}
     corpus = Corpus.open(run / "data" / "train-3", bundle.tokenizer)
     targets = {
-        bundle.tokenizer.target.decode(corpus.target(i).tolist()) for i in range(len(corpus))
+        bundle.tokenizer.target.decode(corpus.target[i].tolist()) for i in range(len(corpus))
     }
     files = corpora_of(config.data)[2].files.train
     assert held_out & {pair.target for pair in read_pairs(files)}

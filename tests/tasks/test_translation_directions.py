@@ -122,7 +122,7 @@ def test_no_held_out_sentence_is_in_training_not_even_turned_round(run):
     for number in (1, 2, 3):
         corpus = Corpus.open(run / "data" / f"train-{number}", bundle.tokenizer)
         for i in range(len(corpus)):
-            source, target = corpus.source(i).tolist(), corpus.target(i).tolist()
+            source, target = corpus.source[i].tolist(), corpus.target[i].tolist()
             assert source[0] in bundle.tokenizer.source.language_tags.values()
             assert tuple(source[1:]) not in encoded and tuple(target) not in encoded
 

@@ -1,79 +1,74 @@
-"""Prepared images of one size in a folder, memory-mapped, so that memory holds only a few."""
+"""Prepared images of one size: a store whose rows are images, so that memory holds only a few."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from headway.base.errors import DataError
-from headway.base.files import read_json, write_file
-from headway.base.folders import new_folder
+from headway.base.files import are_distinct_names
 from headway.base.shapes import Float, Tensor
 from headway.data.formats.images import LabelledImage
 from headway.data.image_reader import ImageReader
-from headway.data.store import mapped_numbers, verify_corpus
+from headway.data.store import Store, new_store
 
-FORMAT = 1
-DESCRIPTION_FILE, PIXELS_FILE, LABELS_FILE = "description.json", "pixels.bin", "labels.bin"
-_LABEL = np.dtype("<i4")
+TEXTS = "texts"
 CHUNK = 256
 
 
+@dataclass(frozen=True)
 class ImageCorpus:
     """Prepared images and their classes.
 
     pixels: N x channels x height x width, uint8. labels: the class number of each image, an index
-    of `classes`. sizes: channels, height, width.
+    of `classes`.
     """
 
-    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
-        self.folder = folder
-        self.classes: tuple[str, ...] = tuple(description["classes"])
-        self.sizes: tuple[int, int, int] = tuple(description["sizes"])  # channels, height, width
-        count, values_per_image = description["count"], int(np.prod(self.sizes))
-        pixels = mapped_numbers(folder / PIXELS_FILE, np.dtype(np.uint8), count * values_per_image)
-        self.pixels: npt.NDArray[np.uint8] = pixels.reshape(count, *self.sizes)
-        self.labels: npt.NDArray[np.int32] = mapped_numbers(folder / LABELS_FILE, _LABEL, count)
+    folder: Path
+    pixels: npt.NDArray[np.uint8]
+    labels: npt.NDArray[np.int32]
+    classes: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        _, channels, height, width = self.pixels.shape
+        return channels, height, width
 
     def image(self, index: int) -> Float[Tensor, "C Y X"]:
         """Return one image with values from 0 to 1."""
         return torch.from_numpy(self.pixels[index].astype(np.float32) / 255)
 
     @classmethod
-    def open(cls, folder: Path) -> ImageCorpus:
-        """Map the images in `folder`. Raises DataError if the files are damaged."""
-        verify_corpus(folder)
-        path = folder / DESCRIPTION_FILE
-        hint = "delete this folder to prepare the data again"
-        description = read_json(path)
-        sizes = description.get("sizes") if isinstance(description, dict) else None
-        if (
-            not isinstance(sizes, list)
-            or description.get("format") != FORMAT
-            or len(sizes) != 3
-            or not all(type(n) is int and n > 0 for n in (*sizes, description.get("count")))
-            or not isinstance(description.get("classes"), list)
-        ):
-            raise DataError(
-                f"the file does not describe images of format {FORMAT}", str(path), hint
-            )
-        corpus = cls(folder, description)
-        if corpus.labels.min() < 0 or corpus.labels.max() >= len(corpus.classes):
-            raise DataError(
-                f"class numbers must be from 0 to {len(corpus.classes) - 1}, but one is not",
-                str(folder),
-                hint,
-            )
-        return corpus
+    def open(cls, folder: Path, sized: ImageReader) -> ImageCorpus:
+        """Map the images in `folder`.
+
+        Raises DataError if the files are damaged or were resized by another reader than `sized`.
+        """
+        return cls.of(open_images(folder, sized), sized)
+
+    @classmethod
+    def of(cls, store: Store, sized: ImageReader) -> ImageCorpus:
+        """Return the images of a store that `open_images` opened."""
+        classes = store.metadata.get("classes")
+        if not are_distinct_names(classes):
+            raise store.error(f"the classes must be different names, but are {classes!r}")
+        pixels = store.array("pixels", "uint8", (sized.channels, sized.height, sized.width))
+        labels = store.array("labels", "int32", below=len(classes))
+        return cls(store.folder, pixels, labels, tuple(classes))
+
+
+def open_images(folder: Path, sized: ImageReader) -> Store:
+    """Open the store of `prepare_images`, which may have texts too."""
+    return Store.open(folder, _fingerprint(sized), "image reader")
 
 
 def prepare_images(
@@ -82,38 +77,32 @@ def prepare_images(
     sized: ImageReader,
     folder: Path,
     progress: Callable[[int], None] = lambda count: None,
+    texts: Sequence[str] = (),
 ) -> ImageCorpus:
     """Write all images, resized to one size, to the new folder `folder`, and open it.
 
-    sized: resizes the images. progress: called with the number of images done. Raises DataError
-    with the name of the first image that cannot be read. After any error no partial folder remains.
+    sized: resizes the images. progress: called with the number of images done. texts: a text of
+    each image, or none. Raises DataError with the name of the first image that cannot be read.
+    After any error no partial folder remains.
     """
-    with new_folder(folder) as temporary:
-        write_images(images, classes, sized, temporary, progress)
-    return ImageCorpus.open(folder)
-
-
-def write_images(
-    images: Sequence[LabelledImage],
-    classes: Sequence[str],
-    sized: ImageReader,
-    folder: Path,
-    progress: Callable[[int], None],
-) -> None:
-    """Write the files of an `ImageCorpus` to the existing folder `folder`."""
     numbers = {label: i for i, label in enumerate(classes)}
-    with (folder / PIXELS_FILE).open("xb") as file:
+    with new_store(folder, _fingerprint(sized)) as store:
+        store.metadata["classes"] = list(classes)
+        store.append("labels", [numbers[image.label] for image in images], "int32")
+        if texts:
+            store.append_sequences(TEXTS, [text.encode() for text in texts], "uint8")
         for count, image in enumerate(images, start=1):
-            file.write(sized_pixels(image, sized).transpose(2, 0, 1).tobytes())
+            pixels = sized_pixels(image, sized).transpose(2, 0, 1)
+            store.append("pixels", pixels[None], "uint8")
             if count % CHUNK == 0:
                 progress(count)
-    labels = np.array([numbers[image.label] for image in images], _LABEL)
-    write_file(folder / LABELS_FILE, labels.tobytes())
-    sizes = [sized.channels, sized.height, sized.width]
-    description = {"format": FORMAT, "count": len(images), "sizes": sizes, "classes": list(classes)}
-    write_file(
-        folder / DESCRIPTION_FILE, json.dumps(description, ensure_ascii=False, indent=1).encode()
-    )
+    return ImageCorpus.open(folder, sized)
+
+
+def _fingerprint(sized: ImageReader) -> str:
+    """Return the fingerprint of a reader without its normalisation, which is applied later."""
+    channels = sized.channels
+    return replace(sized, mean=(0.0,) * channels, deviation=(1.0,) * channels).fingerprint
 
 
 def sized_pixels(image: LabelledImage, sized: ImageReader) -> npt.NDArray[np.uint8]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
+from headway.data.prepared import Progress, prepared
 from headway.tasks.image_config import (
     ImageDataConfig,
     ImageEncoderSettings,
@@ -74,33 +76,38 @@ def prepare_labelled_images(
     model: the requested shape of the encoder. start: the image reader of the pre-trained model, or
     None. least_classes: the minimum number of classes. Returns the images and their reader.
     """
-    root = folder / "data"
-    if all(path.exists() for path in (folder / FILE, root / "train", root / "valid")):
-        train, valid = ImageCorpus.open(root / "train"), ImageCorpus.open(root / "valid")
-        _report(train, valid, emit, reused=True)
-        return PreparedImages(ImageReader.load(folder), train, valid)
-    examples = labelled_images(data, emit, least_classes)
-    labels = tuple(_ordered({image.label for image in examples.train}))
-    where_and_hint = ", ".join(data.train), "--model.image-size 64"
-    sized = sized_reader(model, data, start, examples.train, where_and_hint)
-    corpora = {}
-    for name, images in (("train", examples.train), ("valid", examples.valid)):
-        if (root / name).exists():
-            corpora[name] = ImageCorpus.open(root / name)
-            continue
+    reader = ImageReader.load(folder) if (folder / FILE).exists() else None
 
-        def progress(done: int, name: str = name) -> None:
-            emit({"kind": "preparing", "what": name, "done": done, "unit": "images"})
+    @cache
+    def examples() -> LabelledImages:
+        return labelled_images(data, emit, least_classes)
 
-        corpora[name] = prepare_images(images, labels, sized, root / name, progress)
-    train, valid = corpora["train"], corpora["valid"]
-    reader = sized
-    if start is None:
-        mean, deviation = mean_and_deviation(train)
-        reader = replace(sized, mean=mean, deviation=deviation)
-    warn_of_dark_images(train, emit)
-    _report(train, valid, emit, reused=False)
-    reader.save(folder)
+    @cache
+    def sized() -> ImageReader:
+        where_and_hint = ", ".join(data.train), "--model.image-size 64"
+        return reader or sized_reader(model, data, start, examples().train, where_and_hint)
+
+    def split(name: str, images: Callable[[], Sequence[LabelledImage]]) -> ImageCorpus:
+        def make(path: Path, progress: Progress) -> ImageCorpus:
+            labels = _ordered({image.label for image in examples().train})
+            return prepare_images(images(), labels, sized(), path, progress)
+
+        return prepared(
+            folder / "data" / name,
+            lambda path: ImageCorpus.open(path, sized()),
+            make,
+            lambda corpus: {"count": len(corpus), "unit": "images"},
+            emit,
+            "images",
+        )
+
+    train = split("train", lambda: examples().train)
+    valid = split("valid", lambda: examples().valid)
+    if reader is None:
+        reader = normalised_reader(sized(), start, train)
+        warn_of_dark_images(train, emit)
+        reader.save(folder)
+    _note_baseline(train, valid, emit)
     return PreparedImages(reader, train, valid)
 
 
@@ -243,6 +250,17 @@ def sized_reader(
     )
 
 
+def normalised_reader(
+    sized: ImageReader, start: ImageReader | None, train: ImageCorpus
+) -> ImageReader:
+    """Return the reader of a run: with the mean and deviation of the pre-trained model's reader
+    `start`, or of the training images if that is None."""
+    if start is not None:
+        return sized
+    mean, deviation = mean_and_deviation(train)
+    return replace(sized, mean=mean, deviation=deviation)
+
+
 def warn_of_dark_images(train: ImageCorpus, emit: Emit) -> None:
     """Emit a note if all training images are dark, as if their pixels had another scale."""
     brightest = int(train.pixels.max())
@@ -254,17 +272,13 @@ def warn_of_dark_images(train: ImageCorpus, emit: Emit) -> None:
         emit({"kind": "note", "text": text})
 
 
-def _report(train: ImageCorpus, valid: ImageCorpus, emit: Emit, *, reused: bool) -> None:
-    for corpus in (train, valid):
-        size = {"what": corpus.folder.name, "count": len(corpus), "unit": "images"}
-        emit({"kind": "prepared", **size, "reused": reused})
+def _note_baseline(train: ImageCorpus, valid: ImageCorpus, emit: Emit) -> None:
+    """Emit the accuracy of the most frequent class, if there are several classes."""
     if len(train.classes) < 2:
         return
     number, count = Counter(valid.labels.tolist()).most_common(1)[0]
-    emit(
-        {
-            "kind": "note",
-            "text": f"{len(train.classes)} classes; majority baseline "
-            f"({train.classes[number]!r}): accuracy {count / len(valid):.1%}",
-        }
+    text = (
+        f"{len(train.classes)} classes; majority baseline ({train.classes[number]!r}): accuracy "
+        f"{count / len(valid):.1%}"
     )
+    emit({"kind": "note", "text": text})

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
+from headway.data.prepared import progress_of
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.sections import TextDataConfig
 
-
-@runtime_checkable
-class Shards(Protocol):
-    """Encoded text in the files of a folder."""
-
-    @property
-    def tokens(self) -> int: ...
-
-
-S = TypeVar("S", bound=Shards)
 B = TypeVar("B", bound=TextBundle | EncoderBundle)
 
 
@@ -60,28 +51,6 @@ def check_max_length(bundle: TextBundle | EncoderBundle, start: str, length: int
         )
 
 
-def prepared(
-    folder: Path,
-    open_it: Callable[[Path], S],
-    make: Callable[[Path, Callable[[int], None]], S],
-    emit: Emit,
-) -> S:
-    """Open the shards in `folder` if it exists, else make them.
-
-    open_it: opens existing shards. make: writes them; it is called with the folder and a function
-    that receives the number of bytes processed so far. emit: receives the progress.
-    """
-    reused = folder.exists()
-
-    def progress(done: int) -> None:
-        emit({"kind": "preparing", "what": folder.name, "done": done, "unit": "bytes"})
-
-    corpus = open_it(folder) if reused else make(folder, progress)
-    size = {"what": folder.name, "count": corpus.tokens, "unit": "tokens", "reused": reused}
-    emit({"kind": "prepared", **size})
-    return corpus
-
-
 def held_out(data: TextDataConfig, halves: Sequence[TextSplit]) -> Iterator[Part]:
     """Read the validation text: data.valid, or the end of every text of data.train."""
     if data.valid:
@@ -103,13 +72,13 @@ class TextSplit:
         It is computed when the text is first split, which a resumed run does not need. Raises
         DataError if the text is empty.
         """
+        progress = progress_of(self.emit, self.source, "characters")
         characters, starts = 0, array("q")
         for part in self._parts():
             if part.first:
                 starts.append(characters)
             characters += len(part.text)
-            done = {"done": characters, "unit": "characters"}
-            self.emit({"kind": "preparing", "what": self.source, **done})
+            progress(characters)
         if not characters:
             raise DataError("the text is empty", self.source)
         target = int(characters * (1 - self.data.held_out))

@@ -6,12 +6,12 @@ vocabulary has the requested size. A word is split by the same merges in the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
+from headway.base.chunks import chunks
 from headway.text.byte_level import Model, SubwordModel, byte_level_engine
 
 
@@ -25,7 +25,7 @@ def _train(
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    engine.train_from_iterator(_chunks(texts), trainer)
+    engine.train_from_iterator(chunks(texts, 1000), trainer)
     return engine
 
 
@@ -51,9 +51,3 @@ def merges_of(model: Model) -> list[tuple[str, str]]:
     """Return the merged pairs of tokens of a BPE model in JSON, in order, in letters."""
     pairs = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
     return [(left, right) for left, right in pairs]
-
-
-def _chunks(texts: Iterable[str], size: int = 1000) -> Iterator[list[str]]:
-    iterator = iter(texts)
-    while chunk := list(islice(iterator, size)):
-        yield chunk

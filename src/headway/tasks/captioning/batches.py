@@ -1,89 +1,19 @@
-"""Prepares images with captions in a folder, and streams them as batches."""
+"""Images with captions as a stream of batches."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
-from headway.base.errors import DataError
-from headway.base.files import read_json, write_file
-from headway.base.folders import new_folder
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.base.transfers import upload
 from headway.data.augmentation import Augmentation, AugmentationConfig
 from headway.data.image_batches import Normalise, shuffled, view_generator
-from headway.data.image_corpus import ImageCorpus, write_images
-from headway.data.image_reader import ImageReader
+from headway.data.image_corpus import ImageCorpus
 from headway.data.padding import padded
-from headway.tasks.captioning.caption_files import CaptionedImage, Captions
-
-FORMAT = 1
-TEXTS_LIMIT = 2**30
-TEXTS_FILE = "captions.json"
-
-
-class CaptionCorpus:
-    """Images of one size, memory-mapped from disk, and the captions of each image by language."""
-
-    def __init__(self, images: ImageCorpus, captions: Sequence[Captions]) -> None:
-        self.images, self.captions = images, captions
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    @classmethod
-    def open(cls, folder: Path) -> CaptionCorpus:
-        """Open a folder that `prepare_captions` wrote. Raises DataError if it is damaged."""
-        images, path = ImageCorpus.open(folder), folder / TEXTS_FILE
-        if not path.exists():  # the path that version 0.1.0 used
-            path = folder.with_name(f"{folder.name}.{TEXTS_FILE}")
-        content = read_json(path, TEXTS_LIMIT)
-        rows = content.get("captions") if isinstance(content, dict) else None
-        if (
-            not isinstance(rows, list)
-            or content.get("format") != FORMAT
-            or len(rows) != len(images)
-            or not all(_is_captions(row) for row in rows)
-        ):
-            raise DataError(
-                f"the file must have captions (format {FORMAT}) of {len(images):,} images, but "
-                "does not",
-                str(path),
-                "delete this folder to prepare the data again",
-            )
-        texts = [{name: tuple(captions) for name, captions in row.items()} for row in rows]
-        return cls(images, texts)
-
-
-def _is_captions(row: Any) -> bool:
-    return isinstance(row, dict) and all(
-        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)
-        for texts in row.values()
-    )
-
-
-def prepare_captions(
-    images: Sequence[CaptionedImage],
-    sized: ImageReader,
-    folder: Path,
-    progress: Callable[[int], None] = lambda count: None,
-) -> CaptionCorpus:
-    """Write images, resized to one size, and their captions to the new folder `folder`; open it.
-
-    sized: resizes the images. progress: called with the number of images done. Raises DataError
-    with the name of the first image that cannot be read; then no partial folder remains.
-    """
-    rows = [image.captions for image in images]
-    text = json.dumps({"format": FORMAT, "captions": rows}, ensure_ascii=False)
-    with new_folder(folder) as temporary:
-        write_file(temporary / TEXTS_FILE, text.encode())
-        write_images([image.image for image in images], ("",), sized, temporary, progress)
-    return CaptionCorpus.open(folder)
 
 
 @dataclass(frozen=True)

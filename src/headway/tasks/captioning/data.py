@@ -6,17 +6,20 @@ Prepared data that exists in the run folder is reused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
 from headway.data.formats import check_table
-from headway.data.image_corpus import mean_and_deviation
 from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
-from headway.tasks.captioning.batches import CaptionCorpus, TokenizedCaption, prepare_captions
+from headway.data.image_reader import ImageReader
+from headway.data.prepared import prepared
+from headway.tasks.captioning.batches import TokenizedCaption
 from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
 from headway.tasks.captioning.caption_files import (
     CaptionColumns,
     CaptionedImage,
@@ -26,7 +29,12 @@ from headway.tasks.captioning.caption_files import (
 )
 from headway.tasks.captioning.config import CaptionDataConfig, CaptionEvaluation, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
-from headway.tasks.image_data import content, sized_reader, warn_of_dark_images
+from headway.tasks.image_data import (
+    content,
+    normalised_reader,
+    sized_reader,
+    warn_of_dark_images,
+)
 from headway.tasks.job import Emit
 from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextBPE, TextTokenizer
@@ -131,39 +139,39 @@ def prepare_all(
     config: CaptionRunConfig, starts: Starts, folder: Path, emit: Emit
 ) -> PreparedCaptions:
     """Prepare images, captions and the reader in the run folder, or reuse them."""
-    root = folder / "data"
-    paths = [folder / FILE, *(root / name for name in SPLITS)]
-    if all(path.exists() for path in paths):
-        train, valid = (CaptionCorpus.open(root / name) for name in SPLITS)
-        _report(train, valid, emit, reused=True)
-        return PreparedCaptions(CaptionReader.load(folder), train, valid)
-    splits = captioned_images(config.data, emit)
+    reader = CaptionReader.load(folder) if (folder / FILE).exists() else None
     start = None if starts.encoder is None else starts.encoder.reader
-    where_and_hint = str(config.data.train), "--model.vit.image-size 64"
-    images = [captioned.image for captioned in splits["train"]]
-    sized = sized_reader(config.model.vit, config.data, start, images, where_and_hint)
-    corpora = {}
-    for name in SPLITS:
 
-        def progress(done: int, name: str = name) -> None:
-            emit({"kind": "preparing", "what": name, "done": done, "unit": "images"})
+    @cache
+    def splits() -> dict[str, list[CaptionedImage]]:
+        return captioned_images(config.data, emit)
 
-        exists = (root / name).exists()
-        corpora[name] = (
-            CaptionCorpus.open(root / name)
-            if exists
-            else prepare_captions(splits[name], sized, root / name, progress)
+    @cache
+    def sized() -> ImageReader:
+        if reader is not None:
+            return reader.images
+        images = [captioned.image for captioned in splits()["train"]]
+        where_and_hint = str(config.data.train), "--model.vit.image-size 64"
+        return sized_reader(config.model.vit, config.data, start, images, where_and_hint)
+
+    def split(name: str) -> CaptionCorpus:
+        return prepared(
+            folder / "data" / name,
+            lambda path: CaptionCorpus.open(path, sized()),
+            lambda path, progress: prepare_captions(splits()[name], sized(), path, progress),
+            lambda corpus: {"count": len(corpus), "unit": "images"},
+            emit,
+            "images",
         )
-    train, valid = corpora["train"], corpora["valid"]
-    if start is None:
-        mean, deviation = mean_and_deviation(train.images)
-        sized = replace(sized, mean=mean, deviation=deviation)
-    warn_of_dark_images(train.images, emit)
-    _report(train, valid, emit, reused=False)
-    tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
-    languages = config.data.text if len(config.data.text) > 1 else ()
-    reader = CaptionReader(sized, tokenizer, languages, config.data.max_length)
-    reader.save(folder)
+
+    train, valid = (split(name) for name in SPLITS)
+    if reader is None:
+        images = normalised_reader(sized(), start, train.images)
+        warn_of_dark_images(train.images, emit)
+        tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
+        languages = config.data.text if len(config.data.text) > 1 else ()
+        reader = CaptionReader(images, tokenizer, languages, config.data.max_length)
+        reader.save(folder)
     return PreparedCaptions(reader, train, valid)
 
 
@@ -273,9 +281,3 @@ def _of_images(
 ) -> CaptionExamples:
     files = FileExamples([captioned.image for captioned in images])
     return CaptionExamples(files, [captioned.captions for captioned in images], columns, split)
-
-
-def _report(train: CaptionCorpus, valid: CaptionCorpus, emit: Emit, *, reused: bool) -> None:
-    for corpus in (train, valid):
-        size = {"what": corpus.images.folder.name, "count": len(corpus), "unit": "images"}
-        emit({"kind": "prepared", **size, "reused": reused})

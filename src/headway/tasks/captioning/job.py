@@ -13,8 +13,9 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.tasks.captioning.batches import CaptionBatch, CaptionBatches, CaptionCorpus
+from headway.tasks.captioning.batches import CaptionBatch, CaptionBatches
 from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.caption_corpus import CaptionCorpus
 from headway.tasks.captioning.config import WRITES, CaptionEvaluation, CaptionRunConfig, caption
 from headway.tasks.captioning.data import (
     CaptionExamples,

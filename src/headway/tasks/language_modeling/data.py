@@ -9,11 +9,12 @@ from pathlib import Path
 from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.data.documents import Part, read_documents
+from headway.data.prepared import numbered, prepared
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
+from headway.tasks.text_data import TextSplit, check_text, held_out
 from headway.text import (
     CharacterTokenizer,
     TextBPE,
@@ -80,20 +81,19 @@ def prepare_language(
     halves = [TextSplit(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(data, start, halves, folder, emit)
 
-    def shards(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
+    def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
         return prepared(
             folder / "data" / name,
             lambda path: TextCorpus.open(path, tokenizer),
             lambda path, progress: prepare_text(parts(), tokenizer, path, progress),
+            lambda corpus: {"count": len(corpus), "unit": "tokens"},
             emit,
+            "bytes",
         )
 
-    numbered = len(halves) > 1
-    train = [
-        shards(f"train-{i + 1}" if numbered else "train", half.train)
-        for i, half in enumerate(halves)
-    ]
-    return PreparedLanguage(tokenizer, train, shards("valid", lambda: held_out(data, halves)))
+    names = numbered("train", len(halves))
+    train = [corpus(name, half.train) for name, half in zip(names, halves, strict=True)]
+    return PreparedLanguage(tokenizer, train, corpus("valid", lambda: held_out(data, halves)))
 
 
 def _tokenizer(

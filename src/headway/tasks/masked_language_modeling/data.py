@@ -11,6 +11,7 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle
 from headway.data.documents import Part, read_documents
+from headway.data.prepared import numbered, prepared
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
 from headway.tasks.masked_language_modeling.sentences import (
@@ -19,7 +20,7 @@ from headway.tasks.masked_language_modeling.sentences import (
     sentences_of,
 )
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out, prepared
+from headway.tasks.text_data import TextSplit, check_text, held_out
 from headway.text import EncoderTokenizer, extended, new_words
 from headway.text.hf_tokenizer import FILE
 
@@ -82,24 +83,25 @@ def prepare_encoder(
     halves = [TextSplit(source, data, emit) for source in data.train]
     tokenizer = _tokenizer(config, start, halves, folder, emit)
 
-    def shards(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
+    def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
         return prepared(
             folder / "data" / name,
             lambda path: SentenceCorpus.open(path, tokenizer),
             lambda path, progress: prepare_sentences(parts(), tokenizer, path, progress),
+            lambda corpus: {"count": corpus.tokens, "unit": "tokens"},
             emit,
+            "bytes",
         )
 
-    def all_shards(split: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[SentenceCorpus]:
-        numbered = len(halves) > 1
-        names = [f"{split}-{i + 1}" if numbered else split for i in range(len(halves))]
-        return [shards(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
+    def split(name: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[SentenceCorpus]:
+        names = numbered(name, len(halves))
+        return [corpus(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
 
-    train = all_shards("train", TextSplit.train)
+    train = split("train", TextSplit.train)
     if data.valid:
-        valid = [shards("valid", lambda: held_out(data, halves))]
+        valid = [corpus("valid", lambda: held_out(data, halves))]
     else:
-        valid = all_shards("valid", TextSplit.valid)
+        valid = split("valid", TextSplit.valid)
     for corpora, kind in ((train, "training"), (valid, "held-out")):
         if not all(corpus.tokens for corpus in corpora):
             raise DataError(

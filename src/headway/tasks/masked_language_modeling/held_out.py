@@ -12,6 +12,7 @@ from typing import Any
 from headway.base.errors import HeadwayWarning
 from headway.bundle import EncoderBundle
 from headway.data.formats import TABLES, ending
+from headway.data.prepared import numbered
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
     EncoderRunConfig,
@@ -83,9 +84,8 @@ def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
     data, folder = config.data, run / "data"
     if data.valid:
         return {", ".join(data.valid): folder / "valid"}
-    if len(data.train) == 1:
-        return {data.train[0]: folder / "valid"}
-    return {text: folder / f"valid-{i + 1}" for i, text in enumerate(data.train)}
+    names = numbered("valid", len(data.train))
+    return {text: folder / name for text, name in zip(data.train, names, strict=True)}
 
 
 def held_out_sources(

@@ -214,7 +214,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
         for corpus in prepared.train:
             if len(corpus.documents) == 2:
                 note(
-                    f"{corpus.text.folder.name} is one document: the random second texts of "
+                    f"{corpus.folder.name} is one document: the random second texts of "
                     "next-sentence prediction are distant parts of it; --data.split splits it into "
                     "documents"
                 )

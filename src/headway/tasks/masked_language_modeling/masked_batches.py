@@ -121,7 +121,7 @@ class Source:
             raise DataError(
                 "next-sentence prediction needs documents with at least two sentences, but the "
                 "corpus has none",
-                str(self.corpus.text.folder),
+                str(self.corpus.folder),
                 "choose another --data.split, or set --model.next-sentence false",
             )
         return plan

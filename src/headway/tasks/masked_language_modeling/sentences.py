@@ -2,84 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.chunks import chunks
+from headway.base.errors import DataError
 from headway.data.documents import Part
-from headway.data.text_corpus import TextCorpus, prepare_text
+from headway.data.store import Array, Store, ids_dtype, new_store
 from headway.text import EncoderTokenizer, split_sentences
 
 LONGEST = 64  # tokens; a longer sentence is split into several
+CHUNK = 64  # number of sentences encoded at once
 
 
-class SentenceEncoder:
-    """A tokenizer that adds [SEP] at the end of each text; documents begin with [CLS]."""
-
-    def __init__(self, tokenizer: EncoderTokenizer) -> None:
-        self.tokenizer, self.size = tokenizer, tokenizer.size
-        self.bos = self.eos = tokenizer.special_tokens.start
-        self.fingerprint = f"sentences of {LONGEST} {tokenizer.fingerprint}"
-
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, with [SEP] at its end and after every 64 tokens."""
-        end, encoded = self.tokenizer.special_tokens.end, []
-        for ids in self.tokenizer.encode_batch(texts):
-            ids_with_ends = []
-            for start in range(0, max(1, len(ids)), LONGEST):  # an empty text has a [SEP] too
-                ids_with_ends += [*ids[start : start + LONGEST], end]
-            encoded.append(ids_with_ends)
-        return encoded
-
-
+@dataclass(frozen=True)
 class SentenceCorpus:
-    """Sentences of documents, memory-mapped from disk.
+    """Sentences of documents, memory-mapped from disk, without special tokens.
 
-    Sentence i is ids[starts[i] : ends[i]], without special tokens. documents: the first sentence of
-    each document, and finally the number of sentences. lengths: number of tokens of each sentence.
-    sums: number of tokens of all sentences before it. Memory holds these numbers, about 32 bytes
-    per sentence, and no text.
+    sums: number of tokens of all sentences before each, and finally of all: sentence i is
+    ids[sums[i] : sums[i + 1]]. documents: the first sentence of each document, and finally the
+    number of sentences. separator: id of [SEP]. Memory holds about 20 bytes per sentence, no text.
     """
 
-    def __init__(self, text: TextCorpus, start: int, end: int) -> None:
-        """Index the sentences of `text`. start, end: ids of [CLS] and [SEP]."""
-        self.text, self.start, self.end = text, start, end
-        self.ids = text.ids
-        self.ends: npt.NDArray[np.int64] = np.flatnonzero(self.ids == end)
-        self.starts = np.concatenate(([0], self.ends[:-1] + 1))
-        begins_document = self.ids[self.starts] == start
-        self.starts[begins_document] += 1
-        self.lengths = self.ends - self.starts
-        self.sums: npt.NDArray[np.int64] = np.concatenate(([0], np.cumsum(self.lengths)))
-        self.documents: npt.NDArray[np.int64] = np.append(
-            np.flatnonzero(begins_document), len(self.ends)
-        )
+    folder: Path
+    ids: Array
+    sums: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.int64]
+    separator: int
 
     @classmethod
     def open(cls, folder: Path, tokenizer: EncoderTokenizer) -> SentenceCorpus:
         """Map the sentences in `folder`. Raises DataError unless they were encoded with
         `tokenizer`."""
-        text = TextCorpus.open(folder, SentenceEncoder(tokenizer))
-        return cls(text, tokenizer.special_tokens.start, tokenizer.special_tokens.end)
+        store, size = Store.open(folder, _fingerprint(tokenizer), "tokenizer"), tokenizer.size
+        ids, sums = store.sequences("sentences", ids_dtype(size), below=size, may_be_empty=True)
+        begins = store.array("begins", "uint8", below=2)
+        documents = np.append(np.flatnonzero(begins), store.count)
+        return cls(folder, ids, np.array(sums), documents, tokenizer.special_tokens.end)
 
     def __len__(self) -> int:
         """Return the number of sentences."""
-        return len(self.ends)
+        return len(self.sums) - 1
 
     @property
     def tokens(self) -> int:
         """The number of tokens of all sentences."""
-        return int(self.lengths.sum())
+        return len(self.ids)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of tokens of each sentence."""
+        return np.diff(self.sums)
 
     def run(self, first: int, last: int) -> npt.NDArray[np.int64]:
         """Return the tokens of sentences `first` to `last` - 1, with [SEP] at document borders."""
-        ids: npt.NDArray[np.int64]
-        ids = self.ids[self.starts[first] : self.ends[last - 1]].astype(np.int64)
-        ids = ids[ids != self.end]
-        ids[ids == self.start] = self.end
-        return ids
+        start, end = self.sums[first], self.sums[last]
+        ids: npt.NDArray[np.int64] = self.ids[start:end].astype(np.int64)
+        low, high = np.searchsorted(self.documents, (first + 1, last))
+        borders = self.sums[self.documents[low:high]] - start
+        return np.insert(ids, borders, self.separator) if len(borders) else ids
 
     def counts(self, size: int) -> npt.NDArray[np.int64]:
         """Return the number of occurrences of each of `size` ids in the text.
@@ -89,7 +75,6 @@ class SentenceCorpus:
         counts = np.zeros(size, np.int64)
         for start in range(0, len(self.ids), 1 << 24):
             counts += np.bincount(self.ids[start : start + (1 << 24)], minlength=size)
-        counts[[self.start, self.end]] = 0
         return counts
 
     def sentence(self, number: int) -> list[int]:
@@ -116,8 +101,29 @@ def prepare_sentences(
 ) -> SentenceCorpus:
     """Encode the sentences of documents into the new folder `folder`, and open it.
 
-    progress: called with the number of bytes done. Raises as `prepare_text`.
+    A sentence of more than 64 tokens becomes several. progress: called with the number of bytes
+    done. Raises DataError if there is no text. After any error no partial folder remains.
     """
-    encoder = SentenceEncoder(tokenizer)
-    prepare_text(sentences_of(parts), encoder, folder, progress)
+    num_bytes = 0
+    with new_store(folder, _fingerprint(tokenizer)) as store:
+        for chunk in chunks(sentences_of(parts), CHUNK):
+            sentences: list[list[int]] = []
+            begins: list[bool] = []
+            encoded = tokenizer.encode_batch([part.text for part in chunk])
+            for part, ids in zip(chunk, encoded, strict=True):
+                num_bytes += len(part.text.encode())
+                starts = range(0, max(1, len(ids)), LONGEST)
+                sentences += [ids[start : start + LONGEST] for start in starts]
+                begins += [part.first and start == 0 for start in starts]
+            store.append_sequences("sentences", sentences, ids_dtype(tokenizer.size))
+            store.append("begins", begins, "uint8")
+            progress(num_bytes)
+        if not num_bytes:
+            raise DataError(
+                "the files have no text, or only whitespace", hint="give files that have text"
+            )
     return SentenceCorpus.open(folder, tokenizer)
+
+
+def _fingerprint(tokenizer: EncoderTokenizer) -> str:
+    return f"sentences of {LONGEST} {tokenizer.fingerprint}"

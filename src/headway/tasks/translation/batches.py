@@ -15,7 +15,7 @@ from headway.base.transfers import upload
 from headway.data.padding import padded
 from headway.tasks.translation.bucketing import Array, Buckets
 from headway.tasks.translation.noise import SourceNoise
-from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.word_alignment import token_alignment, word_of_each_token
 from headway.text import SentenceTokenizer, TokenizerPair
@@ -79,7 +79,7 @@ class RandomSplits:
 
 
 def collate(
-    corpus: Corpus | JoinedCorpora,
+    corpus: Corpus,
     indices: Array,
     tokenizers: TokenizerPair,
     splits: RandomSplits | SpanCorruption | None = None,
@@ -92,15 +92,16 @@ def collate(
     changes the sources after that.
     """
     positions = [int(i) for i in indices]
-    sources = [corpus.source(i).tolist() for i in positions]
-    targets = [corpus.target(i).tolist() for i in positions]
+    sources = [corpus.source[i].tolist() for i in positions]
+    targets = [corpus.target[i].tolist() for i in positions]
     if splits is not None:
         pairs = zip(sources, targets, positions, strict=True)
         split = [splits.pair(source, target, epoch, i) for source, target, i in pairs]
         sources, targets = [source for source, _ in split], [target for _, target in split]
     alignment = None
-    if corpus.aligned:  # before the noise, which hides words but moves none
-        alignment = padded_alignment(corpus, positions, sources, targets, tokenizers)
+    if corpus.links is not None:  # before the noise, which hides words but moves none
+        links = [[(int(s), int(t)) for s, t in corpus.links[i].reshape(-1, 2)] for i in positions]
+        alignment = padded_alignment(links, sources, targets, tokenizers)
     if noise is not None:
         numbered = zip(sources, positions, strict=True)
         sources = [noise.source(source, epoch, i) for source, i in numbered]
@@ -135,21 +136,20 @@ def longest_batch(
 
 
 def padded_alignment(
-    corpus: Corpus | JoinedCorpora,
-    indices: Sequence[int],
+    links: Sequence[Sequence[tuple[int, int]]],
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     tokenizers: TokenizerPair,
 ) -> Float[Tensor, "B T S"]:
-    """Return the `token_alignment` of the pairs at `indices`, with room for </s> on both sides.
+    """Return the `token_alignment` of pairs, with room for </s> on both sides.
 
-    sources, targets: their ids, which may be other tokens than those of the corpus.
+    links: their aligned words. sources, targets: their ids.
     """
     longest = (max(map(len, targets)) + 1, max(map(len, sources)) + 1)
-    alignment = torch.zeros(len(indices), *longest)
-    for row, (index, source, target) in enumerate(zip(indices, sources, targets, strict=True)):
+    alignment = torch.zeros(len(links), *longest)
+    for row, (words, source, target) in enumerate(zip(links, sources, targets, strict=True)):
         alignment[row, : len(target), : len(source)] = token_alignment(
-            corpus.links(index),
+            words,
             word_of_each_token(tokenizers.source, source),
             word_of_each_token(tokenizers.target, target),
         )
@@ -173,7 +173,7 @@ class Batches:
 
     def __init__(
         self,
-        corpus: Corpus | JoinedCorpora,
+        corpus: Corpus,
         buckets: Buckets,
         tokenizers: TokenizerPair,
         device: str = "cpu",

@@ -9,6 +9,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.prepared import Progress, numbered, prepared
 from headway.tasks.splits import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
@@ -20,7 +21,7 @@ from headway.tasks.translation.directions import (
 )
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.pairs.reading import read_pairs
-from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora, prepare
+from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import tag_of
 from headway.tasks.translation.word_alignments import with_links
@@ -47,7 +48,6 @@ SENTINELS = 100
 VALID = "valid"
 """Name of the shards of the validation pairs."""
 
-_JOINT = {True: "joint", False: "one per language"}
 _KINDS: dict[str, type[SentenceSubwords]] = {"bpe": Tokenizer, "unigram": UnigramTokenizer}
 
 
@@ -60,7 +60,7 @@ class Prepared:
     """
 
     tokenizers: TokenizerPair
-    train: Corpus | JoinedCorpora
+    train: Corpus
     valid: Corpus
     valid_pairs: list[Pair]
     directions: tuple[str, ...] = ()
@@ -80,32 +80,30 @@ def prepare_data(
     for note in (files.note for corpus in corpora for _, files in corpus.files.items()):
         if note is not None:
             emit({"kind": "note", "text": note})
-    tokenizers = _tokenizers(config, corpora, folder, emit, start)
+    fraction = _held_out_fraction(corpora)
+    tokenizers = _tokenizers(config, corpora, fraction, folder, emit, start)
 
-    def shards(name: str, pairs: Callable[[], Iterator[Pair]]) -> Corpus:
-        path = folder / "data" / name
-        if path.exists():
-            corpus = Corpus.open(path, tokenizers)
-            emit({"kind": "prepared", "what": name, "count": len(corpus), "reused": True})
-            return corpus
+    def corpus(name: str, pairs: Reader) -> Corpus:
+        def make(path: Path, progress: Progress) -> Corpus:
+            aligned = bool(config.alignments) and name != VALID
+            longest = config.max_length
+            return prepare(pairs(), tokenizers, path, longest, progress, aligned=aligned)
 
-        def progress(done: int) -> None:
-            emit({"kind": "preparing", "what": name, "done": done})
+        return prepared(
+            folder / "data" / name,
+            lambda path: Corpus.open(path, tokenizers),
+            make,
+            lambda corpus: {"count": len(corpus), "unit": "pairs", "skipped": corpus.skipped},
+            emit,
+            "pairs",
+        )
 
-        has_links = bool(config.alignments) and name != VALID
-        corpus = prepare(pairs(), tokenizers, path, config.max_length, progress, aligned=has_links)
-        emit({"kind": "prepared", "what": name, "count": len(corpus), "skipped": corpus.skipped})
-        return corpus
-
-    train_pairs, valid_pairs = _readers(corpora, languages_of(corpora))
-    numbered = len(corpora) > 1
-    train = [
-        shards(f"train-{number}" if numbered else "train", pairs)
-        for number, pairs in enumerate(train_pairs, start=1)
-    ]
-    valid = shards(VALID, valid_pairs)
+    train_pairs, valid_pairs = _readers(corpora, fraction, languages_of(corpora))
+    names = numbered("train", len(corpora))
+    train = [corpus(name, pairs) for name, pairs in zip(names, train_pairs, strict=True)]
+    valid = corpus(VALID, valid_pairs)
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
-    joined = JoinedCorpora(train) if numbered else train[0]
+    joined = Corpus.joined(train) if len(train) > 1 else train[0]
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
 
 
@@ -145,7 +143,8 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     """Read all validation pairs of a run: those of the validation file, or held-out training
     pairs."""
     corpora = corpora_of(config)
-    _, valid_pairs = _readers(corpora, languages_of(corpora))
+    fraction = _held_out_fraction(corpora)
+    _, valid_pairs = _readers(corpora, fraction, languages_of(corpora))
     return valid_pairs()
 
 
@@ -174,43 +173,44 @@ def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
 def _tokenizers(
     config: TranslationDataConfig,
     corpora: Sequence[DirectedSplits],
+    fraction: float,
     folder: Path,
     emit: Callable[[Event], None],
     start: TranslatorBundle | None,
 ) -> TokenizerPair:
-    if any(folder.glob("tokenizer*.json")):
-        tokenizers = TokenizerPair.load(folder)
-        emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": "reused"})
-        return tokenizers
-    if start is not None:
-        start.tokenizer.save(folder)
-        size = start.tokenizer.target.size
-        emit({"kind": "tokenizer", "vocabulary_size": size, "how": "of the pre-trained model"})
-        return start.tokenizer
-    emit({"kind": "preparing", "what": "tokenizer", "done": 0})
-    train_pairs, _ = _readers(corpora, None)
+    reused = any(folder.glob("tokenizer*.json"))
+    if reused:
+        tokenizers, how = TokenizerPair.load(folder), "reused"
+    elif start is not None:
+        tokenizers, how = start.tokenizer, "of the pre-trained model"
+    else:
+        emit({"kind": "preparing", "what": "tokenizer", "done": 0})
+        tokenizers = _trained(config, corpora, fraction)
+        kind = _KINDS[config.tokenizer].subwords.name
+        how = f"{kind}, {'joint' if tokenizers.joint else 'one per language'}"
+    if not reused:
+        tokenizers.save(folder)
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": how})
+    return tokenizers
+
+
+def _trained(
+    config: TranslationDataConfig, corpora: Sequence[DirectedSplits], fraction: float
+) -> TokenizerPair:
+    """Train tokenizers on the training pairs, with the tags that the configuration needs."""
+    train_pairs, _ = _readers(corpora, fraction, None)
     tags = [tag_of(language) for language in languages_of(corpora)]
     if any(corpus.back_translated for corpus in corpora):
         tags.append(BACK_TRANSLATED)
     if config.corruption:
         tags += [f"<extra_id_{number}>" for number in range(SENTINELS)]
-    kind = _KINDS[config.tokenizer]
-    tokenizers = TokenizerPair.train(
+    return TokenizerPair.train(
         lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
         config.vocabulary,
         config.joint,
         tags,
-        kind,
+        _KINDS[config.tokenizer],
     )
-    tokenizers.save(folder)
-    emit(
-        {
-            "kind": "tokenizer",
-            "vocabulary_size": tokenizers.target.size,
-            "how": f"{kind.subwords.name}, {_JOINT[tokenizers.joint]}",
-        }
-    )
-    return tokenizers
 
 
 Reader = Callable[[], Iterator[Pair]]
@@ -218,18 +218,16 @@ Reader = Callable[[], Iterator[Pair]]
 
 
 def _readers(
-    corpora: Sequence[DirectedSplits], languages: Sequence[str] | None
+    corpora: Sequence[DirectedSplits], fraction: float, languages: Sequence[str] | None
 ) -> tuple[list[Reader], Reader]:
     """Return functions that read the training pairs of each corpus, and the validation pairs of all
     corpora by turns.
 
-    languages: the target languages, whose tags the sources get, as those of back-translated corpora
-    get <BT>; None for texts without any tag. A corpus without a validation file has a fraction of
-    its pairs held out, but a back-translated one has none. With several corpora no sentence that is
-    held out, as a source or as a target, occurs in training. Raises DataError if there are too few
-    pairs to hold some out.
+    fraction: that of the pairs which is held out of a corpus without a validation file; none is
+    held out of a back-translated one. languages: the target languages, whose tags the sources get,
+    as those of back-translated corpora get <BT>; None for texts without any tag. With several
+    corpora no sentence that is held out, as a source or as a target, occurs in training.
     """
-    fraction = _held_out_fraction(corpora)
     several = len(corpora) > 1
 
     def train_of(corpus: DirectedSplits) -> Iterator[Pair]:

@@ -167,7 +167,7 @@ def _nats(
     """Return the mean negative log-likelihood per target token, and the number of tokens."""
     corpus, tokenizer = examples.corpus, bundle.tokenizer
     objective = TranslationObjective(tokenizer.target.pad)
-    buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 10**6, 0)
+    buckets = Buckets(corpus.source.lengths, corpus.target.lengths, 10**6, 0)
     buckets.tokens = max(examples.tokens, int(buckets.longest.max()))
     pairs = tokens = 0
 

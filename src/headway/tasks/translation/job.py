@@ -35,7 +35,7 @@ from headway.tasks.translation.examples import TranslationExamples
 from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.objective import TranslationObjective
-from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
+from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.r_drop import RDropObjective
 from headway.tasks.translation.random_splits import check_random_splits, random_splits
 from headway.tasks.translation.search import max_source_tokens
@@ -60,8 +60,8 @@ def translation_job(
     training, corpus, tokenizers = config.training, prepared.train, prepared.tokenizers
     corruption = corruption_of(config.data, tokenizers, training.seed)
     buckets = Buckets(
-        corpus.source_lengths,
-        corpus.target_lengths,
+        corpus.source.lengths,
+        corpus.target.lengths,
         training.batch_tokens,
         training.seed,
         mixture=_mixture(config, corpus),
@@ -173,13 +173,14 @@ def _objective(config: TranslationRunConfig, pad: int) -> Objective:
     return GuidedAlignmentObjective(objective, f"decoder.{name}.cross", training.guided_alignment)
 
 
-def _mixture(config: TranslationRunConfig, corpus: Corpus | JoinedCorpora) -> Mixture | None:
+def _mixture(config: TranslationRunConfig, corpus: Corpus) -> Mixture | None:
     """Return how several corpora are mixed; None for one corpus."""
-    if isinstance(corpus, Corpus):
+    sizes = corpus.source.sizes
+    if len(sizes) == 1:
         return None
     data = config.data
-    quotas = quotas_of(corpus.sizes, data.weights, data.temperature)
-    return Mixture(sizes=corpus.sizes, quotas=tuple(quotas.tolist()), seed=config.training.seed)
+    quotas = quotas_of(sizes, data.weights, data.temperature)
+    return Mixture(sizes=sizes, quotas=tuple(quotas.tolist()), seed=config.training.seed)
 
 
 def _fitted(
@@ -265,7 +266,7 @@ def _largest_batch(
 ) -> FittedBatch:
     """Measure two steps of a run, and return the largest batch that fits into memory."""
     corpus = prepared.train
-    lengths = int(corpus.source_lengths.max()) + 1, int(corpus.target_lengths.max()) + 1
+    lengths = int(corpus.source.lengths.max()) + 1, int(corpus.target.lengths.max()) + 1
     measured = override(config, {"training.tokens": max(lengths)}, "the free memory")
     job = translation_job(measured, prepared, start, machine)
     free = free_memory(machine.device)
@@ -279,7 +280,9 @@ def _largest_batch(
         decay = config.training.average
         average = WeightAverage(model, decay) if decay else None
         updates = optimizer(model, job.config.optimizer)
-        batch = longest_batch(pairs, *lengths, prepared.tokenizers, aligned=corpus.aligned)
+        batch = longest_batch(
+            pairs, *lengths, prepared.tokenizers, aligned=corpus.links is not None
+        )
         with machine.precision():
             loss = job.objective(model, batch.to(machine.device))
         torch.autograd.backward(loss.total)
@@ -290,7 +293,7 @@ def _largest_batch(
     return fitted_batch(
         lambda pairs: peak_memory(lambda: step(pairs), machine.device),
         max(lengths),
-        int((1 + np.maximum(corpus.source_lengths, corpus.target_lengths)).sum()),
+        int((1 + np.maximum(corpus.source.lengths, corpus.target.lengths)).sum()),
         free,
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.base.files import not_a_file
 from headway.data.formats import read_texts
+from headway.data.prepared import Progress, prepared, progress_of
 from headway.tasks.job import Emit
 from headway.tasks.splits import is_held_out
 from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig
@@ -46,43 +48,42 @@ def check_files(paths: Sequence[Path]) -> None:
             raise UsageError(not_a_file(path), str(path), hint)
 
 
-def _lines(config: TextConfig, emit: Emit, name: str) -> Iterator[str]:
-    paths = [Path(path) for path in config.train]
-    for number, line in enumerate(read_texts(paths, config.column), start=1):
-        if number % 20_000 == 0:
-            emit({"kind": "preparing", "what": name, "done": number, "unit": "lines"})
-        yield line
-
-
 def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
     """Prepare vocabulary and encoded text in the run folder, or reuse them."""
-    lines = sum(1 for _ in _lines(config, emit, "lines"))
-    fraction = config.held_out if lines >= FEW_LINES else 0.0
+    paths = [Path(path) for path in config.train]
+    first_lines = list(islice(read_texts(paths, config.column), FEW_LINES))
+    fraction = config.held_out if len(first_lines) == FEW_LINES else 0.0
 
-    def part(held_out: bool, name: str) -> Iterator[str]:
-        return (x for x in _lines(config, emit, name) if is_held_out(x, fraction) == held_out)
+    def part(held_out: bool, progress: Progress) -> Iterator[str]:
+        for number, line in enumerate(read_texts(paths, config.column), start=1):
+            if number % 20_000 == 0:
+                progress(number)
+            if is_held_out(line, fraction) == held_out:
+                yield line
 
-    if (folder / "vocabulary.json").exists():
-        vocabulary, reused = Vocabulary.load(folder), True
+    reused = (folder / "vocabulary.json").exists()
+    if reused:
+        vocabulary = Vocabulary.load(folder)
     else:
-        words = part(False, "words")
+        words = part(False, progress_of(emit, "words", "lines"))
         vocabulary = Vocabulary.count(words, config.vocabulary, config.min_count)
-        reused = False
         vocabulary.save(folder)
     size = {"words": vocabulary.size - 1, "min_count": config.min_count, "reused": reused}
     emit({"kind": "vocabulary", **size})
 
     def encoded(name: str, held_out: bool) -> WordCorpus:
-        path = folder / "data" / name
-        reused = path.exists()
-        if reused:
-            corpus = WordCorpus.open(path, vocabulary)
-        else:
-            corpus = prepare_words(part(held_out, name), vocabulary, path)
-        skipped = {"unknown": corpus.unknown}
-        size = {"what": name, "count": corpus.words, "unit": "words", "reused": reused}
-        emit({"kind": "prepared", **size, "skipped": skipped})
-        return corpus
+        return prepared(
+            folder / "data" / name,
+            lambda path: WordCorpus.open(path, vocabulary),
+            lambda path, progress: prepare_words(part(held_out, progress), vocabulary, path),
+            lambda corpus: {
+                "count": corpus.words,
+                "unit": "words",
+                "skipped": {"unknown": corpus.unknown},
+            },
+            emit,
+            "lines",
+        )
 
     train = encoded("train", False)
     valid = encoded("valid", True) if fraction else train

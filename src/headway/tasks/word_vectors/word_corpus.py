@@ -1,45 +1,32 @@
-"""A corpus of word ids on disk, and the subsampling of its words.
-
-The folder has `words.bin` (little-endian int32: all sentences concatenated, with the border id 0
-before, between and after them) and `words.json`.
-"""
+"""A corpus of word ids on disk, and the subsampling of its words."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.base.errors import DataError
-from headway.base.files import read_json, write_file
-from headway.base.folders import new_folder
-from headway.data.store import mapped_numbers, verify_corpus
+from headway.data.store import Store, new_store
 from headway.text import Vocabulary, words_of
 
-FORMAT = 1
-DESCRIPTION_FILE, IDS_FILE = "words.json", "words.bin"
-_DTYPE = np.dtype("<i4")
 _HASHED = 2**20  # number of positions hashed at once
 
 
+@dataclass(frozen=True)
 class WordCorpus:
     """An encoded text, memory-mapped from disk. Made by `prepare_words` or `WordCorpus.open`.
 
-    words: number of words, without the borders. unknown: number of words that are not in the
-    vocabulary; they are left out, so that the words on both sides become adjacent.
+    ids: the words of all sentences, with the border id 0 before, between and after them. words:
+    number of words, without the borders. unknown: number of words that are not in the vocabulary;
+    they are left out, so that the words on both sides become adjacent.
     """
 
-    def __init__(self, folder: Path, description: dict[str, Any]) -> None:
-        """Map the files. description: a checked `words.json`; `open` reads and checks it."""
-        self.words: int = description["words"]
-        self.unknown: int = description["unknown"]
-        self.ids: npt.NDArray[np.int32] = mapped_numbers(
-            folder / IDS_FILE, _DTYPE, description["ids"]
-        )
+    ids: npt.NDArray[np.int32]
+    words: int
+    unknown: int
 
     @property
     def has_neighbours(self) -> bool:
@@ -52,32 +39,9 @@ class WordCorpus:
 
         Raises DataError if the files are damaged or were encoded with another vocabulary.
         """
-        verify_corpus(folder)
-        path = folder / DESCRIPTION_FILE
-        description = read_json(path)
-        numbers = ("words", "unknown", "ids")
-        if (
-            not isinstance(description, dict)
-            or description.get("format") != FORMAT
-            or any(type(description.get(name)) is not int for name in numbers)
-        ):
-            raise DataError(
-                f"the file does not describe a text of format {FORMAT}",
-                str(path),
-                "prepare the data again",
-            )
-        if description.get("vocabulary") != vocabulary.fingerprint:
-            raise DataError(
-                "the text was encoded with another vocabulary", str(path), "prepare the data again"
-            )
-        corpus = cls(folder, description)
-        if not 0 <= int(corpus.ids.min()) <= int(corpus.ids.max()) < vocabulary.size:
-            raise DataError(
-                f"word ids must be from 0 to {vocabulary.size - 1}, but one is not",
-                str(folder / IDS_FILE),
-                "prepare the data again",
-            )
-        return corpus
+        store = Store.open(folder, vocabulary.fingerprint, "vocabulary")
+        ids = store.array("ids", "int32", below=vocabulary.size)
+        return cls(ids, store.number("words"), store.number("unknown"))
 
 
 def prepare_words(lines: Iterable[str], vocabulary: Vocabulary, folder: Path) -> WordCorpus:
@@ -86,25 +50,17 @@ def prepare_words(lines: Iterable[str], vocabulary: Vocabulary, folder: Path) ->
     Memory holds one line. Lines without a known word are left out. After any error no partial
     folder remains.
     """
-    written = words = unknown = 0
-    with new_folder(folder) as temporary:
-        with (temporary / IDS_FILE).open("xb") as file:
-            file.write(np.zeros(1, _DTYPE).tobytes())
-            for line in lines:
-                words_of_line = words_of(line)
-                ids = vocabulary.encode(words_of_line)
-                unknown += len(words_of_line) - len(ids)
-                if ids:
-                    file.write(np.array([*ids, 0], _DTYPE).tobytes())
-                    written, words = written + 1, words + len(ids)
-        description = {
-            "format": FORMAT,
-            "words": words,
-            "unknown": unknown,
-            "ids": words + written + 1,
-            "vocabulary": vocabulary.fingerprint,
-        }
-        write_file(temporary / DESCRIPTION_FILE, json.dumps(description, indent=2).encode())
+    words = unknown = 0
+    with new_store(folder, vocabulary.fingerprint) as store:
+        store.append("ids", [0], "int32")
+        for line in lines:
+            words_of_line = words_of(line)
+            ids = vocabulary.encode(words_of_line)
+            unknown += len(words_of_line) - len(ids)
+            if ids:
+                store.append("ids", [*ids, 0], "int32")
+                words += len(ids)
+        store.metadata.update(words=words, unknown=unknown)
     return WordCorpus.open(folder, vocabulary)
 
 

@@ -10,14 +10,14 @@ import hashlib
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from headway.base.chunks import chunks
 from headway.base.errors import HeadwayError
 from headway.data.formats.lines import location
 from headway.tasks.translation.pair_files import Pair, PairFiles
@@ -142,7 +142,7 @@ def check(splits: Splits, tokenizers: TokenizerPair | None = None) -> CheckRepor
 
 def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
     tally = _Tally()
-    for chunk in _chunks(_guarded(files, tally)):
+    for chunk in chunks(_guarded(files, tally), CHUNK):
         for pair in chunk:
             _count(pair, tally)
         if tokenizers is not None:
@@ -159,12 +159,6 @@ def _guarded(files: PairFiles, tally: _Tally) -> Iterator[Pair]:
         yield from read_pairs(files, tally.note_short)
     except HeadwayError as error:
         tally.error = error
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, CHUNK)):
-        yield chunk
 
 
 def _count(pair: Pair, tally: _Tally) -> None:
