@@ -212,17 +212,6 @@ class Pipeline(Protocol):
 
 
 @runtime_checkable
-class SearchOptions(Protocol):
-    """Options of a task whose predictions are decoded token by token."""
-
-    @property
-    def decodes_without_beams(self) -> bool:
-        """Whether outputs are decoded greedily, or sampled, so that a server can decode those of
-        several requests together."""
-        ...
-
-
-@runtime_checkable
 class ForeignRequests(Protocol):
     """A `Predicting` task that is also served in the form of another server.
 

@@ -27,7 +27,8 @@ from headway.base.errors import UsageError
 from headway.base.settings import fields_of, override
 from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
-from headway.serving.engine import Computation
+from headway.decoding import BeamSettings
+from headway.serving.engine import Computation, at_once
 from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
 from headway.serving.http.known_fields import (
     LIBRETRANSLATE,
@@ -39,7 +40,7 @@ from headway.serving.http.known_fields import (
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
 from headway.serving.http.text_sizes import TEXT_BODY, check_characters
-from headway.tasks.task import ForeignRequests, Pipeline, SearchOptions, default_options
+from headway.tasks.task import ForeignRequests, Pipeline, default_options
 
 MOST_INPUTS = 256
 PICTURE = 256  # what an image counts, in tokens
@@ -196,10 +197,8 @@ async def computed(
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
-
-    def compute(items: list[Any]) -> Sequence[Any]:
-        return list(bundle.predict(items, options))
-
+    searches = isinstance(options, BeamSettings)  # then predictions are decoded token by token
+    compute = bundle.predicting if searches else at_once(bundle.predict)
     models: ServedModels = request.app.state.models
     async with Exchange(request, models.seconds) as exchange:
         make = partial(
@@ -208,8 +207,8 @@ async def computed(
             cost=sum(map(_cost, inputs)),
             group=repr(options),
             inputs=inputs,
-            compute=compute,
-            shares=isinstance(options, SearchOptions) and options.decodes_without_beams,
+            compute=partial(compute, options=options),
+            shares=searches,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

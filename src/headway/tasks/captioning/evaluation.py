@@ -9,7 +9,8 @@ from typing import Any, Literal
 import torch
 
 from headway.base.errors import DataError
-from headway.base.settings import BEAMS, PENALTY, setting
+from headway.base.settings import BEAMS, setting, with_default
+from headway.decoding import BeamSettings
 from headway.evaluation import CorpusScores, score_against_several
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.captioning.batches import by_image, collate_captions
@@ -23,16 +24,10 @@ BATCH = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionEvaluation:
+class CaptionEvaluation(BeamSettings):
     """Options of the evaluation of a captioner."""
 
-    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    early_stopping: bool = setting(
-        False,
-        "end a search when no unfinished output has a better score at its present length than as "
-        "many finished ones as beams",
-    )
+    beam: int = with_default(BeamSettings, "beam", 5)
     images: int | None = setting(
         None,
         "maximum number of images captioned in each language, evenly spaced; if unset, all",
@@ -180,9 +175,7 @@ def _captions(
         batch = chosen[start : start + BATCH]
         count.begin(len(batch))
         pixels = examples.images.batch(batch, bundle.reader.images)
-        search = (options.beam, 1, options.length_penalty)
-        lists = bundle.search_tensors(pixels, name, search, early_stopping=options.early_stopping)
-        captions += [best[0].text for best in lists]
+        captions += [best[0].text for best in bundle.search_tensors(pixels, name, options)]
     return captions
 
 
@@ -204,8 +197,7 @@ def _scores(
         for name in ("cider", "bleu", "chrf")
     }
     details: dict[str, Any] = {"split": examples.split}
-    details |= {"beam": options.beam, "length_penalty": options.length_penalty}
-    details |= {"early_stopping": True} if options.early_stopping else {}
+    details |= options.as_details
     rows = [_details(language, examples, options.worst) for language in languages]
     if len(examples.columns) == 1:
         details |= {name: value for name, value in rows[0].items() if name not in means}
