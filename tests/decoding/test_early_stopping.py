@@ -66,7 +66,7 @@ def drawn(seed, **changes):
     limit = Limits(
         BOS,
         EOS,
-        [draw.randint(0, 12)],
+        [draw.randint(1, 12)],
         RULES,
         cut=draw.random() < 0.3,
     )

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 import torch
 
+from headway.decoding import GenerationConfig, generate_from_tokens, search_by_beam
 from headway.serving.engine import (
     Cancelled,
     Computation,
@@ -68,15 +69,17 @@ def job_of(bundle, inputs, options, report):
 
 
 def run_together(bundle, work):
-    """Run searches that begin at different steps; return the results in order, and the greatest
+    """Run searches that begin at different steps: for each, inputs and options, or a function that
+    makes its job. Return the results in order, and the greatest
     number of searches and of rows in one step."""
     shared, live, results, most = SharedSteps(bundle.model), [], {}, [0, 0]
     waiting = list(enumerate(work))
     for step in range(10_000):
         if waiting and (step % 3 == 0 or not live):
-            number, (inputs, options) = waiting.pop(0)
-            events = results.setdefault(number, [])
-            search = RunningSearch([job_of(bundle, inputs, options, events.append)])
+            number, make = waiting.pop(0)
+            if isinstance(make, tuple):
+                make = partial(job_of, bundle, *make)
+            search = RunningSearch([make(results.setdefault(number, []).append)])
             search.start()
             live += [] if search.done else [search]
         if not live and not waiting:
@@ -127,6 +130,32 @@ def test_captions_that_are_searched_and_sampled_together_are_those_of_each_alone
         assert isinstance(one, Finished), one
         texts = [[caption.text for caption in file.captions] for file in one.result]
         assert texts == [[caption.text for caption in file.captions] for file in other]
+
+
+def test_texts_that_are_searched_by_beams_together_are_those_of_each_alone():
+    bundle, config = bundles.gpt(), GenerationConfig(beam=3, samples=2, max_tokens=9)
+    model, tokenizer = bundle.model.eval(), bundle.tokenizer
+    prompts = [tokenizer.begin(text) for text in ("the fox", "a", "old bakers wave to the fox")]
+
+    def job(prompt, report):
+        return Computation(
+            report=report,
+            deadline=time.monotonic() + 60,
+            cost=1,
+            group="",
+            inputs=[prompt],
+            compute=lambda inputs: search_by_beam(model, tokenizer, inputs, config),
+            shares=True,
+        )
+
+    found, (searches, rows) = run_together(bundle, [partial(job, prompt) for prompt in prompts])
+    assert searches == 3 and rows == 9
+    for finished, prompt in zip(found, prompts, strict=True):
+        (outputs,), (expected,) = (
+            finished.result,
+            generate_from_tokens(model, tokenizer, [prompt], config),
+        )
+        assert [output.tokens for output in outputs] == [output.tokens for output in expected]
 
 
 class Box:

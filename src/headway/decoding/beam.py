@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits
+from headway.decoding.rules import Only
 from headway.decoding.search import BeamSettings, Hypothesis, Limits, Search
 
 
@@ -31,58 +32,38 @@ def beam_search(
     model: a Stepper. `fast_beam_search` does this for many inputs at once, and has what is left out
     here: groups, coverage, phrases, and the search of transformers.
     """
-    width, ends, (longest,) = settings.beam, list(limits.ends), limits.max_lengths
-    live: list[tuple[float, list[int]]] = [(0.0, [])]  # log-probabilities and tokens of prefixes
-    finished: list[Hypothesis] = []
+    width, ends, (longest,) = settings.beam, limits.ends, limits.max_lengths
+    live, finished = [Hypothesis((), 0.0, 0.0, finished=False)], list[Hypothesis]()
     tokens, state = torch.tensor([limits.first_tokens]), model.start(*inputs)
-    while True:
+    for length in range(1, longest + 2):  # of the continuations, with </s>
         logits, state = yield tokens, state
-        length = len(live[0][1]) + 1  # of the continuations
-        written = [PartialOutput(prefix, limits.prompt(0)) for _, prefix in live]
+        written = [PartialOutput(list(prefix.tokens), limits.prompt(0)) for prefix in live]
         log_p = ruled_logits(limits.rules, logits[:, -1].float(), written).log_softmax(-1)  # W V
-        if is_full := length > longest:  # only </s> has room; an output that is cut has none
-            of_ends = torch.zeros(()) if limits.cut else log_p[:, ends]
-            log_p = torch.full_like(log_p, -torch.inf)
-            log_p[:, ends] = of_ends
-        totals = torch.tensor([total for total, _ in live])[:, None] + log_p
+        if length > longest:
+            log_p = Only(ends)(log_p, written)
+        totals = torch.tensor([prefix.log_probability for prefix in live])[:, None] + log_p
         best = totals.flatten().topk(min((1 + len(ends)) * width, totals.numel()))
-        continued: list[tuple[float, int, int]] = []  # log-probability, row of the prefix, token
+        rows: list[int] = []  # of the prefixes that the live ones extend
+        extended: list[Hypothesis] = []
         for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             row, token = divmod(place, log_p.shape[1])
+            before, score = live[row].tokens, total / settings.penalty(length)
             if token in ends and total > -torch.inf:
-                is_cut = limits.cut and is_full
-                score = total / settings.penalty(length - is_cut)
-                finished.append(Hypothesis(tuple(live[row][1]), total, score, not is_cut))
-            elif total > -torch.inf:
-                continued.append((total, row, token))
-        continued = continued[:width]
-        live = [(total, [*live[row][1], token]) for total, row, token in continued]
+                finished.append(Hypothesis(before, total, score))
+            elif len(extended) < width and total > -torch.inf:
+                extended.append(Hypothesis((*before, token), total, score, finished=False))
+                rows.append(row)
+        live = extended
         if limits.cut and length == longest:
-            finished += [
-                Hypothesis(tuple(prefix), total, total / settings.penalty(length), finished=False)
-                for total, prefix in live
-            ]
-            live = []
+            live, finished = [], finished + live
         finished = sorted(finished, key=lambda output: -output.score)[:width]
-        if not live or _is_settled(finished, live[0][0], length, longest, settings, num_best):
-            return finished[:num_best]
-        tokens = torch.tensor([[token] for *_, token in continued])
-        state = state.reorder([row for _, row, _ in continued])
-
-
-def _is_settled(
-    finished: list[Hypothesis],
-    best_live: float,
-    length: int,
-    longest: int,
-    settings: BeamSettings,
-    num_best: int,
-) -> bool:
-    """Return whether no live prefix can still enter the best `num_best`: at any length or, for
-    early stopping, at its present length."""
-    if len(finished) >= num_best:
-        bound = best_live / settings.penalty(longest + 1)
-        if bound <= finished[num_best - 1].score:
-            return True
-    is_early = settings.early_stopping and len(finished) >= settings.beam
-    return is_early and best_live / settings.penalty(length) <= finished[-1].score
+        if not live:
+            break
+        best_at_any_length = live[0].log_probability / settings.penalty(longest + 1)
+        if len(finished) >= num_best and best_at_any_length <= finished[num_best - 1].score:
+            break
+        is_early = settings.early_stopping and len(finished) == width
+        if is_early and live[0].score <= finished[-1].score:
+            break
+        tokens, state = torch.tensor([[h.tokens[-1]] for h in live]), state.reorder(rows)
+    return finished[:num_best]
