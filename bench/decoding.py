@@ -31,7 +31,16 @@ from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from bench.word_tokenizer import write_word_tokenizer
-from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy_search, sample
+from headway.decoding import (
+    BeamSettings,
+    Limits,
+    MostProbable,
+    Sampling,
+    fast_beam_search,
+    fast_greedy_search,
+    run,
+    sample,
+)
 from headway.interop import write
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.transforms import quantize
@@ -172,7 +181,7 @@ def inputs(case: Case) -> Tensor:
 
 
 def ours(settings: Settings) -> Worker:
-    """Headway: `sample` with `MostProbable`, `greedy_search`, `beam_search`."""
+    """Headway: `sample` with `MostProbable`, `fast_greedy_search`, `fast_beam_search`."""
 
     def build(name: str, dtype: str) -> tuple[Decode, int]:
         model: Any = gpt() if name == "gpt" else translator()
@@ -192,11 +201,11 @@ def _continue(model: GPT) -> Decode:
         prompts = inputs(case).tolist()
         sampling = Sampling(eos=end, max_tokens=steps, rules=[MostProbable()])
 
-        def run() -> list[list[int]]:
+        def continued() -> list[list[int]]:
             samples = sample(model, prompts, sampling, [[0]] * len(prompts))
             return [texts[0].tokens for texts in samples]
 
-        return run
+        return continued
 
     return decode
 
@@ -209,13 +218,16 @@ def _translate(model: Translator) -> Decode:
         start = model.config.target_vocabulary - 1
         limits = Limits(bos=start, eos=0, max_lengths=[steps - 1] * case.batch, cut=True)
 
-        def run() -> list[list[int]]:
+        settings = BeamSettings(beam=case.width, length_penalty=0.0)
+
+        def translated() -> list[list[int]]:
             if case.width == 1:
-                return [list(best.tokens) for best in greedy_search(model, sources, limits)]
-            beams = beam_search(model, sources, limits, width=case.width, alpha=0.0)
+                greedy = run(model, fast_greedy_search(model, sources, limits))
+                return [list(best.tokens) for best in greedy]
+            beams = run(model, fast_beam_search(model, sources, limits, settings))
             return [list(hypotheses[0].tokens) for hypotheses in beams]
 
-        return run
+        return translated
 
     return decode
 

@@ -30,7 +30,7 @@ from headway.attention import (
 )
 from headway.base.devices import MachineConfig, prepare
 from headway.blocks import GRU, LSTM, Dropout, GatedFeedForward
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Limits, fast_greedy_search, run
 from headway.models import GPT, GPTConfig, Translator, TranslatorConfig
 from headway.training import cross_entropy_sum
 from headway.transforms import fast
@@ -103,7 +103,7 @@ def backward(module: nn.Module, call: Callable[[nn.Module], Tensor]) -> Callable
 def decoding(model: Any) -> Callable[[], Any]:
     sources, limits = torch.randint(3, 1000, (8, 24)), Limits(1, 2, [32] * 8)
     model_inputs = (sources, None) if isinstance(model, Translator) else (sources,)
-    return lambda: greedy_search(model, model_inputs, limits)
+    return lambda: run(model, fast_greedy_search(model, model_inputs, limits))
 
 
 def main() -> None:

@@ -16,7 +16,16 @@ from bench.gpu_scale import PROMPT, Limit, Run, Scale
 from bench.gpu_sides import available, built, gpt2
 from bench.marian import Specials, to_marian
 from bench.plain_gpt import Generator, PlainGPT
-from headway.decoding import Limits, MostProbable, Sampling, beam_search, greedy_search, sample
+from headway.decoding import (
+    BeamSettings,
+    Limits,
+    MostProbable,
+    Sampling,
+    fast_beam_search,
+    fast_greedy_search,
+    run,
+    sample,
+)
 from headway.models import GPT, GPTConfig, Translator
 from headway.transforms import replay_steps
 from headway.transforms.fast.table import prepare_for_inference
@@ -98,8 +107,9 @@ def _translation(model: Translator, sources: Tensor, written: int, width: int) -
     bos = model.config.target_vocabulary - 1
     limits = Limits(bos=bos, eos=-1, max_lengths=[written - 1] * len(sources), cut=True)
     if width == 1:
-        return lambda: greedy_search(model, (sources, None), limits)
-    return lambda: beam_search(model, (sources, None), limits, width=width, alpha=0.0)
+        return lambda: run(model, fast_greedy_search(model, (sources, None), limits))
+    settings = BeamSettings(beam=width, length_penalty=0.0)
+    return lambda: run(model, fast_beam_search(model, (sources, None), limits, settings))
 
 
 def _translation_by_peer(model: Any, sources: Tensor, written: int, width: int) -> Run:
@@ -128,7 +138,7 @@ def searched(model: GPT, prompts: Tensor, scale: Scale) -> object:
     """Greedy search: tokens are read after several steps."""
     lengths = [scale.written - 1] * len(prompts)
     limits = Limits(prompts[:, -1].tolist(), -1, lengths)
-    return greedy_search(model, (prompts[:, :-1], None), limits)
+    return run(model, fast_greedy_search(model, (prompts[:, :-1], None), limits))
 
 
 def _generated(config: GPTConfig, dtype: torch.dtype, prompts: Tensor, scale: Scale) -> Run:

@@ -29,7 +29,7 @@ import torch
 
 from bench.length import exponent
 from headway.base.devices import MachineConfig, prepare
-from headway.decoding import MostProbable, Sampling, open_rows, sample_steps
+from headway.decoding import MostProbable, Sampling, open_rows, sample_search, steps
 from headway.models import GPT, GPTConfig
 from headway.models.cost import activation_bytes, formula_parameters, training_flops
 from headway.runs import recipe, train
@@ -181,7 +181,8 @@ def decoding_curve(plan: Plan) -> Curve:
     sampling = Sampling(eos=-1, max_tokens=max(plan.positions), rules=[MostProbable()])
     times = [time.process_time()]
     with torch.inference_mode():
-        for _ in sample_steps(model, open_rows(model, [[1]], [[0]], sampling), sampling):
+        search = sample_search(model, open_rows(model, [[1]], [[0]], sampling), sampling)
+        for _ in steps(model, search):
             times.append(time.process_time())
     points = []
     for position in plan.positions:

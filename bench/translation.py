@@ -25,7 +25,7 @@ import headway
 from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
-from headway.decoding import Forbidden, Limits, beam_search
+from headway.decoding import BeamSettings, Forbidden, Limits, fast_beam_search, run
 from headway.tasks.opening import expect
 from headway.tasks.translation.batches import collate_sources
 from headway.tasks.translation.bundle import TranslatorBundle
@@ -67,7 +67,7 @@ def _equal(a: Answer, b: Answer) -> float:
 
 
 def ours(settings: Settings) -> Worker:
-    """Headway: `beam_search`, as in `bundle.translate`."""
+    """Headway: `fast_beam_search`, as in `bundle.translate`."""
     bundle, batches = _start(settings)
     side = bundle.tokenizer.target
     counter = _Counter(bundle.model)
@@ -78,17 +78,21 @@ def ours(settings: Settings) -> Worker:
             side.eos,
             [2 * len(ids) + 10 for ids in rows],
             [Forbidden([[side.pad], [side.bos]])],
-            normalisation="gnmt" if rule == "default" else "average",
         )
-        beams = beam_search(
+        settings = BeamSettings(
+            beam=BEAM,
+            length_penalty=alpha,
+            normalisation="gnmt" if rule == "default" else "average",
+            early_stopping=rule == "early",
+        )
+        search = fast_beam_search(
             counter,
             collate_sources(rows, bundle.tokenizer.source),
             limits,
-            width=BEAM,
-            alpha=alpha,
+            settings,
             num_best=1 if rule == "default" else BEAM,
-            early_stopping=rule == "early",
         )
+        beams = run(counter, search)
         return [side.decode(hypotheses[0].tokens) for hypotheses in beams]
 
     def work(question: dict[str, Any]) -> Answer:

@@ -6,11 +6,12 @@ from torch.nn.functional import cosine_similarity
 
 from headway.base.errors import UsageError
 from headway.blocks.hidden_states import record_hidden_states
-from headway.decoding import MostProbable, Sampling, greedy_search, open_rows, sample_steps
+from headway.decoding import MostProbable, Sampling, open_rows, run, sample_search
 from headway.decoding.contrastive import contrastive_steps
 from headway.decoding.layer_contrast import GAP, PLAUSIBLE, contrasted, layer_contrast
 from headway.decoding.rule import PartialOutput
 from headway.decoding.rules import Forbidden, NoRepeat
+from tests.fixtures.searches import greedy_search
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 GPTS = [name for name in MODELS if name.startswith("gpt")]
@@ -66,8 +67,7 @@ def test_without_a_weight_it_is_greedy_search():
     ids = prompts(4, seed=2)
     sampling = Sampling(eos=EOS, max_tokens=7, rules=[*RULES, MostProbable()])
     greedy = open_rows(model, ids, [[0]] * 4, sampling)
-    for _ in sample_steps(model, greedy, sampling):
-        pass
+    run(model, sample_search(model, greedy, sampling))
     rows = searched(model, ids, 0.0, 4)
     assert [row.tokens for row in rows] == [row.tokens for row in greedy]
     for row, other in zip(rows, greedy, strict=True):
@@ -167,8 +167,7 @@ def test_texts_without_a_repeated_token_can_be_written_by_contrast():
     sampling = Sampling(eos=EOS, max_tokens=7, rules=[*RULES, NoRepeat(1), MostProbable()])
     rows = open_rows(model, [[BOS]], [[0]], sampling)
     with layer_contrast(model, "low") as contrast:
-        for _ in sample_steps(contrast, rows, sampling):
-            pass
+        run(contrast, sample_search(contrast, rows, sampling))
     assert len(set(rows[0].tokens)) == len(rows[0].tokens) > 1
 
 

@@ -7,8 +7,9 @@ import torch
 
 from headway.attention import record_attention
 from headway.base.errors import UsageError
-from headway.decoding import beam_search, length_penalty, stream_beam
+from headway.decoding import BeamSettings, length_penalty, stream_beam
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
+from tests.fixtures.searches import beam_search
 from tests.fixtures.zoo import BOS, EOS, MODELS, limits, some_rows
 
 WITH_CROSS = [
@@ -44,8 +45,8 @@ def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_coverage(seed)
         model,
         (source, None),
         limits([[0]], LONGEST),
-        width=len(WORDS) ** LONGEST,
-        alpha=alpha,
+        beam=len(WORDS) ** LONGEST,
+        length_penalty=alpha,
         num_best=5,
         coverage=weight,
     )
@@ -63,7 +64,7 @@ def test_the_penalty_of_an_input_does_not_depend_on_the_batch(name):
     def search(chosen):
         of_rows = [rows[i] for i in chosen]
         inputs = family.inputs(of_rows)
-        return beam_search(model, inputs, limits(of_rows), width=3, num_best=3, coverage=2.0)
+        return beam_search(model, inputs, limits(of_rows), beam=3, num_best=3, coverage=2.0)
 
     for i, together in enumerate(search(range(4))):
         (alone,) = search([i])
@@ -75,7 +76,7 @@ def test_a_model_without_cross_attention_is_refused():
     family = MODELS["gpt"]
     rows = some_rows(1, seed=0)
     with pytest.raises(UsageError, match="cross-attention"):
-        beam_search(family.build(), family.inputs(rows), limits(rows), width=2, coverage=0.2)
+        beam_search(family.build(), family.inputs(rows), limits(rows), beam=2, coverage=0.2)
 
 
 @pytest.mark.turns(9)
@@ -88,8 +89,8 @@ def test_what_is_certain_is_never_taken_back(name, width):
     for seed in range(3):
         rows = some_rows(1, seed=seed)
         inputs, limit = family.inputs(rows), limits(rows)
-        parts = list(stream_beam(model, inputs, limit, width=width))
-        ((best, *_),) = beam_search(model, inputs, limit, width=width)
+        parts = list(stream_beam(model, inputs, limit, BeamSettings(beam=width)))
+        ((best, *_),) = beam_search(model, inputs, limit, beam=width)
         assert tuple(token for part in parts for token in part) == best.tokens
         early += len(parts) > 1
     assert early or width > 1 or not best.tokens
@@ -99,8 +100,9 @@ def test_a_wide_beam_of_a_decided_model_is_certain_early():
     model, source = small_model(2), torch.tensor([[3, 5, 4, 2]])
     with torch.no_grad():
         model.output.weight.mul_(20)  # nearly all probability is on one token
-    parts = list(stream_beam(model, (source, None), limits([[0]], LONGEST), width=8))
-    ((best, *_),) = beam_search(model, (source, None), limits([[0]], LONGEST), width=8)
+    settings = BeamSettings(beam=8)
+    parts = list(stream_beam(model, (source, None), limits([[0]], LONGEST), settings))
+    ((best, *_),) = beam_search(model, (source, None), limits([[0]], LONGEST), beam=8)
     assert [token for part in parts for token in part] == list(best.tokens)
     assert len(best.tokens) < 2 or len(parts) > 1
     assert EOS not in best.tokens

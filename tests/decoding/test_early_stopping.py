@@ -1,4 +1,4 @@
-"""Early stopping of beam search, compared with a plain search that has its definition."""
+"""Beam search and its early stopping, compared with the plain search of the lecture."""
 
 import random
 from dataclasses import replace
@@ -7,8 +7,18 @@ import pytest
 import torch
 from torch import nn
 
-from headway.decoding import Forbidden, Limits, Phrases, beam_search, length_penalty, stream_beam
+from headway import decoding as plain
+from headway.decoding import (
+    BeamSettings,
+    Forbidden,
+    Limits,
+    Phrases,
+    length_penalty,
+    run,
+    stream_beam,
+)
 from tests.fixtures.exhaustive import WORDS, small_model
+from tests.fixtures.searches import beam_search, greedy_search
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 RULES = [Forbidden([[PAD], [BOS]])]
@@ -49,54 +59,6 @@ class Table(nn.Module):
         return torch.stack([self.logits(read[1:]) for read in state])[:, None], state
 
 
-def plain_search(model, limit, *, width, alpha, num_best, early_stopping):
-    """Return the best outputs as (score, tokens), and the number of steps.
-
-    Every prefix is read from its beginning, and the ends of the search are written as defined.
-    """
-
-    def penalty(length):
-        return length_penalty(length, alpha, limit.normalisation)
-
-    def log_probabilities(prefix):
-        logits = model.logits(prefix)
-        logits[[PAD, BOS]] = -torch.inf
-        return logits.log_softmax(-1).tolist()
-
-    (longest,) = limit.max_lengths
-    live, finished, steps = [(0.0, ())], [], 0
-    while True:
-        steps += 1
-        candidates = []
-        for total, prefix in live:
-            if len(prefix) == longest:
-                ending = 0.0 if limit.cut else log_probabilities(prefix)[EOS]
-                candidates.append((total + ending, prefix, EOS))
-                continue
-            log_p = log_probabilities(prefix)
-            candidates += [(total + log_p[token], prefix, token) for token in (EOS, *WORDS)]
-        candidates = sorted(candidates, reverse=True)[: 2 * width]
-        for total, prefix, token in candidates:
-            if token == EOS:
-                counted = len(prefix) + (0 if limit.cut and len(prefix) == longest else 1)
-                finished.append((total / penalty(counted), prefix))
-        finished = sorted(finished, reverse=True)[:width]
-        live = [(total, (*prefix, t)) for total, prefix, t in candidates if t != EOS][:width]
-        if not live:
-            break
-        best_live, length = live[0][0], len(live[0][1])
-        if limit.cut and length == longest:  # cut, without a further step
-            finished += [(total / penalty(longest), prefix) for total, prefix in live]
-            finished = sorted(finished, reverse=True)[:width]
-            break
-        scores = [score for score, _ in finished]
-        if len(scores) >= num_best and best_live / penalty(longest + 1) <= scores[num_best - 1]:
-            break  # no live prefix can be better at any length
-        if early_stopping and len(scores) == width and best_live / penalty(length) <= scores[-1]:
-            break  # no live prefix is better at its present length
-    return finished[:num_best], steps
-
-
 def drawn(seed, **changes):
     """Return a model, limits and settings of a search, all random. changes: of the settings."""
     draw = random.Random(seed)
@@ -104,31 +66,41 @@ def drawn(seed, **changes):
     limit = Limits(
         BOS,
         EOS,
-        [draw.randint(0, 12)],
+        [draw.randint(1, 12)],
         RULES,
         cut=draw.random() < 0.3,
-        normalisation=draw.choice(["gnmt", "average"]),
     )
-    alpha = draw.choice([0.0, 0.6, 1.0, 2.0])
-    settings = {"width": width, "alpha": alpha, "num_best": draw.randint(1, width)}
+    settings = {
+        "beam": width,
+        "normalisation": draw.choice(["gnmt", "average"]),
+        "length_penalty": draw.choice([0.0, 0.6, 1.0, 2.0]),
+        "num_best": draw.randint(1, width),
+    }
     return model, limit, settings | changes
 
 
 def searched(model, limit, inputs=(), **settings):
-    """Return what `plain_search` does, of `beam_search`."""
+    """Return the best outputs as (score, tokens), and the number of steps."""
     model.steps = 0
     (hypotheses,) = beam_search(model, inputs, limit, **settings)
     return [(h.score, h.tokens) for h in hypotheses], model.steps
 
 
-def test_searches_end_at_the_defined_step_and_early_stopping_never_takes_more():
+def plainly_searched(model, limit, *, num_best, **settings):
+    """Return what `searched` does, of the plain beam search."""
+    model.steps = 0
+    search = plain.beam_search(model, (), limit, BeamSettings(**settings), num_best=num_best)
+    return [(h.score, h.tokens) for h in run(model, search)], model.steps
+
+
+def test_the_fast_beam_search_is_the_plain_one_and_early_stopping_never_takes_more_steps():
     fewer = other = 0
     for seed in range(200):
         model, limit, settings = drawn(seed)
         outputs, steps = {}, {}
         for early in (False, True):
             outputs[early], steps[early] = searched(model, limit, **settings, early_stopping=early)
-            expected, count = plain_search(model, limit, **settings, early_stopping=early)
+            expected, count = plainly_searched(model, limit, **settings, early_stopping=early)
             assert steps[early] == count, (seed, early)
             assert [tokens for _, tokens in outputs[early]] == [t for _, t in expected], seed
             scores = [score for score, _ in outputs[early]]
@@ -136,11 +108,33 @@ def test_searches_end_at_the_defined_step_and_early_stopping_never_takes_more():
         assert steps[True] <= steps[False]
         for (score, _), (exact, _) in zip(outputs[True], outputs[False], strict=True):
             assert score <= exact
-        if settings["alpha"] == 0:
+        if settings["length_penalty"] == 0:
             assert (outputs[True], steps[True]) == (outputs[False], steps[False])
         fewer += steps[True] < steps[False]
         other += outputs[True] != outputs[False]
     assert fewer > 30 and other > 5, "the draws have both"
+
+
+def test_the_fast_greedy_search_is_the_plain_one():
+    for seed in range(50):
+        model, limit, _ = drawn(seed)
+        (fast,) = greedy_search(model, (), limit)
+        assert run(model, plain.greedy_search(model, (), limit)) == list(fast.tokens), seed
+
+
+@pytest.mark.parametrize("name", ["translator", "rnn", "gpt", "captioner"])
+def test_the_fast_searches_of_a_batch_are_the_plain_ones_of_each_input(name):
+    family = MODELS[name]
+    model, rows = family.build(), some_rows(4, seed=7)
+    greedy, beams = (
+        search(model, family.inputs(rows), limits(rows)) for search in (greedy_search, beam_search)
+    )
+    for row, one, (best,) in zip(rows, greedy, beams, strict=True):
+        inputs, limit = family.inputs([row]), limits([row])
+        assert run(model, plain.greedy_search(model, inputs, limit)) == list(one.tokens)
+        (expected,) = run(model, plain.beam_search(model, inputs, limit, BeamSettings()))
+        assert expected.tokens == best.tokens
+        assert expected.score == pytest.approx(best.score, abs=1e-5)
 
 
 def test_what_was_streamed_is_a_prefix_of_the_output_that_stops_early():
@@ -150,8 +144,8 @@ def test_what_was_streamed_is_a_prefix_of_the_output_that_stops_early():
         ((_, exact),), _ = searched(model, limit, **settings)
         ((_, early),), _ = searched(model, limit, **settings, early_stopping=True)
         del settings["num_best"]
-        shown = ()
-        for part in stream_beam(model, (), limit, **settings, early_stopping=True):
+        shown, stops = (), BeamSettings(**settings, early_stopping=True)
+        for part in stream_beam(model, (), limit, stops):
             several += bool(shown)
             shown += tuple(part)
             assert early[: len(shown)] == shown, seed
@@ -166,7 +160,7 @@ def test_an_output_that_stops_early_does_not_depend_on_the_batch(name):
     model, rows = family.build(), some_rows(6, seed=5)
     with torch.no_grad():
         model.output.weight.mul_(3)
-    options = {"width": 3, "num_best": 2, "alpha": 2.0, "early_stopping": True}
+    options = {"beam": 3, "num_best": 2, "length_penalty": 2.0, "early_stopping": True}
     together = beam_search(model, family.inputs(rows), limits(rows), **options)
     for row, of_batch in zip(rows, together, strict=True):
         (alone,) = beam_search(model, family.inputs([row]), limits([row]), **options)
@@ -188,14 +182,14 @@ def both_logs(model, limit, inputs=(), **settings):
 def test_outputs_with_phrases_that_stop_early_have_their_phrases():
     fewer = 0
     for seed in range(100):
-        model, limit, settings = drawn(seed, alpha=1.0)
+        model, limit, settings = drawn(seed, length_penalty=1.0)
         phrase = (3 + seed % 3,)
         rules = [*RULES, Phrases([[phrase]], EOS)]
         limit = replace(limit, rules=rules, max_lengths=[9], cut=False)
         outputs, seen, others = both_logs(model, limit, **settings)
         assert all(phrase[0] in tokens for _, tokens in outputs)
         ended = [
-            c.log_probability / length_penalty(len(c.before) + 1, 1.0, limit.normalisation)
+            c.log_probability / length_penalty(len(c.before) + 1, 1.0, settings["normalisation"])
             for c in seen
             if c.ends
         ]
@@ -208,7 +202,9 @@ def test_outputs_with_phrases_that_stop_early_have_their_phrases():
 def test_a_search_with_coverage_that_stops_early_is_the_beginning_of_the_exact_one():
     fewer = 0
     for seed in range(60):
-        _, limit, settings = drawn(seed, alpha=2.0, coverage=0.1)
+        _, limit, settings = drawn(
+            seed, beam=2 + seed % 3, num_best=1, length_penalty=2.0, coverage=0.1
+        )
         source = torch.tensor([random.Random(seed).choices(WORDS, k=4)])
         outputs, seen, others = both_logs(
             small_model(seed), replace(limit, cut=False), (source, None), **settings
@@ -221,9 +217,9 @@ def test_a_search_with_coverage_that_stops_early_is_the_beginning_of_the_exact_o
 def test_groups_without_diversity_stop_like_one_group():
     fewer = 0
     for seed in range(60):
-        model, limit, settings = drawn(seed, alpha=1.0, early_stopping=True)
+        model, limit, settings = drawn(seed, length_penalty=1.0, early_stopping=True)
         one, steps = searched(model, limit, **settings)
-        settings |= {"width": 2 * settings["width"], "groups": 2}
+        settings |= {"beam": 2 * settings["beam"], "beam_groups": 2}
         two, steps_of_two = searched(model, limit, **settings)
         assert ([t for _, t in two], steps_of_two) == ([t for _, t in one], steps)
         diverse, steps = searched(model, limit, **settings, diversity=3.0)

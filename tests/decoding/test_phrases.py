@@ -14,13 +14,12 @@ from headway.decoding import (
     Forbidden,
     Limits,
     Phrases,
-    beam_search,
     expected_utilities,
-    greedy_search,
     length_penalty,
 )
 from headway.decoding.phrases import Banks
 from tests.fixtures.exhaustive import LONGEST, WORDS, scores_of_all_outputs, small_model
+from tests.fixtures.searches import beam_search, greedy_search
 from tests.fixtures.zoo import BOS, EOS, MODELS, PAD, limits, some_rows
 
 
@@ -53,9 +52,10 @@ def test_a_beam_as_wide_as_all_prefixes_is_exhaustive_search_with_phrases(seed):
     hypotheses = beam_search(
         model,
         (source, None),
-        limit([phrases], normalisation=form),
-        width=len(WORDS) ** LONGEST,
-        alpha=alpha,
+        limit([phrases]),
+        beam=len(WORDS) ** LONGEST,
+        length_penalty=alpha,
+        normalisation=form,
         num_best=5,
     )
     assert [h.tokens for h in hypotheses[0]] == [words for _, words in expected]
@@ -76,7 +76,7 @@ def test_outputs_of_every_model_contain_their_phrases_alone_and_in_a_batch(name,
         free = limits(of_rows)
         rule = Phrases([phrases[i] for i in chosen], EOS)
         with_phrases = replace(free, rules=[*free.rules, rule])
-        return beam_search(model, family.inputs(of_rows), with_phrases, width=width)
+        return beam_search(model, family.inputs(of_rows), with_phrases, beam=width)
 
     together = search(range(4))
     for i, (best, *_) in enumerate(together):
@@ -87,9 +87,9 @@ def test_outputs_of_every_model_contain_their_phrases_alone_and_in_a_batch(name,
 def test_the_best_output_needs_no_phrase_that_it_has_anyway():
     model, source = small_model(2), torch.tensor([[3, 5, 4, 2]])
     free = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
-    best = beam_search(model, (source, None), free, width=81)[0][0]
+    best = beam_search(model, (source, None), free, beam=81)[0][0]
     if best.tokens:
-        same = beam_search(model, (source, None), limit([[best.tokens[:1]]]), width=81)[0][0]
+        same = beam_search(model, (source, None), limit([[best.tokens[:1]]]), beam=81)[0][0]
         assert (same.tokens, same.score) == (best.tokens, pytest.approx(best.score))
 
 
@@ -97,11 +97,11 @@ def test_phrases_that_do_not_fit_are_refused_and_greedy_search_only_refuses_the_
     model, source = small_model(0), torch.tensor([[3, 5, 4, 2]])
     too_long = limit([[(3,) * (LONGEST + 1)]])
     with pytest.raises(UsageError, match="no output for input 1"):
-        beam_search(model, (source, None), too_long, width=4)
+        beam_search(model, (source, None), too_long, beam=4)
     greedy = greedy_search(model, (source, None), too_long)[0]
     assert len(greedy.tokens) == LONGEST and not greedy.finished
     with pytest.raises(ValueError, match="cannot be cut"):
-        beam_search(model, (source, None), limit([[(3,)]], cut=True), width=4)
+        beam_search(model, (source, None), limit([[(3,)]], cut=True), beam=4)
     with pytest.raises(ValueError, match="at least one token"):
         Phrases([[()]], EOS)
 
@@ -135,8 +135,8 @@ def test_an_ensemble_has_the_mean_of_the_probabilities():
         p = torch.stack([model(source, tokens).softmax(-1) for model in models]).mean(0)
     torch.testing.assert_close(log_p.exp(), p, rtol=1e-5, atol=1e-6)
     free = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
-    alone = beam_search(models[0], (source, None), free, width=4, num_best=4)
-    twice = beam_search(Ensemble(models[:1] * 2), (source, None), free, width=4, num_best=4)
+    alone = beam_search(models[0], (source, None), free, beam=4, num_best=4)
+    twice = beam_search(Ensemble(models[:1] * 2), (source, None), free, beam=4, num_best=4)
     assert [h.tokens for h in alone[0]] == [h.tokens for h in twice[0]]
     for one, two in zip(alone[0], twice[0], strict=True):
         assert one.score == pytest.approx(two.score, abs=1e-5)
@@ -161,7 +161,7 @@ def test_an_exhaustive_beam_of_an_ensemble_finds_its_most_probable_output():
             written = [*words, EOS]
             scores.append((sum(math.log(float(p[t, w])) for t, w in enumerate(written)), words))
     free = Limits(BOS, EOS, [LONGEST], [Forbidden([[PAD], [BOS]])])
-    best = beam_search(Ensemble(models), (source, None), free, width=81, alpha=0.0)[0][0]
+    best = beam_search(Ensemble(models), (source, None), free, beam=81, length_penalty=0.0)[0][0]
     assert best.tokens == max(scores)[1] and best.score == pytest.approx(max(scores)[0], abs=1e-4)
 
 

@@ -24,11 +24,12 @@ from headway.decoding import (
     TopK,
     TopP,
     Typical,
-    greedy_search,
     open_rows,
+    run,
     sample,
-    sample_steps,
+    sample_search,
 )
+from tests.fixtures.searches import greedy_search
 from tests.fixtures.written_language import (
     EOS,
     chi_square_deviation,
@@ -139,16 +140,19 @@ def test_the_most_probable_token_at_each_step_is_greedy_search():
             assert row.log_probability == pytest.approx(best.log_probability, rel=1e-5)
 
 
-def test_sample_steps_yields_every_token_and_lets_the_caller_end_a_row():
+def test_every_token_is_reported_and_the_caller_may_end_a_row():
     model, prompts, config = gpt(5), some_prompts(4), sampling([MinLength(9, EOS)])
     whole = sample(model, prompts, config, [[1]] * 4)
     rows = open_rows(model, prompts, [[1]] * 4, config)
     yielded = {row.item: [] for row in rows}
-    for grown in sample_steps(model, rows, config):
+
+    def note(grown):
         for row in grown:
             yielded[row.item].append(row.tokens[-1])
             if row.item == 2 and len(row.tokens) == 4:
                 row.end("stop")
+
+    run(model, sample_search(model, rows, config, grown=note))
     assert [len(row.tokens) for row in rows] == [9, 9, 4, 9]
     assert [row.reason for row in rows] == ["length", "length", "stop", "length"]
     for row, (full,) in zip(rows, whole, strict=True):
@@ -170,10 +174,13 @@ def test_steps_that_begin_before_tokens_are_read_sample_the_same(rules, monkeypa
 
     def outcomes():
         rows = open_rows(model, prompts, [[1, 2]] * 4, config)
-        for grown in sample_steps(model, rows, config):
+
+        def end_one(grown):
             for row in grown:
                 if row.item == 2 and len(row.tokens) == 4:
                     row.end("stop")
+
+        run(model, sample_search(model, rows, config, grown=end_one))
         return [(outcome(row), row.log_probabilities, row.alternatives) for row in rows]
 
     monkeypatch.setattr(module, "read_later", noted)

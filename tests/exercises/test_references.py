@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Limits
 from headway.exercises import EXERCISES
 from headway.exercises.bleu import _bleu
 from headway.exercises.table_model import TableModel
+from tests.fixtures.searches import greedy_search
 
 BOS, EOS = 1, 2
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from headway.base.errors import UsageError
-from headway.decoding import beam_search
 from headway.inspection.beams import beam_tree, candidate_tree
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import captioner, gpt, translator
 from tests.fixtures.captioners import PIXELS
+from tests.fixtures.searches import beam_search
 from tests.fixtures.zoo import MODELS, limits, some_rows
 
 
-@pytest.mark.parametrize("settings", [{"width": 4}, {"width": 4, "groups": 2, "diversity": 0.5}])
+@pytest.mark.parametrize("settings", [{"beam": 4}, {"beam": 4, "beam_groups": 2, "diversity": 0.5}])
 @pytest.mark.parametrize("name", ["translator", "rnn", "gpt", "captioner"])
 def test_observing_a_search_does_not_change_its_hypotheses(name, settings):
     family = MODELS[name]
@@ -96,8 +96,8 @@ def test_a_candidate_of_two_groups_is_one_node():
         family.build(),
         family.inputs(rows),
         limits(rows),
-        width=4,
-        groups=2,
+        beam=4,
+        beam_groups=2,
         diversity=0.1,
         observe=candidates.append,
     )

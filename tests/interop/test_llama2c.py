@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headway.attention import Mask
 from headway.base.errors import DataError
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Limits
 from headway.interop import (
     build,
     llama2c,
@@ -22,6 +22,7 @@ from headway.interop import (
     write,
 )
 from headway.text import load_tokenizer
+from tests.fixtures.searches import greedy_search
 
 # dim, hidden_dim, n_layers, n_heads, n_kv_heads, vocab_size, seq_len
 HEADER = (8, 12, 2, 4, 2, 7, 5)

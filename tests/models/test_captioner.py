@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.decoding import Limits, beam_search
+from headway.decoding import Limits
 from headway.models import (
     GPT,
     Captioner,
@@ -17,6 +17,7 @@ from headway.models import (
     initialise_decoder,
     parameter_count,
 )
+from tests.fixtures.searches import beam_search
 
 VIT = ViTConfig(
     model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, image_size=8, image_width=12, channels=1
@@ -59,7 +60,7 @@ def test_the_image_is_encoded_once_and_beams_share_its_keys_and_values():
     state = state.reorder([0, 0, 0, 1, 1, 1])
     assert [k.shape[0] for k, _ in state.memory.layers] == [2, 2, 2]
     limits = Limits(1, 2, [4, 4])
-    beam_search(model, (images_of(2),), limits, width=3, num_best=2)
+    beam_search(model, (images_of(2),), limits, beam=3, num_best=2)
     handle.remove()
     assert len(looked) == 2
 

@@ -9,12 +9,13 @@ import torch
 
 import headway
 from headway.attention import Kernel
-from headway.decoding import Forbidden, Limits, greedy_search
+from headway.decoding import Forbidden, Limits
 from headway.models import Translator, TranslatorConfig
 from headway.models.kernels_and_positions import SCHEMES, SCORES
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import TokenizerPair
 from headway.transforms import fast
+from tests.fixtures.searches import greedy_search
 
 SMALL = TranslatorConfig(
     model_dim=12,

@@ -5,9 +5,10 @@ import json
 import torch
 
 from headway.base.tensors import read_tensors
-from headway.decoding import Limits, beam_search, greedy_search
+from headway.decoding import Limits
 from headway.models import Translator, TranslatorConfig
 from headway.models.contracts import set_parameters
+from tests.fixtures.searches import beam_search, greedy_search
 
 FOLDER = "weights/aren_transliteration"
 SUBLAYERS = {
@@ -77,5 +78,5 @@ def test_names_are_written_as_recorded(real_data):
         limits = Limits(start, end, [20])
         (best,) = greedy_search(model, (ids, None), limits)
         assert "".join(target[i] for i in best.tokens) == latin
-        ((beam,),) = beam_search(model, (ids, None), limits, width=5, alpha=0.0)
+        ((beam,),) = beam_search(model, (ids, None), limits, beam=5, length_penalty=0.0)
         assert beam.log_probability >= best.log_probability - 1e-4

@@ -9,10 +9,11 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from headway.decoding import Limits, greedy_search
+from headway.decoding import Limits
 from headway.interop import build, read, write
 from headway.models import GPT, GPTConfig
 from tests.fixtures.random_weights import with_noise
+from tests.fixtures.searches import greedy_search
 
 B, T, V = 3, 9, 37
 SHAPE = {"vocab_size": V, "n_positions": 24, "n_embd": 24, "n_layer": 3, "n_head": 4}

@@ -9,14 +9,16 @@ from bench.marian import Specials, to_marian
 from torch.testing import assert_close
 
 from headway.base.errors import UsageError
-from headway.decoding import Bias, Forbidden, Limits, beam_search, greedy_search
+from headway.decoding import Bias, Forbidden, Limits
 from headway.models import Translator, TranslatorConfig
+from tests.fixtures.searches import beam_search, greedy_search
 
 B, S, T, V = 3, 7, 5, 19
 W, LENGTH = 3, 30
 ENDS = 6.0  # added to the logit of </s>
 SPECIALS = Specials(pad=0, bos=1, eos=2)
-LONG = Limits(1, 2, [LENGTH], [Forbidden([[0], [1]]), Bias({2: ENDS})], normalisation="average")
+LONG = Limits(1, 2, [LENGTH], [Forbidden([[0], [1]]), Bias({2: ENDS})])
+AVERAGE = {"beam": W, "num_best": W, "normalisation": "average"}
 CONFIG = TranslatorConfig(
     model_dim=24,
     num_heads=3,
@@ -80,8 +82,7 @@ def test_beams_that_stop_early_equal_marians_generate_with_its_default():
             model,
             (source, None),
             LONG,
-            width=W,
-            num_best=W,
+            **AVERAGE,
             early_stopping=True,
             observe=candidates.append,
         )
@@ -105,7 +106,7 @@ def test_beams_that_stop_early_equal_marians_generate_with_its_default():
             assert late_endings or len(steps) > LENGTH, seed
             continue
         equal += 1
-        (exact,) = beam_search(model, (source, None), LONG, width=W, num_best=W)
+        (exact,) = beam_search(model, (source, None), LONG, **AVERAGE)
         exact_differs += exact != outputs
     assert equal > 8 and exact_differs > 4
 

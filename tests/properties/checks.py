@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from headway.attention import Documents, Kernel, KernelInputs, record_attention, record_inputs
-from headway.decoding import beam_search, greedy_search
+from tests.fixtures.searches import beam_search, greedy_search
 from tests.fixtures.zoo import BOS, KERNELS, PAD, VOCABULARY, Family, limits, some_rows
 from tests.properties.reference import reference_model
 
@@ -123,7 +123,7 @@ def batch_invariance(family: Family, model: Any) -> None:
     alone_greedy = [greedy_search(model, family.inputs([r]), limits([r]))[0] for r in rows]
     batched = greedy_search(model, family.inputs(rows), limits(rows))
     assert [h.tokens for h in batched] == [h.tokens for h in alone_greedy]
-    kinds = {"width": 3, "alpha": 0.6, "num_best": 2}
+    kinds = {"beam": 3, "length_penalty": 0.6, "num_best": 2}
     alone = [beam_search(model, family.inputs([r]), limits([r]), **kinds)[0] for r in rows]
     mixed = beam_search(model, family.inputs(rows), limits(rows), **kinds)
     assert [[h.tokens for h in best] for best in mixed] == [[h.tokens for h in b] for b in alone]
@@ -206,7 +206,7 @@ def _assert_explained(recorded: KernelInputs, weights: Tensor, layer: Any) -> No
 
 def searches_never_emit_special_tokens(family: Family, model: Any) -> None:
     rows = some_rows(6, seed=2)
-    hypotheses = beam_search(model, family.inputs(rows), limits(rows), width=4, num_best=4)
+    hypotheses = beam_search(model, family.inputs(rows), limits(rows), beam=4, num_best=4)
     for best in hypotheses:
         assert best, "a sentence without a hypothesis"
         assert all(PAD not in h.tokens and BOS not in h.tokens for h in best)

@@ -8,7 +8,10 @@ once more that day. With the former settings, named explicitly, translators were
 """
 
 _FROZEN = "frozen parameters are not averaged, so that checkpoints have no averages of them"
+_TOKENS = "the JSON of translations and captions has their tokens, as that of generated texts"
 CHANGES: dict[str, str] = {
+    "* predict.output.*.translations.*.tokens*": _TOKENS,
+    "* predict.output.*.captions.*.tokens*": _TOKENS,
     "vision-varied checkpoint": _FROZEN,
     "caption-from-halves checkpoint": _FROZEN,
 }

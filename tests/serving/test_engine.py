@@ -20,6 +20,7 @@ from headway.serving.engine import (
     Measurements,
     Metrics,
     Refused,
+    at_once,
 )
 from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures.engine_jobs import (
@@ -156,7 +157,7 @@ def test_a_computation_ends_when_no_client_waits_for_it(bundle, engine):
         cost=1,
         group="x",
         inputs=[0],
-        compute=endless,
+        compute=at_once(endless),
     )
     engine.submit(job)
     assert started.wait(30) and engine.busy and engine.healthy
@@ -180,7 +181,7 @@ def test_jobs_of_one_group_are_computed_together_and_fail_alone(bundle):
     boxes = [Box() for _ in range(4)]
     for box, inputs in zip(boxes, ([1, 2], [None], [3], [5]), strict=True):
         group = "other" if inputs == [5] else "squares"
-        common = {"deadline": time.monotonic() + 60, "cost": 1, "compute": squares}
+        common = {"deadline": time.monotonic() + 60, "cost": 1, "compute": at_once(squares)}
         engine.submit(Computation(report=box, inputs=inputs, group=group, **common))
     engine.start()
     assert [box.result for box in (boxes[0], boxes[2], boxes[3])] == [[1, 4], [9], [25]]

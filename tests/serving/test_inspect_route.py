@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from headway.serving.engine import Computation
+from headway.serving.engine import Computation, at_once
 from tests.fixtures import bundles
 from tests.fixtures.image_classifiers import classifier
 from tests.fixtures.images import png
@@ -39,7 +39,10 @@ def test_equal_requests_at_once_each_get_the_page(client, model):
     engine = next(m.engine for m in client.server.models if m.name == model)
     blocked, job = threading.Event(), {"deadline": time.monotonic() + 60, "cost": 1, "inputs": [0]}
     wait = Computation(
-        report=lambda event: None, group="wait", compute=lambda _: [blocked.wait(30)], **job
+        report=lambda event: None,
+        group="wait",
+        compute=at_once(lambda _: [blocked.wait(30)]),
+        **job,
     )
     engine.submit(wait)  # the requests wait for it, and so are computed together
     with ThreadPoolExecutor(3) as pool:

@@ -4,10 +4,13 @@ import random
 import sys
 import threading
 import time
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
+from headway.decoding import GenerationConfig, generate_from_tokens, search_by_beam
 from headway.serving.engine import (
     Cancelled,
     Computation,
@@ -17,8 +20,9 @@ from headway.serving.engine import (
     Finished,
     Measurements,
     Metrics,
+    at_once,
 )
-from headway.serving.engine.searches import Search, SharedSteps, spread
+from headway.serving.engine.searches import RunningSearch, SharedSteps, spread
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.transforms.fast.table import prepare_for_inference
@@ -59,21 +63,23 @@ def job_of(bundle, inputs, options, report):
         cost=len(inputs),
         group=repr(options),
         inputs=inputs,
-        compute=lambda items: list(bundle.predict(items, options)),
-        shares=options.decodes_without_beams,
+        compute=partial(bundle.predicting, options=options),
+        shares=True,
     )
 
 
 def run_together(bundle, work):
-    """Run searches that begin at different steps; return the results in order, and the greatest
+    """Run searches that begin at different steps: for each, inputs and options, or a function that
+    makes its job. Return the results in order, and the greatest
     number of searches and of rows in one step."""
     shared, live, results, most = SharedSteps(bundle.model), [], {}, [0, 0]
     waiting = list(enumerate(work))
     for step in range(10_000):
         if waiting and (step % 3 == 0 or not live):
-            number, (inputs, options) = waiting.pop(0)
-            events = results.setdefault(number, [])
-            search = Search(bundle.model, [job_of(bundle, inputs, options, events.append)])
+            number, make = waiting.pop(0)
+            if isinstance(make, tuple):
+                make = partial(job_of, bundle, *make)
+            search = RunningSearch([make(results.setdefault(number, []).append)])
             search.start()
             live += [] if search.done else [search]
         if not live and not waiting:
@@ -124,6 +130,32 @@ def test_captions_that_are_searched_and_sampled_together_are_those_of_each_alone
         assert isinstance(one, Finished), one
         texts = [[caption.text for caption in file.captions] for file in one.result]
         assert texts == [[caption.text for caption in file.captions] for file in other]
+
+
+def test_texts_that_are_searched_by_beams_together_are_those_of_each_alone():
+    bundle, config = bundles.gpt(), GenerationConfig(beam=3, samples=2, max_tokens=9)
+    model, tokenizer = bundle.model.eval(), bundle.tokenizer
+    prompts = [tokenizer.begin(text) for text in ("the fox", "a", "old bakers wave to the fox")]
+
+    def job(prompt, report):
+        return Computation(
+            report=report,
+            deadline=time.monotonic() + 60,
+            cost=1,
+            group="",
+            inputs=[prompt],
+            compute=lambda inputs: search_by_beam(model, tokenizer, inputs, config),
+            shares=True,
+        )
+
+    found, (searches, rows) = run_together(bundle, [partial(job, prompt) for prompt in prompts])
+    assert searches == 3 and rows == 9
+    for finished, prompt in zip(found, prompts, strict=True):
+        (outputs,), (expected,) = (
+            finished.result,
+            generate_from_tokens(model, tokenizer, [prompt], config),
+        )
+        assert [output.tokens for output in outputs] == [output.tokens for output in expected]
 
 
 class Box:
@@ -182,13 +214,12 @@ class SlowSteps:
 
 def test_jobs_of_similar_cost_share_a_search_if_their_steps_are_shared():
     bundle = translator("transformer")
-    greedy, beams = TranslateOptions(beam=1), TranslateOptions(beam=2)
-    jobs = [job_of(bundle, SHORT, greedy, print) for _ in range(7)]
+    jobs = [job_of(bundle, SHORT, TranslateOptions(beam=1), print) for _ in range(7)]
     for job, cost in zip(jobs, (9, 1, 5, 3, 7, 2, 4), strict=True):
         job.cost = cost
     costs = [[job.cost for job in part] for part in spread(jobs, 3)]
     assert costs == [[1, 2, 3], [4, 5, 7], [9]]
-    together = [job_of(bundle, SHORT, beams, print) for _ in range(7)]
+    together = [replace(job, shares=False) for job in jobs]
     assert spread(together, 3) == [together] and spread([], 3) == []
 
 
@@ -204,19 +235,6 @@ def test_a_short_translation_overtakes_a_long_one(engine, monkeypatch):
     assert isinstance(boxes[1].last, Finished) and isinstance(boxes[0].last, Finished)
     assert boxes[1].at < boxes[0].at
     assert steps.rows[0] == steps.rows[-1] == 1 and max(steps.rows) == 2
-
-
-def test_stopping_the_engine_ends_the_threads_of_its_searches(engine, monkeypatch):
-    steps, box = SlowSteps(engine.bundle, monkeypatch), Box()
-    engine.submit(job_of(engine.bundle, LONG, TranslateOptions(beam=1), box))
-    while not steps.rows:
-        time.sleep(0.001)
-    (search,) = engine._searches
-    engine.stop()
-    search.thread.join(5)
-    assert search.done and not search.thread.is_alive()
-    engine._searches.clear()
-    engine._steps.forget()
 
 
 def test_a_cancelled_search_ends_within_a_step_and_the_others_go_on(engine, monkeypatch):
@@ -260,7 +278,7 @@ def test_a_step_that_fails_ends_its_searches_and_no_later_one(engine, monkeypatc
 def test_a_computation_with_too_few_results_fails_alone(engine):
     boxes = [Box(), Box()]
     jobs = [job_of(engine.bundle, SHORT, TranslateOptions(beam=1), box) for box in boxes]
-    jobs[0].group, jobs[0].compute = "broken", lambda items: []
+    jobs[0].group, jobs[0].compute = "broken", at_once(lambda items: [])
     for job in jobs:
         engine.submit(job)
     assert isinstance(boxes[0].last, Failed) and isinstance(boxes[1].last, Finished)
@@ -276,9 +294,8 @@ def test_an_engine_that_died_in_a_computation_can_be_stopped(monkeypatch):
     engine.submit(job_of(bundle, LONG, greedy, boxes[0]))
     while not steps.rows:
         time.sleep(0.001)
-    (waiting,) = engine._searches
     fatal = job_of(bundle, SHORT, greedy, boxes[1])
-    fatal.group, fatal.compute = "fatal", lambda items: sys.exit("broken")
+    fatal.group, fatal.compute = "fatal", at_once(lambda items: sys.exit("broken"))
     engine.submit(fatal)
     assert all(isinstance(box.last, Failed) for box in boxes)
     engine._thread.join(10)
@@ -287,4 +304,3 @@ def test_an_engine_that_died_in_a_computation_can_be_stopped(monkeypatch):
     stopping.start()
     stopping.join(10)
     assert not stopping.is_alive(), "stop() waits for a search that has ended"
-    assert not waiting.thread.is_alive()

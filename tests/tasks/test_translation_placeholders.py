@@ -32,7 +32,7 @@ TABLE = {
 def accuracies(sources: list[str], **options: object) -> dict[str, float]:
     bundle = dictionary(TABLE)
     pairs = [Pair(source, "", number) for number, source in enumerate(sources)]
-    outputs = [best[0].text for best in bundle.search(sources, num_best=1, contain=None)]
+    outputs = [best[0].text for best in bundle.search(sources)]
     scoring = TranslationScoring(beam=2, **options)
     sums = placeholder_sums(bundle, pairs, outputs, scoring)
     return {name: accuracy.corpus() for name, accuracy in sums.items()}

@@ -76,6 +76,12 @@ def setting(
     )
 
 
+def with_default(config_class: type[Any], name: str, default: Any) -> Any:
+    """The setting of that name of a base class, with another default."""
+    inherited: dataclasses.Field[Any] = config_class.__dataclass_fields__[name]
+    return dataclasses.field(default=default, metadata=inherited.metadata)
+
+
 def required(help: str, *, may_be_file: bool = False) -> Any:
     """A documented field without a default, for the input of a model.
 

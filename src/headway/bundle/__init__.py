@@ -19,7 +19,7 @@ from headway.bundle.contract import (
     WordEmbedding,
 )
 from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
-from headway.bundle.folder_decoding import folder_max_tokens, folder_rules, folder_stopping
+from headway.bundle.folder_decoding import folder_max_tokens, folder_rules, with_normalisation
 from headway.bundle.forward_pass import (
     Attention,
     ForwardPass,
@@ -78,11 +78,11 @@ __all__ = [
     "encoder_pass",
     "folder_max_tokens",
     "folder_rules",
-    "folder_stopping",
     "image_patches",
     "label_scores",
     "next_token_readout",
     "part_of",
     "patches_of",
+    "with_normalisation",
     "word_outputs",
 ]

@@ -17,8 +17,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from headway.base.errors import UsageError
+from headway.base.settings import override
 
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 
 SHOWN = 60  # characters of a wrong value that an error shows
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -51,6 +53,19 @@ def checked(function: F) -> F:
         return function(*arguments, **options)
 
     return cast(F, call)
+
+
+def changed(settings: S, changes: Mapping[str, Any], where: str) -> S:
+    """Return settings with the changes of a caller in Python; None leaves a setting as it is.
+
+    Raises UsageError for an unknown name, and for a value of a wrong type or beyond its limits.
+    """
+    hints, chosen = typing.get_type_hints(type(settings)), {}
+    for name, value in changes.items():
+        if value is not None:
+            _check(name, value, hints.get(name, Any), where)
+            chosen[name] = value
+    return override(settings, chosen, where)
 
 
 @functools.cache
@@ -149,4 +164,4 @@ def _words(hint: object) -> tuple[str, str]:
     return f"an object of {name}", f"objects of {name}"
 
 
-__all__ = ["checked"]
+__all__ = ["changed", "checked"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headway.decoding import (
-    EarlyStopping,
+    BeamSettings,
     Forbidden,
     ForbiddenFirst,
     ForcedEnd,
@@ -28,10 +29,14 @@ def folder_max_tokens(generation: GenerationDefaults) -> int | None:
     return max(1, generation.max_length - 1)
 
 
-def folder_stopping(generation: GenerationDefaults, early_stopping: bool) -> EarlyStopping:
-    """Return when a beam search ends: early, if a user or the folder says so; or "never"."""
-    never = generation.early_stopping == "never" and not early_stopping
-    return "never" if never else early_stopping
+def with_normalisation(
+    settings: BeamSettings, generation: GenerationDefaults | None
+) -> BeamSettings:
+    """Return the settings with a normalisation: if it is unset, that of transformers for the model
+    of a pretrained folder, whose defaults `generation` has."""
+    if settings.normalisation is not None:
+        return settings
+    return replace(settings, normalisation="gnmt" if generation is None else "transformers")
 
 
 def folder_rules(

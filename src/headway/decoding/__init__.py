@@ -3,8 +3,10 @@
 Every search uses only the Stepper contract of a model (`start`, `step`).
 """
 
-from headway.decoding.beam import beam_search, stream_beam
+from headway.decoding.beam import beam_search
 from headway.decoding.ensemble import Ensemble
+from headway.decoding.fast_beam import fast_beam_search, stream_beam
+from headway.decoding.fast_greedy import fast_greedy_search
 from headway.decoding.generation import (
     Continuation,
     TextOutput,
@@ -13,6 +15,7 @@ from headway.decoding.generation import (
     log_probabilities,
     open_outputs,
     sampling_of,
+    search_by_beam,
     stream,
 )
 from headway.decoding.generation_config import GenerationConfig
@@ -55,21 +58,29 @@ from headway.decoding.sampling import (
     open_rows,
     record,
     sample,
-    sample_steps,
+    sample_search,
 )
-from headway.decoding.search import EarlyStopping, Hypothesis, Limits, check_search, length_penalty
-from headway.decoding.sharing import Step, sharing, step_of
+from headway.decoding.search import (
+    BeamSettings,
+    Hypothesis,
+    Limits,
+    Normalisation,
+    Search,
+    length_penalty,
+    run,
+    steps,
+)
 from headway.decoding.speculative import Draft, ModelDraft, PromptLookup, speculative_steps
 from headway.decoding.writing import TextStreamer
 
 __all__ = [
     "RUNS_AHEAD",
+    "BeamSettings",
     "Bias",
     "Candidate",
     "Chosen",
     "Continuation",
     "Draft",
-    "EarlyStopping",
     "Ensemble",
     "Forbidden",
     "ForbiddenFirst",
@@ -83,6 +94,7 @@ __all__ = [
     "ModelDraft",
     "MostProbable",
     "NoRepeat",
+    "Normalisation",
     "Observer",
     "Only",
     "PartialOutput",
@@ -95,7 +107,7 @@ __all__ = [
     "Row",
     "Rule",
     "Sampling",
-    "Step",
+    "Search",
     "Temperature",
     "TextOutput",
     "TextStreamer",
@@ -105,11 +117,12 @@ __all__ = [
     "WithinVocabulary",
     "apply_rules",
     "beam_search",
-    "check_search",
     "choose_later",
     "depend_on_outputs",
     "end_of",
     "expected_utilities",
+    "fast_beam_search",
+    "fast_greedy_search",
     "generate",
     "generate_from_tokens",
     "greedy_search",
@@ -119,12 +132,13 @@ __all__ = [
     "open_rows",
     "record",
     "ruled_logits",
+    "run",
     "sample",
-    "sample_steps",
+    "sample_search",
     "sampling_of",
-    "sharing",
+    "search_by_beam",
     "speculative_steps",
-    "step_of",
+    "steps",
     "stream",
     "stream_beam",
 ]

@@ -13,8 +13,8 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
 from headway.base.transfers import upload
 from headway.data.padding import padded
-from headway.decoding.beam import beam_search, stream_beam
 from headway.decoding.contrastive import CANDIDATES, contrastive_steps
+from headway.decoding.fast_beam import fast_beam_search, stream_beam
 from headway.decoding.generation_config import GenerationConfig
 from headway.decoding.layer_contrast import layer_contrast
 from headway.decoding.rule import Rule
@@ -24,9 +24,9 @@ from headway.decoding.sampling import (
     Row,
     Sampling,
     open_rows,
-    sample_steps,
+    sample_search,
 )
-from headway.decoding.search import Limits
+from headway.decoding.search import Limits, Search, run, steps
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer
 from headway.models import GPT
@@ -82,7 +82,8 @@ def generate_from_tokens(
     """Return `config.samples` continuations of each prompt, given as tokens, at least one."""
     _check_draft(config, draft)
     if config.beam > 1:
-        return _beams(model, tokenizer, ids, config)
+        with _stepper(model, config) as stepper:
+            return run(stepper, search_by_beam(model, tokenizer, ids, config, stepper))
     outputs = open_outputs(model, tokenizer, ids, config)
     for _ in _steps(model, tokenizer, outputs, config, draft or config.own_draft):
         pass
@@ -241,17 +242,22 @@ def _steps(
     rows = [output.row for output in outputs]
     of_row = {id(output.row): output for output in outputs}
     sampling = sampling_of(model, tokenizer, config, rows[-1].item + 1)
+
+    def show(grown: Sequence[Row]) -> None:
+        for row in grown:
+            of_row[id(row)].grow()
+
     with _stepper(model, config) as stepper:
+        if draft is None and not config.contrastive:
+            yield from steps(stepper, sample_search(stepper, rows, sampling, grown=show))
+            return
         if draft is not None:
-            steps = speculative_steps(stepper, rows, sampling, draft)
-        elif config.contrastive:
-            count = config.top_k or CANDIDATES
-            steps = contrastive_steps(stepper, rows, sampling, config.contrastive, count)
+            lists = speculative_steps(stepper, rows, sampling, draft)
         else:
-            steps = sample_steps(stepper, rows, sampling)
-        for grown in steps:
-            for row in grown:
-                of_row[id(row)].grow()
+            count = config.top_k or CANDIDATES
+            lists = contrastive_steps(stepper, rows, sampling, config.contrastive, count)
+        for grown in lists:
+            show(grown)
             yield
 
 
@@ -265,23 +271,19 @@ def _stepper(model: GPT, config: GenerationConfig) -> Iterator[Any]:
         yield contrast
 
 
-def _beams(
-    model: GPT, tokenizer: TextTokenizer, ids: Sequence[Sequence[int]], config: GenerationConfig
-) -> list[list[Continuation]]:
-    """Return the best `config.samples` outputs of beam search, cut at their first stop strings."""
+def search_by_beam(
+    model: GPT,
+    tokenizer: TextTokenizer,
+    ids: Sequence[Sequence[int]],
+    config: GenerationConfig,
+    stepper: Any = None,
+) -> Search[list[list[Continuation]]]:
+    """Return the best `config.samples` outputs of beam search for each prompt, given as tokens, cut
+    at their first stop strings. stepper: computes the steps; if None, the model."""
     opened, inputs, limits = _beam_inputs(model, tokenizer, ids, config)
-    with _stepper(model, config) as stepper:
-        hypotheses = beam_search(
-            stepper,
-            inputs,
-            limits,
-            width=config.beam,
-            alpha=config.length_penalty,
-            early_stopping=config.early_stopping,
-            num_best=config.samples,
-            groups=config.beam_groups,
-            diversity=config.diversity,
-        )
+    hypotheses = yield from fast_beam_search(
+        model if stepper is None else stepper, inputs, limits, config, num_best=config.samples
+    )
     return [
         [
             _continuation(model, TextStreamer(tokenizer, row.prompt, config.stop), row, h.tokens)
@@ -298,15 +300,7 @@ def _stream_beam(
     (row,), inputs, limits = _beam_inputs(model, tokenizer, ids, config)
     writer = TextStreamer(tokenizer, row.prompt, config.stop)
     with _stepper(model, config) as stepper:
-        parts = stream_beam(
-            stepper,
-            inputs,
-            limits,
-            width=config.beam,
-            alpha=config.length_penalty,
-            early_stopping=config.early_stopping,
-        )
-        for tokens in parts:
+        for tokens in stream_beam(stepper, inputs, limits, config):
             for token in tokens:
                 if text := writer.feed(token):
                     yield text
@@ -329,7 +323,6 @@ def _beam_inputs(
         sampling.rules,
         prompts=ids,
         cut=True,
-        normalisation=config.normalisation,
     )
     tokens, keys = padded([row[:-1] for row in ids], 0)
     device = next(model.parameters()).device

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.base.errors import UsageError
-from headway.base.settings import BEAMS, LENGTH, PENALTY, SEED, setting
+from headway.base.settings import BEAMS, LENGTH, SEED, setting, with_default
 from headway.decoding.length_rules import ForbiddenFirst, MinLength
 from headway.decoding.rule import Rule
 from headway.decoding.rules import (
@@ -26,7 +26,7 @@ from headway.decoding.rules import (
     TopP,
     Typical,
 )
-from headway.decoding.search import NORMALISATION_HELP, Normalisation
+from headway.decoding.search import BeamSettings
 from headway.decoding.speculative import PromptLookup
 from headway.text import TextTokenizer
 
@@ -35,7 +35,7 @@ COLDEST = 1e-20
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationConfig:
+class GenerationConfig(BeamSettings):
     """Settings of text generation with a language model.
 
     The logit rules apply in this order: minimum length, forbidden words, no-repeat n-grams,
@@ -130,30 +130,7 @@ class GenerationConfig:
     bias: tuple[str, ...] = setting(
         (), "Logit bias as WORD=NUMBER: added to the logit of a word that is a single token."
     )
-    beam: int = setting(1, "Beam width of beam search; 1 is no beam search.", gt=0, le=BEAMS)
-    beam_groups: int = setting(
-        1, "Number of groups of diverse beam search; must divide the beam width.", gt=0, le=BEAMS
-    )
-    diversity: float = setting(
-        0.5,
-        "Diversity strength of diverse beam search: subtracted from a token's log-probability "
-        "for each time that an earlier group chose it at this position.",
-        ge=0,
-    )
-    length_penalty: float = setting(
-        1.0,
-        "Exponent of the length penalty of beam search; 0 ranks by probability alone, higher "
-        "values favour longer outputs.",
-        ge=0,
-        le=PENALTY,
-    )
-    normalisation: Normalisation = setting("gnmt", NORMALISATION_HELP)
-    early_stopping: bool = setting(
-        False,
-        "End a beam search when as many outputs as beams are finished, and no unfinished one has a "
-        "better score at its present length: fewer steps, and rarely another output. If unset, it "
-        "ends when none can have a better score at any length.",
-    )
+    beam: int = with_default(BeamSettings, "beam", 1)
     contrastive: float = setting(
         0.0,
         "Contrastive search: weight, 0 to 1, of the similarity between the vector of a candidate "
@@ -206,12 +183,9 @@ class GenerationConfig:
             raise ValueError(
                 f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}"
             )
-        if self.beam % self.beam_groups:
-            raise ValueError(
-                f"beam={self.beam} must be a multiple of beam_groups={self.beam_groups}"
-            )
         if self.beam > 1 and self.samples > self.beam:
             raise ValueError(f"samples={self.samples} is more than beam={self.beam}")
+        self.check()
         if self.contrastive and (self.beam > 1 or self.samples > 1):
             raise ValueError(
                 f"contrastive={self.contrastive} gives one output without a beam, not "

@@ -1,4 +1,4 @@
-"""Greedy search: the most probable token at every step."""
+"""Greedy search, as in the lecture: the most probable token at every step."""
 
 from __future__ import annotations
 
@@ -6,69 +6,25 @@ from typing import Any
 
 import torch
 
-from headway.base.transfers import read, upload
-from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
-from headway.decoding.search import Hypothesis, Limits
-from headway.decoding.sharing import step_of
-
-STEPS_UNREAD = 8
-"""Steps that are computed on a GPU before their tokens are read, all at once."""
+from headway.decoding.rule import PartialOutput, ruled_logits
+from headway.decoding.search import Limits, Search
 
 
 @torch.inference_mode()
-def greedy_search(
-    model: Any, inputs: tuple[Any, ...], limits: Limits, alpha: float = 0.0
-) -> list[Hypothesis]:
-    """Return one hypothesis for each input, in order, by greedy search.
+def greedy_search(model: Any, inputs: tuple[Any, ...], limits: Limits) -> Search[list[int]]:
+    """Return the output of one input, a token y_t after the other, up to </s>.
 
-    model: a Stepper. alpha: exponent of the length penalty of the score. Finished sequences are
-    removed from the batch. On a GPU the tokens stay on the device and are read every
-    `STEPS_UNREAD` steps, or after each step if a rule depends on the tokens generated so far; what
-    is computed after the end of a sequence is dropped.
+        y_t = argmax over y of P(y | y_1 ... y_t-1, x)
+
+    model: a Stepper. `fast_greedy_search` does this for many inputs at once.
     """
-    state, step = model.start(*inputs), step_of(model)
-    live = list(range(len(limits.max_lengths)))  # the input of each unfinished row
-    written = [PartialOutput([], limits.prompt(item), item) for item in live]
-    totals = [0.0] * len(live)
-    finished = [False] * len(live)
-    device = next(model.parameters()).device
-    every_step = device.type == "cpu" or depend_on_outputs(limits.rules)
-    tokens = upload(torch.tensor(limits.first_tokens), device)
-    ends = limits.ends
-    while live:
-        rows = [written[item] for item in live]
-        remaining = [limits.max_lengths[w.item] + 1 - len(w.tokens) for w in rows]
-        steps = 1 if every_step else min(STEPS_UNREAD, *remaining)
-        unread = []
-        for _ in range(steps):
-            logits, state = step(tokens[:, None], state)
-            scores = ruled_logits(limits.rules, logits[:, -1].float(), rows)
-            best = scores.log_softmax(-1).max(-1)
-            tokens = best.indices
-            unread.append((tokens, best.values, scores.amax(-1)))
-        continuing = list(range(len(live)))
-        columns = (torch.stack(column) for column in zip(*unread, strict=True))
-        for choices in zip(*read(*columns), strict=True):
-            for row in list(continuing):
-                (token, log_p, score), item = (column[row] for column in choices), live[row]
-                check_choice(score, limits.rules, written[item])
-                full = len(written[item].tokens) == limits.max_lengths[item]
-                if token in ends or not full:
-                    totals[item] += log_p
-                finished[item] = token in ends
-                if finished[item] or full:
-                    continuing.remove(row)
-                else:
-                    written[item].tokens.append(token)
-                    if limits.cut and len(written[item].tokens) == limits.max_lengths[item]:
-                        continuing.remove(row)
-        if len(continuing) < len(live):
-            state = state.reorder(continuing)
-            tokens = tokens.index_select(0, upload(torch.tensor(continuing).long(), device))
-            live = [live[row] for row in continuing]
-    return [
-        Hypothesis(
-            tuple(w.tokens), total, total / limits.penalty(len(w.tokens) + done, alpha), done
-        )
-        for w, total, done in zip(written, totals, finished, strict=True)
-    ]
+    output: list[int] = []
+    token, state = limits.first_tokens[0], model.start(*inputs)
+    while len(output) < limits.max_lengths[0]:
+        logits, state = yield torch.tensor([[token]]), state
+        written = PartialOutput(output, limits.prompt(0))
+        token = int(ruled_logits(limits.rules, logits[:, -1], [written]).argmax())
+        if token in limits.ends:
+            break
+        output.append(token)
+    return output

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from headway.decoding.rule import (
     ruled_logits,
 )
 from headway.decoding.rules import MostProbable
-from headway.decoding.sharing import step_of
+from headway.decoding.search import Search, run
 
 RUNS_AHEAD = ("cuda",)
 """Kinds of devices on which a step begins before the tokens of the one before are read, so that the
@@ -109,7 +109,7 @@ class Row(PartialOutput):
         return sum(self.log_probabilities) + self.end_log_probability
 
     def end(self, reason: Reason) -> None:
-        """End the output. The caller of `sample_steps` may do so between two steps."""
+        """End the output, between two steps."""
         self.reason = reason
 
 
@@ -146,16 +146,22 @@ def open_rows(
     return rows
 
 
-def sample_steps(
-    model: Any, rows: Sequence[Row], sampling: Sampling, state: Any = None
-) -> Iterator[list[Row]]:
-    """Continue all rows; yield, after each step, the rows that got a token. `model` is a Stepper.
+@torch.inference_mode()
+def sample_search(
+    model: Any,
+    rows: Sequence[Row],
+    sampling: Sampling,
+    state: Any = None,
+    grown: Callable[[list[Row]], None] = lambda rows: None,
+) -> Search[None]:
+    """Continue all rows. `model` is a Stepper.
 
     The random numbers of a row depend only on its seed and the position, and its logits on no other
-    row, so its output is the same in any batch. The caller may call `Row.end` on a yielded row,
-    which is then removed from the batch, as finished rows are. Each prompt is encoded once,
-    however many rows continue it. state: the decoder state before the last token of each row, for a
-    model that does not start from prompts alone; it has one row for each of `rows`.
+    row, so its output is the same in any batch. Each prompt is encoded once, however many rows
+    continue it. state: the decoder state before the last token of each row, for a model that does
+    not start from prompts alone; it has one row for each of `rows`. grown: called after each step
+    with the rows that got a token. It may call `Row.end` on them; then they are removed from the
+    batch, as finished rows are.
     """
     live = [row for row in rows if row.reason is None]
     if state is None:
@@ -168,13 +174,13 @@ def sample_steps(
     while live:
         if step is None:
             tokens = upload(torch.tensor([row.last for row in live]), device)
-            step, state = _begin_step(model, state, live, tokens, sampling)
+            logits, state = yield tokens[:, None], state
+            step = choose_later(logits[:, -1].float(), live, sampling)
         following: Chosen | None = None
         if runs_ahead and all(len(row.tokens) + 1 < row.limit for row in live):
-            following, state = _begin_step(model, state, live, step.tokens, sampling, unread=1)
-        grown = step.record(live, sampling)
-        if grown:
-            yield grown
+            logits, state = yield step.tokens[:, None], state
+            following = choose_later(logits[:, -1].float(), live, sampling, unread=1)
+        grown(step.record(live, sampling))
         unfinished = [i for i, row in enumerate(live) if row.reason is None]
         if len(unfinished) < len(live):
             live = [live[i] for i in unfinished]
@@ -217,23 +223,6 @@ def choose_later(
     return Chosen(chosen, _read_later(chosen, scores, sampling, ruled))
 
 
-@torch.inference_mode()
-def _begin_step(
-    model: Any,
-    state: Any,
-    live: Sequence[Row],
-    tokens: Int[Tensor, " N"],
-    sampling: Sampling,
-    unread: int = 0,
-) -> tuple[Chosen, Any]:
-    """Choose the token after `tokens` of each row; return it and the new state.
-
-    unread: number of tokens that the rows do not have yet.
-    """
-    logits, state = step_of(model)(tokens[:, None], state)
-    return choose_later(logits[:, -1].float(), live, sampling, unread), state
-
-
 def sample(
     model: Any,
     prompts: Sequence[Sequence[int]],
@@ -242,8 +231,7 @@ def sample(
 ) -> list[list[Row]]:
     """Return the finished rows of each prompt, one for each of its seeds, in order."""
     rows = open_rows(model, prompts, seeds, sampling)
-    for _ in sample_steps(model, rows, sampling):
-        pass
+    run(model, sample_search(model, rows, sampling))
     return by_prompt(rows, len(prompts))
 
 

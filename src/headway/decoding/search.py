@@ -1,69 +1,106 @@
-"""Input and output types of every search, and the length penalty."""
+"""What every search is: a generator of steps, with its settings, limits and outputs.
+
+A search knows the model only by what it yields and is sent, so that it does not matter whose steps
+are computed together with its own: `run` drives one search, the engine of a server many.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from headway.base.errors import UsageError
-from headway.base.settings import BEAMS, PENALTY
-from headway.base.shapes import Bool, Float, Tensor
+from headway.base.settings import BEAMS, PENALTY, setting
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.decoding.rule import PartialOutput, Rule, as_ends, ruled_logits
+
+Output = TypeVar("Output")
+
+Search = Generator[tuple[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any], Output]
+"""A search yields (tokens, state), the arguments of the next step of the model; it is sent (logits,
+state), the result of that step; it returns its output."""
 
 Normalisation = Literal["gnmt", "average", "transformers"]
 """Forms of `length_penalty`. transformers: average, in a beam search that chooses the outputs of
-`generate` of transformers (`Limits.as_transformers`)."""
-
-NORMALISATION_HELP = (
-    "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
-    "length ** length_penalty, transformers is average in a search that chooses the outputs of "
-    "generate() of transformers, the default of a Hugging Face folder."
-)
-
-EarlyStopping = bool | Literal["never"]
-"""When a beam search ends before it is settled, see `beam_search`; "never" for `generate` only."""
+`generate` of transformers (`BeamSettings.as_transformers`)."""
 
 
-@dataclass(frozen=True)
-class Hypothesis:
-    """One finished output: its tokens without <s> and </s>, and its probability.
+@dataclass(frozen=True, kw_only=True)
+class BeamSettings:
+    """Settings of beam search, from the flags of every verb that has one to the search itself.
 
-    log_probability: natural log of P(tokens and </s> | input).
-    score: log_probability / length_penalty, by which beam search ranks.
-    finished: False if the output was cut at its maximum length, before </s>.
+    What depends on the inputs and their tokenizer (lengths, rules, phrases) is in `Limits`.
     """
 
-    tokens: tuple[int, ...]
-    log_probability: float
-    score: float
-    finished: bool = True
+    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    length_penalty: float = setting(
+        1.0,
+        "Exponent of the length penalty; 0 ranks by probability alone, higher values favour longer "
+        "outputs.",
+        ge=0,
+        le=PENALTY,
+    )
+    normalisation: Normalisation | None = setting(
+        None,
+        "Length penalty: gnmt is ((5 + length) / 6) ** length_penalty, average is "
+        "length ** length_penalty, transformers is average in a search that chooses the outputs of "
+        "generate() of transformers. If unset, gnmt, and transformers for a Hugging Face folder.",
+    )
+    early_stopping: bool = setting(
+        False,
+        "End a search when as many outputs as beams are finished, and no unfinished one has a "
+        "better score at its present length: fewer steps, and rarely another output. If unset, it "
+        "ends when none can have a better score at any length.",
+    )
+    coverage: float = setting(
+        0.0,
+        "Coverage penalty of a model with cross-attention: weight of the sum of "
+        "log(min(attention, 1)) over the source tokens, which is added to the score; it lowers "
+        "outputs that leave something out. Values of 0.1 to 0.5 are usual.",
+        ge=0,
+        le=PENALTY,
+    )
+    beam_groups: int = setting(
+        1, "Number of groups of diverse beam search; must divide the beam width.", gt=0, le=BEAMS
+    )
+    diversity: float = setting(
+        0.5,
+        "Diversity strength of diverse beam search: subtracted from a token's log-probability "
+        "for each time that an earlier group chose it at this position.",
+        ge=0,
+    )
 
+    def check(self, num_best: int = 1) -> None:
+        """Raise UsageError for settings that exclude each other or allow less than `num_best`."""
+        if not 1 <= num_best <= self.beam:
+            raise UsageError(f"{num_best=} must be between 1 and beam={self.beam}")
+        if self.beam % self.beam_groups:
+            raise UsageError(
+                f"beam={self.beam} must be a multiple of beam_groups={self.beam_groups}"
+            )
+        if self.coverage and self.beam == 1:
+            raise UsageError(
+                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
+                hint="set a beam width of at least 2, or no coverage penalty",
+            )
 
-@dataclass(frozen=True)
-class Limits:
-    """First and last tokens, lengths and logit rules of the outputs of a search.
+    @property
+    def of_search(self) -> dict[str, Any]:
+        """These settings by name, without those that a subclass adds."""
+        return {field.name: getattr(self, field.name) for field in fields(BeamSettings)}
 
-    bos: the token that the decoder reads first: one for all inputs, or one for each (the last token
-    of a prompt that is continued). eos: the token that ends an output, or several. max_lengths:
-    maximum number of tokens for each input, without </s>. rules: change the logits before a token
-    is chosen; log-probabilities are computed after them (see `as_transformers`). prompts: all
-    tokens before each output, for rules that depend on them; empty if there are none. cut: whether
-    a search cuts an output of maximum length, instead of requiring </s>. normalisation: the form of
-    `length_penalty`. renormalise: for `as_transformers`, whether the rules leave a distribution
-    whose probabilities add up to 1.
-    """
-
-    bos: int | Sequence[int]
-    eos: int | Sequence[int]
-    max_lengths: Sequence[int]
-    rules: Sequence[Rule] = ()
-    prompts: Sequence[Sequence[int]] = ()
-    cut: bool = False
-    normalisation: Normalisation = "gnmt"
-    renormalise: bool = False
+    @property
+    def as_details(self) -> dict[str, Any]:
+        """The settings as details of an evaluation: beam, length penalty, and what is unusual."""
+        usual, shown = BeamSettings(), ("beam", "length_penalty")
+        return {
+            name: value
+            for name, value in self.of_search.items()
+            if name in shown or value != getattr(usual, name)
+        }
 
     @property
     def as_transformers(self) -> bool:
@@ -76,9 +113,51 @@ class Limits:
         """
         return self.normalisation == "transformers"
 
-    def penalty(self, num_tokens: int, alpha: float) -> float:
+    def penalty(self, num_tokens: int) -> float:
         """Return the length penalty of an output of n tokens, </s> included."""
-        return length_penalty(num_tokens, alpha, self.normalisation)
+        return length_penalty(num_tokens, self.length_penalty, self.normalisation or "gnmt")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: its tokens without <s> and </s>, its probability, and its text.
+
+    log_probability: natural log of P(tokens and </s> | input).
+    score: log_probability / length_penalty, by which beam search ranks, or another number by which
+    outputs are ranked. finished: False if the output was cut at its maximum length, before </s>.
+    text: empty until the tokens are decoded.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+    finished: bool = True
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """First and last tokens, lengths and logit rules of the outputs of a search.
+
+    bos: the token that the decoder reads first: one for all inputs, or one for each (the last token
+    of a prompt that is continued). eos: the token that ends an output, or several. max_lengths:
+    maximum number of tokens for each input, without </s>. rules: change the logits before a token
+    is chosen; log-probabilities are computed after them (see `BeamSettings.as_transformers`).
+    prompts: all tokens before each output, for rules that depend on them; empty if there are none.
+    cut: whether a search cuts an output of maximum length, instead of requiring </s>. renormalise,
+    never_early: for `BeamSettings.as_transformers`, whether the rules leave a distribution whose
+    probabilities add up to 1, and whether a search without early stopping ends only when no live
+    prefix can have a better score at the maximum length: its early_stopping="never".
+    """
+
+    bos: int | Sequence[int]
+    eos: int | Sequence[int]
+    max_lengths: Sequence[int]
+    rules: Sequence[Rule] = ()
+    prompts: Sequence[Sequence[int]] = ()
+    cut: bool = False
+    renormalise: bool = False
+    never_early: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.max_lengths)
@@ -106,14 +185,34 @@ class Limits:
         return self.prompts[item] if self.prompts else ()
 
 
-def check_search(beam: int, num_best: int, alpha: float) -> None:
-    """Raise UsageError for a beam width, a number of outputs or a length penalty out of range."""
-    if not 1 <= num_best <= beam:
-        raise UsageError(f"{num_best=} must be between 1 and {beam=}")
-    if beam > BEAMS:
-        raise UsageError(f"{beam=} must be at most {BEAMS:,} ({BEAMS.reason})")
-    if not 0 <= alpha <= PENALTY:  # nor NaN
-        raise UsageError(f"length_penalty={alpha} must be from 0 to {PENALTY} ({PENALTY.reason})")
+@torch.inference_mode()
+def run(model: Any, search: Search[Output]) -> Output:
+    """Drive a search to its end, and return its output. `model` is a Stepper."""
+    answer: Any = None
+    while True:
+        try:
+            tokens, state = search.send(answer)
+        except StopIteration as end:
+            output: Output = end.value
+            return output
+        del answer  # its state may have been reordered, and would be in memory twice
+        answer = model.step(tokens, state)
+        del state
+
+
+def steps(model: Any, search: Search[Any]) -> Iterator[None]:
+    """Drive a search to its end, as `run` does, and yield after each of its steps."""
+    answer: Any = None
+    while True:
+        try:
+            tokens, state = search.send(answer)
+        except StopIteration:
+            return
+        del answer
+        with torch.inference_mode():
+            answer = model.step(tokens, state)
+        del state
+        yield
 
 
 def length_penalty(num_tokens: int, alpha: float, normalisation: Normalisation = "gnmt") -> float:
@@ -132,7 +231,9 @@ def beam_log_probabilities(
     logits: Float[Tensor, "N T V"],
     rules: Sequence[Rule],
     written: Sequence[PartialOutput],
-    limits: Limits,
+    *,
+    as_transformers: bool,
+    renormalise: bool,
 ) -> tuple[Float[Tensor, "N V"], Bool[Tensor, ""]]:
     """Return log P(next token) after the last of the T tokens, with the rules applied, and whether
     it is finite, as far as the rules allow.
@@ -140,11 +241,11 @@ def beam_log_probabilities(
     A row whose tokens are all forbidden is -inf everywhere: its prefix is dropped.
     """
     scores = logits[:, -1].float()
-    if limits.as_transformers:
+    if as_transformers:
         scores = log_p = ruled_logits(rules, scores.log_softmax(-1), written)
     else:
         scores = ruled_logits(rules, scores, written)
-    if limits.renormalise or not limits.as_transformers:
+    if renormalise or not as_transformers:
         log_p = scores.log_softmax(-1)
     # A logit of NaN or +inf makes the whole row NaN, and so does a row of -inf alone.
     undefined = log_p[:, :1].isnan()

@@ -137,17 +137,14 @@ class Predicts(Generic[Model, Input, Options, Prediction]):
 
     show(bundle, prediction, options): formats the prediction for one input as lines. model_options:
     returns the options where a user sets none, for models that have their own; None: `options()`.
-    shares_steps: whether outputs with these options are decoded greedily, or sampled, so that a
-    server can decode those of several requests together. read_line(bundle, line, where): parses a
-    line of standard input with several fields; it raises DataError, with the number `where` of the
-    line, for a line that is no input.
+    read_line(bundle, line, where): parses a line of standard input with several fields; it raises
+    DataError, with the number `where` of the line, for a line that is no input.
     """
 
     input: type[Input]
     options: type[Options]
     show: Callable[[Model, Prediction, Options], list[Styled]]
     model_options: Callable[[Model], Options] | None = None
-    shares_steps: Callable[[Options], bool] = lambda options: False
     read_line: Callable[[Model, str, str], Input] | None = None
     table: Table[Model, Input, Any] | None = None
     pipeline: Pipeline[Model, Options, Prediction] | None = None

@@ -4,7 +4,7 @@
 knows HTTP, and none names a task.
 """
 
-from headway.serving.engine.computations import Computation
+from headway.serving.engine.computations import Computation, at_once
 from headway.serving.engine.engine import Engine, EngineSettings
 from headway.serving.engine.jobs import (
     Cancelled,
@@ -37,5 +37,6 @@ __all__ = [
     "Metrics",
     "PromptScores",
     "Refused",
+    "at_once",
     "default_slots",
 ]

@@ -1,7 +1,8 @@
-"""Computations in one go: predictions, embeddings, beam search, everything but sampled text.
+"""Computations: predictions, embeddings, beam search, everything but sampled text.
 
 Those with the same settings are done together: the free engine takes what waits, up to a budget of
-tokens, and no job waits for others to come. Inside a computation, every pass through the model is a
+tokens, and no job waits for others to come. A computation that decodes is a search, whose steps are
+computed together with those of others. Inside a computation, every pass through the model is a
 heartbeat, at which an abandoned computation is cancelled.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 
 from torch import nn
 
+from headway.decoding import Search
 from headway.serving.engine.jobs import Cancelled, Failed, Finished, Job
 
 PASSES = ("forward", "encode", "start", "extend", "step")
@@ -26,24 +28,37 @@ class Computation(Job):
     """Apply a function to some inputs; `Finished.result` is the list of its results.
 
     group: computations of equal groups have the same function, and are done in one call. inputs:
-    those of this job. compute: returns one result for each of a list of inputs. shares: whether it
-    decodes step by step, so that its steps can be shared with those of other computations.
+    those of this job. compute: a search that returns one result for each of a list of inputs
+    (`at_once` for what takes no steps). shares: whether it decodes step by step, so that its steps
+    can be shared with those of other computations.
     """
 
     group: Hashable
     inputs: Sequence[Any]
-    compute: Callable[[list[Any]], Sequence[Any]]
+    compute: Callable[[list[Any]], Search[Sequence[Any]]]
     shares: bool = False
 
 
-def compute_together(jobs: Sequence[Computation]) -> None:
+def at_once(
+    compute: Callable[..., Sequence[Any]],
+) -> Callable[..., Search[Sequence[Any]]]:
+    """Return a function of inputs, and of named options, as a search without a step."""
+
+    def search(inputs: list[Any], **options: Any) -> Search[Sequence[Any]]:
+        return compute(inputs, **options)
+        yield  # a generator, which yields nothing
+
+    return search
+
+
+def compute_together(jobs: Sequence[Computation]) -> Search[None]:
     """Do computations of one group, and report their results.
 
     If they fail together, each is done alone, so that an invalid input fails only its own job.
     """
     try:
         inputs = [item for job in jobs for item in job.inputs]
-        results = list(jobs[0].compute(inputs))
+        results = list((yield from jobs[0].compute(inputs)))
         if len(results) != len(inputs):
             raise AssertionError(f"{len(results)} results for {len(inputs)} inputs")
     except Cancelled:
@@ -52,13 +67,14 @@ def compute_together(jobs: Sequence[Computation]) -> None:
         if len(jobs) == 1:
             jobs[0].report(Failed(error))
             return
+    else:
+        start = 0
         for job in jobs:
-            compute_together([job])
+            job.report(Finished(results[start : start + len(job.inputs)]))
+            start += len(job.inputs)
         return
-    start = 0
     for job in jobs:
-        job.report(Finished(results[start : start + len(job.inputs)]))
-        start += len(job.inputs)
+        yield from compute_together([job])
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, 
 from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news, read_together
-from headway.serving.engine.searches import Search, SharedSteps, spread
+from headway.serving.engine.searches import RunningSearch, SharedSteps, spread
 from headway.serving.engine.waiting import Refused, Waiting
 from headway.transforms.batch_invariant import make_batch_invariant
 
@@ -76,7 +77,8 @@ class Engine:
         self._prompts_at_once = PROMPTS_AT_ONCE.get(device, 1) if together else 1
         self._tokens_at_once = TOKENS_AT_ONCE.get(device, BLOCK) if together else BLOCK
         self._prefixes = PrefixCache(settings.prefix_bytes)
-        self._searches: list[Search] = []
+        self._searches: list[RunningSearch] = []
+        self._current: RunningSearch | None = None  # the one that computes now
         self._steps = SharedSteps(bundle.model)
         self._watch = ExitStack()
         self._last_beat = time.monotonic()
@@ -120,9 +122,6 @@ class Engine:
         self.waiting.wake()
         if self._thread.is_alive():
             self._thread.join(timeout=STUCK)
-        if not self._thread.is_alive():
-            for search in self._searches:
-                search.cancel(seconds=STUCK)
 
     def _run(self) -> None:
         if self.settings.threads is not None:
@@ -276,16 +275,16 @@ class Engine:
             return
         jobs = self.waiting.next_computations(0 if exact else self.settings.budget)
         for part in spread(jobs, free):
-            search = Search(self.bundle.model, part, self.settings.precision)
+            search = RunningSearch(part)
             self._searches.append(search)
-            search.start()
+            self._advance(search, search.start)
         self._forget_done()
 
     def _step_searches(self) -> None:
         """Take the next step of all searches."""
         for search in [s for s in self._searches if all(job.ended for job in s.jobs)]:
             self._end_all(search)
-            search.resume(Cancelled())
+            self._advance(search, partial(search.resume, Cancelled()))
         self._forget_done()
         if not self._searches:
             return
@@ -297,8 +296,17 @@ class Engine:
             self._steps.forget()
             answers = [error] * len(self._searches)
         for search, answer in zip(self._searches, answers, strict=True):
-            search.resume(answer)
+            self._advance(search, partial(search.resume, answer))
         self._forget_done()
+
+    def _advance(self, search: RunningSearch, run: Callable[[], None]) -> None:
+        """Let a search run until its next step, or to its end."""
+        self._current = search
+        try:
+            with self.settings.precision():
+                run()
+        finally:
+            self._current = None
 
     def _forget_done(self) -> None:
         for search in [search for search in self._searches if search.done]:
@@ -312,16 +320,14 @@ class Engine:
 
     def _beat(self) -> None:
         """Note that the engine makes progress; cancel a computation of which no job may go on."""
-        current = threading.current_thread()
-        search = next((s for s in self._searches if s.thread is current), None)
-        if search is None and current is not self._thread:
+        if threading.current_thread() is not self._thread:
             return  # another thread uses the model, too
-        self._last_beat = time.monotonic()
+        self._last_beat, search = time.monotonic(), self._current
         if search is not None and all(job.ended for job in search.jobs):
             self._end_all(search)
             raise Cancelled
 
-    def _end_all(self, search: Search) -> None:
+    def _end_all(self, search: RunningSearch) -> None:
         for job in search.jobs:
             self._end(job)
 

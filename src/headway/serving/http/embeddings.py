@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextEmbedding
-from headway.serving.engine import Computation
+from headway.serving.engine import Computation, at_once
 from headway.serving.http.exchange import Exchange, read_json
 from headway.serving.http.generation_fields import Token
 from headway.serving.http.known_fields import EMBED, EMBEDDINGS, KnownFields, RequestBody
@@ -198,7 +198,7 @@ async def vectors_of(
             cost=sum(1 + len(text) // 3 for text in texts),
             group=("embed", normalise, prompt),
             inputs=texts,
-            compute=compute,
+            compute=at_once(compute),
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from headway.inspection.document import Document, Frame
 from headway.inspection.page import encode, page_text
 from headway.inspection.watch import watch
-from headway.serving.engine import Computation
+from headway.serving.engine import Computation, at_once
 from headway.serving.http.exchange import Exchange
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, routes_of
@@ -118,7 +118,7 @@ async def inspect(request: Request) -> Response:
             cost=len(text),
             group=("inspect", text, second),
             inputs=[text],
-            compute=frames,
+            compute=at_once(frames),
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -27,7 +27,8 @@ from headway.base.errors import UsageError
 from headway.base.settings import fields_of, override
 from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
-from headway.serving.engine import Computation
+from headway.decoding import BeamSettings
+from headway.serving.engine import Computation, at_once
 from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
 from headway.serving.http.known_fields import (
     LIBRETRANSLATE,
@@ -203,10 +204,8 @@ async def computed(
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
-
-    def compute(items: list[object]) -> Sequence[object]:
-        return list(bundle.predict(items, options))
-
+    searches = isinstance(options, BeamSettings)  # then predictions are decoded token by token
+    compute = bundle.predicting if searches else at_once(bundle.predict)
     models: ServedModels = request.app.state.models
     async with Exchange(request, models.seconds) as exchange:
         make = partial(
@@ -215,8 +214,8 @@ async def computed(
             cost=sum(map(_cost, inputs)),
             group=repr(options),
             inputs=inputs,
-            compute=compute,
-            shares=task.shares_steps(options),
+            compute=partial(compute, options=options),
+            shares=searches,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -20,7 +20,8 @@ from headway.decoding import (
     GenerationConfig,
     Reason,
     Rule,
-    generate_from_tokens,
+    Search,
+    search_by_beam,
 )
 from headway.serving.engine import (
     Computation,
@@ -168,10 +169,12 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
             raise ApiError(400, "beam search takes no echo with logprobs", param="echo")
         model: Any = asked.served.bundle.model
 
-        def search(prompts: list[Any]) -> list[Any]:
-            return generate_from_tokens(model, asked.bundle.tokenizer, prompts, config)
+        def search(prompts: list[Any]) -> Search[list[Any]]:
+            return search_by_beam(model, asked.bundle.tokenizer, prompts, config)
 
-        return Computation(group=repr(config), inputs=[prompt], compute=search, **common)
+        return Computation(
+            group=repr(config), inputs=[prompt], compute=search, shares=True, **common
+        )
     return Generation(
         prompt=prompt,
         config=config,

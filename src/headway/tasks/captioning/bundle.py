@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -20,26 +19,25 @@ from headway.bundle import (
     SearchTrace,
     StoredBundle,
     attention_of,
-    folder_stopping,
     image_patches,
     next_token_readout,
+    with_normalisation,
 )
-from headway.bundle.arguments import checked
+from headway.bundle.arguments import changed, checked
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
+    BeamSettings,
     Candidate,
-    EarlyStopping,
     GenerationConfig,
-    Hypothesis,
     Observer,
-    Row,
     Sampling,
-    beam_search,
-    check_search,
+    Search,
     end_of,
-    greedy_search,
+    fast_beam_search,
+    fast_greedy_search,
     open_rows,
-    sample_steps,
+    run,
+    sample_search,
 )
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Captioner
@@ -53,7 +51,6 @@ from headway.tasks.captioning.prediction import (
     CaptionedFile,
     CaptionInput,
     CaptionOptions,
-    WrittenCaption,
     folder_options,
 )
 from headway.tasks.captioning.reader import CaptionReader
@@ -93,26 +90,13 @@ class CaptionerBundle(StoredBundle):
 
     @checked
     def caption(
-        self,
-        images: Sequence[AnyImage],
-        *,
-        language: str | None = None,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        early_stopping: bool | None = None,
+        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any
     ) -> list[str]:
         """Generate the best caption of every image, in order.
 
-        language: one of `languages`; None: the first. beam: the beam width; 1 is greedy. If unset,
-        beam, length_penalty and early_stopping are those of `default_options`.
+        language: one of `languages`; None: the first. settings: see `search`.
         """
-        captions = self.search(
-            images,
-            language=language,
-            beam=beam,
-            length_penalty=length_penalty,
-            early_stopping=early_stopping,
-        )
+        captions = self.search(images, language=language, **settings)
         return [best[0].text for best in captions]
 
     def predict(
@@ -122,6 +106,12 @@ class CaptionerBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> list[CaptionedFile]:
+        """Generate captions of image files, as `predicting` does."""
+        return run(self.model, self.predicting(inputs, options))
+
+    def predicting(
+        self, inputs: Sequence[CaptionInput], options: CaptionOptions | None = None
+    ) -> Search[list[CaptionedFile]]:
         """Generate captions of image files, by `search` or by `sample`.
 
         options: if unset, `default_options`.
@@ -129,8 +119,21 @@ class CaptionerBundle(StoredBundle):
         options = options or self.default_options
         for language in options.languages:
             self.reader.first(language)  # raises UsageError for an unknown language
-        images = [item.image for item in inputs]
-        by_language = [self._written(images, language, options) for language in options.languages]
+        images, by_language = [item.image for item in inputs], []
+        for language in options.languages:
+            if options.sample:
+                sampling = GenerationConfig(
+                    max_tokens=self.longest,
+                    samples=options.sample,
+                    temperature=options.temperature,
+                    top_k=options.top_k,
+                    top_p=options.top_p,
+                    seed=options.seed,
+                )
+                captions = yield from self._sampling(images, language, sampling)
+            else:
+                captions = yield from self._searching(images, language, options, options.top)
+            by_language.append(captions)
         return [
             CaptionedFile(
                 file=str(image),
@@ -139,111 +142,90 @@ class CaptionerBundle(StoredBundle):
             for i, image in enumerate(images)
         ]
 
-    def _written(
-        self, images: Sequence[Path], language: str | None, options: CaptionOptions
-    ) -> list[list[WrittenCaption]]:
-        if options.sample:
-            captions = self.sample(
-                images,
-                language=language,
-                samples=options.sample,
-                temperature=options.temperature,
-                top_k=options.top_k,
-                top_p=options.top_p,
-                seed=options.seed,
-            )
-        else:
-            captions = self.search(
-                images,
-                language=language,
-                beam=options.beam,
-                num_best=options.top,
-                length_penalty=options.length_penalty,
-                early_stopping=options.early_stopping,
-            )
-        name = language or next(iter(self.languages), None)
-        return [
-            [
-                WrittenCaption(
-                    language=name,
-                    text=caption.text,
-                    score=caption.score,
-                    log_probability=caption.log_probability,
-                    finished=caption.finished,
-                )
-                for caption in of_image
-            ]
-            for of_image in captions
-        ]
-
     @checked
     def search(
         self,
         images: Sequence[AnyImage],
         *,
         language: str | None = None,
-        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float | None = None,
-        early_stopping: bool | None = None,
+        **settings: Any,
     ) -> list[list[Caption]]:
         """Generate the `num_best` best captions of every image by beam search, best first.
 
-        The captions of an image do not depend on the other images. length_penalty, early_stopping:
-        see `decoding.length_penalty` and `decoding.beam_search`. What is unset is that of
+        The captions of an image do not depend on the other images. settings: those of
+        `BeamSettings`, such as beam=1 for greedy search. What is unset is that of
         `default_options`.
         """
-        usual = self.default_options
-        beam = usual.beam if beam is None else beam
-        length_penalty = usual.length_penalty if length_penalty is None else length_penalty
-        early_stopping = usual.early_stopping if early_stopping is None else early_stopping
+        usual = BeamSettings(**self.default_options.of_search)
+        chosen = changed(usual, settings, "the settings of the search")
+        return run(self.model, self._searching(images, language, chosen, num_best))
+
+    def _searching(
+        self,
+        images: Sequence[AnyImage],
+        language: str | None,
+        settings: BeamSettings,
+        num_best: int,
+    ) -> Search[list[list[Caption]]]:
         captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
-            captions += self.search_tensors(
-                batch, language, (beam, num_best, length_penalty), early_stopping=early_stopping
-            )
+            captions += yield from self._search_batch(batch, language, settings, num_best)
         return captions
 
     def search_tensors(
         self,
         images: Float[Tensor, "B C Y X"],
         language: str | None = None,
-        how: tuple[int, int, float] = (4, 1, 1.0),
+        settings: BeamSettings | None = None,
         observe: Observer | None = None,
-        *,
-        early_stopping: bool = False,
     ) -> list[list[Caption]]:
-        """Search as `search`, for images that the reader has converted to tensors.
+        """Search for the best caption of images that the reader has converted to tensors.
 
-        how: beam width, number of captions per image and length penalty. observe: receives the
-        candidates of every step of the beam search.
+        settings: if unset, those of a search with four beams. observe: receives the candidates of
+        every step of the beam search.
         """
-        beam, num_best, alpha = how
-        check_search(beam, num_best, alpha)
-        first = self.reader.first(language)
-        generation = self.settings.generation
-        limits = limits_of_search(self.model, self.reader, generation, [first] * len(images))
-        stopping: EarlyStopping = early_stopping
-        if generation is not None:
-            stopping = folder_stopping(generation, early_stopping)
+        chosen = settings or BeamSettings()
+        return run(self.model, self._search_batch(images, language, chosen, 1, observe))
+
+    def _search_batch(
+        self,
+        images: Float[Tensor, "B C Y X"],
+        language: str | None,
+        settings: BeamSettings,
+        num_best: int,
+        observe: Observer | None = None,
+    ) -> Search[list[list[Caption]]]:
+        settings.check(num_best)
+        first, generation = self.reader.first(language), self.settings.generation
+        settings = with_normalisation(settings, generation)
+        limits = limits_of_search(self.model, self.reader, generation, first, len(images))
         inputs = (images.to(self.device),)
-        if beam == 1:
-            hypotheses = [[best] for best in greedy_search(self.model, inputs, limits, alpha)]
+        if settings.beam == 1:
+            greedy = yield from fast_greedy_search(self.model, inputs, limits, settings)
+            lists = [[best] for best in greedy]
         else:
-            hypotheses = beam_search(
-                self.model,
-                inputs,
-                limits,
-                width=beam,
-                alpha=alpha,
-                early_stopping=stopping,
-                num_best=num_best,
-                observe=observe,
+            search = fast_beam_search(
+                self.model, inputs, limits, settings, num_best=num_best, observe=observe
             )
-        return [[self._caption(hypothesis) for hypothesis in best] for best in hypotheses]
+            lists = run(self.model, search) if settings.coverage else (yield from search)
+        name = self._name(language)
+        return [
+            [
+                Caption(
+                    h.tokens,
+                    h.log_probability,
+                    h.score,
+                    h.finished,
+                    self.reader.decode(h.tokens),
+                    name,
+                )
+                for h in best
+            ]
+            for best in lists
+        ]
 
     @checked
-    @torch.inference_mode()
     def sample(
         self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any
     ) -> list[list[Caption]]:
@@ -259,7 +241,14 @@ class CaptionerBundle(StoredBundle):
                 "captions are sampled without contrastive search and DoLa",
                 hint="leave out contrastive and dola",
             )
-        first, captions = self.reader.first(language), []
+        return run(self.model, self._sampling(images, language, config))
+
+    @torch.inference_mode()
+    def _sampling(
+        self, images: Sequence[AnyImage], language: str | None, config: GenerationConfig
+    ) -> Search[list[list[Caption]]]:
+        first, name = self.reader.first(language), self._name(language)
+        captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
             rules = [
                 *without_specials(self.reader),
@@ -270,26 +259,30 @@ class CaptionerBundle(StoredBundle):
             seeds = [[config.seed + i for i in range(config.samples)] for _ in batch]
             rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
             state = self.model.start(batch).reorder([row.item for row in rows])
-            for _ in sample_steps(self.model, rows, sampling, state):
-                pass
-            sampled = [self._sampled(row) for row in rows]
+            yield from sample_search(self.model, rows, sampling, state)
+            sampled = [
+                Caption(
+                    tuple(row.tokens),
+                    row.log_probability,
+                    row.log_probability,
+                    row.reason == "end",
+                    self.reader.decode(row.tokens),
+                    name,
+                )
+                for row in rows
+            ]
             captions += [
                 sampled[i : i + config.samples] for i in range(0, len(sampled), config.samples)
             ]
         return captions
 
+    def _name(self, language: str | None) -> str | None:
+        return language or next(iter(self.languages), None)
+
     @property
     def default_options(self) -> CaptionOptions:
         """The options where a user sets none: those of the pretrained folder, if there is one."""
         return folder_options(self.settings.generation)
-
-    def _caption(self, best: Hypothesis) -> Caption:
-        text = self.reader.decode(best.tokens)
-        return Caption(text, best.score, best.log_probability, best.tokens, best.finished)
-
-    def _sampled(self, row: Row) -> Caption:
-        text, total = self.reader.decode(row.tokens), row.log_probability
-        return Caption(text, total, total, tuple(row.tokens), row.reason == "end")
 
     def reading(
         self,
@@ -374,7 +367,9 @@ class CaptionerBundle(StoredBundle):
         """Return all candidates that the beam search for the best caption scored."""
         images = image_of(self.reader.images, input, self.device)
         candidates: list[Candidate] = []
-        ((best,),) = self.search_tensors(images, language, (beam, 1, 1.0), candidates.append)
+        ((best,),) = self.search_tensors(
+            images, language, BeamSettings(beam=beam), candidates.append
+        )
         return SearchTrace(
             candidates=candidates,
             first=self.reader.first(language),

@@ -7,8 +7,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from headway.base.settings import BATCH, BEAMS, LENGTH, PENALTY, VOCABULARY, section, setting
+from headway.base.settings import (
+    BATCH,
+    BEAMS,
+    LENGTH,
+    VOCABULARY,
+    section,
+    setting,
+    with_default,
+)
 from headway.data.augmentation import AugmentationConfig
+from headway.decoding import BeamSettings
 from headway.models import CaptionerConfig, GPTConfig
 from headway.tasks.captioning.caption_files import SPLIT
 from headway.tasks.image_config import ImageDataConfig, ImageEncoderSettings, decided_by_images
@@ -100,8 +109,8 @@ class CaptionEvaluationConfig(ObservationConfig):
     metric: Literal["cider", "bleu", "chrf", "nats"] = setting(
         "cider", "metric that selects the best model"
     )
-    beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    beam: int = with_default(BeamSettings, "beam", 1)
+    length_penalty: float = with_default(BeamSettings, "length_penalty", 1.0)
     images: int = setting(
         500,
         "number of held-out images that are captioned at each evaluation, in every language",
@@ -113,16 +122,10 @@ class CaptionEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionEvaluation:
+class CaptionEvaluation(BeamSettings):
     """Options of the evaluation of a captioner."""
 
-    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    early_stopping: bool = setting(
-        False,
-        "end a search when no unfinished output has a better score at its present length than as "
-        "many finished ones as beams",
-    )
+    beam: int = with_default(BeamSettings, "beam", 5)
     images: int | None = setting(
         None,
         "maximum number of images captioned in each language, evenly spaced; if unset, all",

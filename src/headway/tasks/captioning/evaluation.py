@@ -156,9 +156,7 @@ def _captions(
         batch = chosen[start : start + BATCH]
         count.begin(len(batch))
         pixels = examples.images.batch(batch, bundle.reader.images)
-        search = (options.beam, 1, options.length_penalty)
-        lists = bundle.search_tensors(pixels, name, search, early_stopping=options.early_stopping)
-        captions += [best[0].text for best in lists]
+        captions += [best[0].text for best in bundle.search_tensors(pixels, name, options)]
     return captions
 
 
@@ -180,8 +178,7 @@ def _scores(
         for name in ("cider", "bleu", "chrf")
     }
     details: dict[str, Any] = {"split": examples.split}
-    details |= {"beam": options.beam, "length_penalty": options.length_penalty}
-    details |= {"early_stopping": True} if options.early_stopping else {}
+    details |= options.as_details
     rows = [_details(language, examples, options.worst) for language in languages]
     if len(examples.columns) == 1:
         details |= {name: value for name, value in rows[0].items() if name not in means}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headway.bundle import folder_rules
 from headway.decoding import Forbidden, Limits, Rule
 from headway.interop import GenerationDefaults
@@ -21,29 +19,30 @@ def limits_of_search(
     model: Captioner,
     reader: CaptionReader,
     generation: GenerationDefaults | None,
-    first: Sequence[int],
+    first: int,
+    count: int,
 ) -> Limits:
-    """Return the limits of a search for one caption or several of each image.
+    """Return the limits of a search for captions of `count` images.
 
     generation: the defaults of a pretrained folder; None if the model is from none. first: the
-    first token of the captions, of each image.
+    first token of all captions.
     """
-    ends, start = reader.tokenizer.ends, first[0]
+    ends = reader.tokenizer.ends
     if generation is None:
-        lengths = [longest_caption(model, reader)] * len(first)
-        return Limits(start, ends, lengths, without_specials(reader))
+        lengths = [longest_caption(model, reader)] * count
+        return Limits(first, ends, lengths, without_specials(reader))
     limit = model.max_length
     longest = reader.longest if limit is None else min(reader.longest, limit)
-    lengths = [longest] * len(first)
+    lengths = [longest] * count
     return Limits(
-        start,
+        first,
         ends,
         lengths,
         folder_rules(generation, ends, lengths, cut=True),
-        prompts=[[token] for token in first],
+        prompts=[[first]] * count,
         cut=True,
-        normalisation="transformers",
         renormalise=generation.renormalise,
+        never_early=generation.early_stopping == "never",
     )
 
 

@@ -38,7 +38,6 @@ CAPTIONING = Task(
         options=CaptionOptions,
         show=prediction_lines,
         model_options=lambda bundle: bundle.default_options,
-        shares_steps=lambda options: options.decodes_without_beams,
         pipeline=Pipeline(form=pipeline_form, lists_one=True),
     ),
     draws=Draws(

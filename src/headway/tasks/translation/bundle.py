@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,9 +22,17 @@ from headway.bundle import (
     attention_of,
     next_token_readout,
 )
-from headway.bundle.arguments import checked
-from headway.decoding import Candidate, Ensemble, Observer, end_of
-from headway.decoding.search import Normalisation
+from headway.bundle.arguments import changed, checked
+from headway.decoding import (
+    BeamSettings,
+    Candidate,
+    Ensemble,
+    Hypothesis,
+    Observer,
+    Search,
+    end_of,
+    run,
+)
 from headway.inspection import align, check_aligns
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
@@ -36,14 +44,12 @@ from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
     ROWS,
     TOKENS,
-    BeamSettings,
-    Translation,
     TranslationSearch,
+    Wording,
     encoded_phrases,
     groups_by_length,
     in_groups,
     max_source_tokens,
-    settings_of,
 )
 from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
 from headway.text import TokenizerPair, split_sentences
@@ -163,20 +169,13 @@ class TranslatorBundle(StoredBundle):
         return max_source_tokens(self.model) - self._num_tags
 
     @checked
-    def translate(
-        self,
-        texts: Sequence[str],
-        *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        early_stopping: bool | None = None,
-    ) -> list[str]:
-        """Return the best translation of each text, in order. beam: the width; 1 is greedy. If
-        unset, they are those of `default_options`."""
-        translations = self.search(
-            texts, beam=beam, length_penalty=length_penalty, early_stopping=early_stopping
-        )
-        return [best[0].text for best in translations]
+    def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
+        """Return the best translation of each text, in order.
+
+        settings: those of `BeamSettings`, such as beam=1 for greedy search. What is unset is that
+        of `default_options`.
+        """
+        return [best[0].text for best in self.search(texts, **settings)]
 
     def predict(
         self,
@@ -185,6 +184,16 @@ class TranslatorBundle(StoredBundle):
         *,
         first: int = 1,
     ) -> list[Translated]:
+        """Translate the inputs, as `predicting` does."""
+        return run(self.model, self.predicting(inputs, options, first=first))
+
+    def predicting(
+        self,
+        inputs: Sequence[TranslateInput],
+        options: TranslateOptions | None = None,
+        *,
+        first: int = 1,
+    ) -> Search[list[Translated]]:
         """Translate the inputs, in order, with alignments if they are requested.
 
         Each line of a text is translated alone, and blank lines stay, unless the model reads texts
@@ -207,7 +216,7 @@ class TranslatorBundle(StoredBundle):
         texts = [item.text for item in inputs]
         of_texts = [bundle._lines(text, f"text {n}") for n, text in enumerate(texts, start=first)]
         parts = [part for lines in of_texts for line in lines for part in line.parts]
-        found = iter(searching._translations(parts, options, first))
+        found = iter((yield from searching._translations(parts, options, first)))
         outputs = []
         for number, (text, lines) in enumerate(zip(texts, of_texts, strict=True), start=first):
             best = text_of_lines(lines, [ranked_line(line, found) for line in lines])
@@ -265,7 +274,7 @@ class TranslatorBundle(StoredBundle):
 
     def _translations(
         self, texts: Sequence[str], options: TranslateOptions, first: int
-    ) -> list[list[Translation]]:
+    ) -> Search[list[list[Hypothesis]]]:
         """Return the translations of each text: by beam search, or samples by expected chrF."""
         if options.mbr:
             if options.contain or options.avoid or options.glossary is not None:
@@ -273,102 +282,104 @@ class TranslatorBundle(StoredBundle):
                     "--mbr samples translations, which cannot be made to contain phrases",
                     hint="leave out --mbr, or --contain, --avoid and --glossary",
                 )
-            sampled = self.sample(texts, options.mbr, options.seed, first=first)
+            sampled = yield from self.sampling(texts, options.mbr, options.seed, first=first)
             return [ranked[: options.nbest] for ranked in sampled]
         glossary = None if options.glossary is None else Glossary.read(options.glossary)
-        return self.search(
-            texts,
-            beam=options.beam,
-            num_best=options.nbest,
-            length_penalty=options.length_penalty,
-            normalisation=options.normalisation,
-            early_stopping=options.early_stopping,
-            coverage=options.coverage,
-            contain=required_phrases(texts, options.contain, glossary),
-            avoid=options.avoid,
-            first=first,
+        return (
+            yield from self.searching(
+                texts,
+                options,
+                num_best=options.nbest,
+                contain=required_phrases(texts, options.contain, glossary),
+                avoid=options.avoid,
+                first=first,
+            )
         )
 
     @checked
     def search(
         self,
         texts: Sequence[str],
+        settings: BeamSettings | None = None,
         *,
-        beam: int | None = None,
         num_best: int = 1,
-        length_penalty: float | None = None,
-        normalisation: Normalisation | None = None,
-        early_stopping: bool | None = None,
-        coverage: float = 0.0,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
         first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
-    ) -> list[list[Translation]]:
+        **changes: Any,
+    ) -> list[list[Hypothesis]]:
         """Find the `num_best` best translations of each text by beam search, best first.
 
         Sentences of similar length are decoded together; the result of a text does not depend on
         the other texts. An empty text translates to an empty text.
 
-        beam, length_penalty, normalisation, early_stopping: if unset, those of `default_options`;
-        see `decoding.length_penalty` and `decoding.beam_search`. coverage: weight of the penalty
-        for source tokens without attention (`decoding.coverage`). contain: for each text, the
-        phrases that its translations must contain; empty for no phrases. avoid: phrases that none
-        may contain. first: the number of the first text, in errors. progress: called with the
-        number of texts translated so far. observe: receives the candidates of every step of the
-        search; only for a single text. Raises UsageError for a text of more than `longest` tokens,
-        and if no translation fits the phrases.
+        settings: if unset, `default_options`. changes: other values of them, by name. contain: for
+        each text, the phrases that its translations must contain; empty for no phrases. avoid:
+        phrases that none may contain. first: the number of the first text, in errors. progress:
+        called with the number of texts translated so far. observe: receives the candidates of every
+        step of the search; only for a single text. Raises UsageError for a text of more than
+        `longest` tokens, and if no translation fits the phrases.
         """
-        settings = self._settings(
-            beam=beam,
-            length_penalty=length_penalty,
-            normalisation=normalisation,
-            early_stopping=early_stopping,
-            nbest=num_best,
-            coverage=coverage,
+        search = self.searching(
+            texts,
+            self._settings(settings, changes),
+            num_best=num_best,
+            contain=contain,
+            avoid=avoid,
+            first=first,
+            progress=progress,
+            observe=observe,
         )
+        return run(self.model, search)
+
+    def searching(
+        self,
+        texts: Sequence[str],
+        settings: BeamSettings,
+        *,
+        num_best: int = 1,
+        contain: Sequence[Sequence[str]] = (),
+        avoid: Sequence[str] = (),
+        first: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
+        observe: Observer | None = None,
+    ) -> Search[list[list[Hypothesis]]]:
+        """Find translations as `search` does, driven by the caller."""
+        settings.check(num_best)
         if observe is not None and (len(texts) != 1 or settings.beam == 1):
             problem = "observe needs a single text and a beam width above 1"
             raise UsageError(problem, hint="[text], beam=4")
-        settings = replace(
-            settings,
-            phrases=encoded_phrases(self.tokenizer, contain, len(texts)),
-            avoided=encoded_phrases(self.tokenizer, [avoid], 1)[0],
+        wording = Wording(
+            encoded_phrases(self.tokenizer, contain, len(texts)),
+            encoded_phrases(self.tokenizer, [avoid], 1)[0],
         )
         ids = self._encoded(texts, first)
 
-        def decode(indices: list[int]) -> list[list[Translation]]:
+        def decode(indices: list[int]) -> Search[list[list[Hypothesis]]]:
             rows = [ids[i] for i in indices]
-            return self._search.by_beam(rows, settings.of(indices), observe)
+            return self._search.by_beam(rows, settings, num_best, wording.of(indices), observe)
 
-        return in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress)
+        return (yield from in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress))
 
-    def _settings(self, **chosen: Any) -> BeamSettings:
-        """Return the settings of a search. chosen: options; those that are None are the default."""
-        changes = {name: value for name, value in chosen.items() if value is not None}
-        return settings_of(replace(self.default_options, **changes))
+    def _settings(self, settings: BeamSettings | None, changes: Mapping[str, Any]) -> BeamSettings:
+        """Return the settings, if unset the default ones, with changes by name."""
+        usual = BeamSettings(**(settings or self.default_options).of_search)
+        return changed(usual, changes, "the settings of the search")
 
-    def stream(
-        self,
-        text: str,
-        *,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-        early_stopping: bool | None = None,
-        coverage: float = 0.0,
-    ) -> Iterator[str]:
+    def stream(self, text: str, **settings: Any) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.
 
         A part is certain if everything that the beam search can still return begins with it. The
         parts, joined, are the translation that `search` returns for the same settings. Raises
         UsageError for a text of more than `longest` tokens.
         """
-        chosen = {"length_penalty": length_penalty, "early_stopping": early_stopping}
-        settings = self._settings(beam=beam, coverage=coverage, **chosen)
+        chosen = self._settings(None, settings)
+        chosen.check()
         (row,) = self._encoded([text], 1)
         if row:
-            yield from self._search.streamed(row, settings)
+            yield from self._search.streamed(row, chosen)
 
     def sample(
         self,
@@ -378,7 +389,7 @@ class TranslatorBundle(StoredBundle):
         *,
         first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> list[list[Translation]]:
+    ) -> list[list[Hypothesis]]:
         """Sample `count` translations of each text, ranked by expected chrF, distinct ones once.
 
         Sample i of every text has the seed `seed` + i. Tokens below 2 % of the largest probability
@@ -386,13 +397,26 @@ class TranslatorBundle(StoredBundle):
         Bayes risk), its log-probability that of its tokens. progress: as in `search`. Raises
         UsageError for a text that is too long.
         """
+        search = self.sampling(texts, count, seed, first=first, progress=progress)
+        return run(self.model, search)
+
+    def sampling(
+        self,
+        texts: Sequence[str],
+        count: int,
+        seed: int,
+        *,
+        first: int = 1,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Search[list[list[Hypothesis]]]:
+        """Sample translations as `sample` does, driven by the caller."""
         ids = self._encoded(texts, first)
         at_once = max(1, min(ROWS, 4 * ROWS // count))
 
-        def decode(chosen: list[int]) -> list[list[Translation]]:
+        def decode(chosen: list[int]) -> Search[list[list[Hypothesis]]]:
             return self._search.by_sampling([ids[i] for i in chosen], count, seed)
 
-        return in_groups(ids, groups_by_length(ids, at_once, TOKENS), decode, progress)
+        return (yield from in_groups(ids, groups_by_length(ids, at_once, TOKENS), decode, progress))
 
     def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:
         """Return the ids of the texts. Raises UsageError for one that is too long."""

@@ -11,12 +11,13 @@ from headway.base.settings import (
     BEAMS,
     LENGTH,
     MOST,
-    PENALTY,
     SAMPLES,
     VOCABULARY,
     section,
     setting,
+    with_default,
 )
+from headway.decoding import BeamSettings
 from headway.models import TranslatorConfig
 from headway.tasks.sections import (
     BlocksLoopConfig,
@@ -198,8 +199,8 @@ class TranslationEvaluationConfig(ObservationConfig):
             "error rate) all of these are computed in training and by headway eval",
         )
     )
-    beam: int = setting(1, "beam width while training (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
+    beam: int = with_default(BeamSettings, "beam", 1)
+    length_penalty: float = with_default(BeamSettings, "length_penalty", 1.0)
     sentences: int = setting(
         1000, "maximum number of validation sentences translated at each evaluation", gt=0
     )
@@ -209,17 +210,10 @@ class TranslationEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationScoring:
+class TranslationScoring(BeamSettings):
     """Options of the evaluation of a translator."""
 
-    beam: int = setting(5, "beam width (1: greedy)", gt=0, le=BEAMS)
-    length_penalty: float = setting(1.0, "exponent of the length penalty", ge=0, le=PENALTY)
-    early_stopping: bool = setting(
-        False,
-        "end a search when no unfinished output has a better score at its present length than as "
-        "many finished ones as beams",
-    )
-    coverage: float = setting(0.0, "weight of the coverage penalty of a beam", ge=0, le=PENALTY)
+    beam: int = with_default(BeamSettings, "beam", 5)
     mbr: int = setting(
         0, "instead of a beam, minimum Bayes risk: number of samples; 0: a beam", ge=0, le=SAMPLES
     )

@@ -108,14 +108,7 @@ def _translated(
     if options.mbr:
         ranked = bundle.sample(sources, options.mbr, options.seed, progress=progress)
     else:
-        ranked = bundle.search(
-            sources,
-            beam=options.beam,
-            length_penalty=options.length_penalty,
-            early_stopping=options.early_stopping,
-            coverage=options.coverage,
-            progress=progress,
-        )
+        ranked = bundle.search(sources, options, progress=progress)
     return [best[0].text for best in ranked]
 
 
@@ -123,15 +116,9 @@ def _details(
     examples: TranslationExamples, outputs: Sequence[str], options: TranslationScoring
 ) -> dict[str, Any]:
     """Return the search, the name of the pairs, and the scores of their parts."""
-    beams = {
-        "beam": options.beam,
-        "length_penalty": options.length_penalty,
-        **({"early_stopping": True} if options.early_stopping else {}),
-        **({"coverage": options.coverage} if options.coverage else {}),
-    }
     members = {"ensemble": [str(path) for path in options.ensemble]}
     return {
-        **({"mbr": options.mbr, "seed": options.seed} if options.mbr else beams),
+        **({"mbr": options.mbr, "seed": options.seed} if options.mbr else options.as_details),
         **(members if options.ensemble else {}),
         "pairs": examples.name,
         **scores_by_direction(examples.pairs, examples.references, outputs),

@@ -6,26 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headway.tasks.translation.search import Translation
-
-
-@dataclass(frozen=True)
-class RankedTranslation:
-    """One of the translations of a sentence.
-
-    log_probability: in nats. score: the value by which translations are ranked. finished: False if
-    it was truncated at the maximum length.
-    """
-
-    text: str
-    score: float
-    log_probability: float
-    finished: bool
+from headway.decoding import Hypothesis
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A sentence and its translations, best first.
+    """A sentence and its translations, best first; their log-probabilities are in nats.
 
     line: the number of the input. alignment: source and target words, and the attention weights of
     each target word (`inspection.Alignment.as_dict`); None if it was not requested, if the
@@ -34,7 +20,7 @@ class Translated:
 
     line: int
     source: str
-    translations: tuple[RankedTranslation, ...]
+    translations: tuple[Hypothesis, ...]
     alignment: Mapping[str, Any] | None = None
 
 
@@ -48,23 +34,21 @@ class Line:
     end: str = ""
 
 
-def _joined(parts: Sequence[RankedTranslation], text: str) -> RankedTranslation:
+def _joined(parts: Sequence[Hypothesis], text: str) -> Hypothesis:
     """Return the translation of a text that was split. Its score is the mean of its parts'."""
-    return RankedTranslation(
-        text,
-        sum(part.score for part in parts) / len(parts),
+    return Hypothesis(
+        tuple(token for part in parts for token in part.tokens),
         sum(part.log_probability for part in parts),
+        sum(part.score for part in parts) / len(parts),
         all(part.finished for part in parts),
+        text,
     )
 
 
-def ranked_line(line: Line, lists: Iterator[list[Translation]]) -> tuple[RankedTranslation, ...]:
+def ranked_line(line: Line, lists: Iterator[list[Hypothesis]]) -> tuple[Hypothesis, ...]:
     """Return the translations of a line, best first; one for a line that was split, none for a
     blank one."""
-    of_parts = [
-        [RankedTranslation(t.text, t.score, t.log_probability, t.finished) for t in next(lists)]
-        for _ in line.parts
-    ]
+    of_parts = [next(lists) for _ in line.parts]
     if len(of_parts) == 1:
         return tuple(of_parts[0])
     best = [translations[0] for translations in of_parts]
@@ -72,8 +56,8 @@ def ranked_line(line: Line, lists: Iterator[list[Translation]]) -> tuple[RankedT
 
 
 def text_of_lines(
-    lines: Sequence[Line], of_lines: Sequence[tuple[RankedTranslation, ...]]
-) -> tuple[RankedTranslation, ...]:
+    lines: Sequence[Line], of_lines: Sequence[tuple[Hypothesis, ...]]
+) -> tuple[Hypothesis, ...]:
     """Return the translations of a text from those of its lines.
 
     The n-th one has the n-th translation of each line, or its last one.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.base.settings import BEAMS, MOST, PENALTY, SAMPLES, required, setting
-from headway.decoding.search import NORMALISATION_HELP, Normalisation
+from headway.base.settings import MOST, SAMPLES, required, setting
+from headway.decoding import BeamSettings
 from headway.interop import GenerationDefaults
 
 
@@ -18,10 +18,9 @@ class TranslateInput:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslateOptions:
+class TranslateOptions(BeamSettings):
     """Options of the search, and of the output."""
 
-    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
     to: str | None = setting(
         None,
         "Target language, for a model with several; if unset, the tag at the start of each text "
@@ -37,27 +36,6 @@ class TranslateOptions:
         "Number of translations per sentence, best first: line number, score, text.",
         gt=0,
         le=MOST,
-    )
-    length_penalty: float = setting(
-        1.0,
-        "Exponent of ((5 + length) / 6), by which the sum of log-probabilities is divided.",
-        ge=0,
-        le=PENALTY,
-    )
-    normalisation: Normalisation = setting("gnmt", NORMALISATION_HELP)
-    early_stopping: bool = setting(
-        False,
-        "End a search when as many translations as beams are finished, and no unfinished one has a "
-        "better score at its present length: fewer steps, and rarely another translation. If "
-        "unset, the search ends when none can have a better score at any length.",
-    )
-    coverage: float = setting(
-        0.0,
-        "Coverage penalty: weight of the sum of log(min(attention, 1)) over the source tokens, "
-        "which is added to the score; it lowers translations that leave something out. Values of "
-        "0.1 to 0.5 are usual.",
-        ge=0,
-        le=PENALTY,
     )
     contain: tuple[str, ...] = setting((), "Phrases that every translation must contain.")
     avoid: tuple[str, ...] = setting((), "Phrases that no translation may contain.")
@@ -81,11 +59,6 @@ class TranslateOptions:
     scores: bool = setting(False, "Print the score before each translation.")
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
 
-    @property
-    def decodes_without_beams(self) -> bool:
-        """Whether translations are decoded greedily, or sampled."""
-        return self.mbr > 0 or (self.beam == 1 and not self.contain and self.glossary is None)
-
 
 FOUR_BEAMS = TranslateOptions()
 
@@ -95,7 +68,5 @@ def folder_options(generation: GenerationDefaults | None) -> TranslateOptions:
     None if the model is from none."""
     if generation is None:
         return FOUR_BEAMS
-    ranked = replace(FOUR_BEAMS, normalisation="transformers")
-    if not generation.is_chosen:
-        return ranked
-    return replace(ranked, **generation.search)
+    chosen = generation.search if generation.is_chosen else {}
+    return replace(FOUR_BEAMS, normalisation="transformers", **chosen)

@@ -63,10 +63,7 @@ def _are_repaired(
         indices = [i for i, (of_source, _) in enumerate(split) if of_source == tag]
         searching = replace(
             bundle.default_options,
-            beam=options.beam,
-            length_penalty=options.length_penalty,
-            early_stopping=options.early_stopping,
-            coverage=options.coverage,
+            **options.of_search,
             to=tag.strip().removeprefix("<2").removesuffix(">") or None,
         )
         texts = [Text(split[i][1]) for i in indices]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
-from headway.bundle import folder_max_tokens, folder_rules, folder_stopping
+from headway.bundle import folder_max_tokens, folder_rules, with_normalisation
 from headway.decoding import (
-    EarlyStopping,
+    BeamSettings,
     Forbidden,
     Hypothesis,
     Limits,
@@ -24,20 +24,21 @@ from headway.decoding import (
     Row,
     Rule,
     Sampling,
+    Search,
     TextStreamer,
-    beam_search,
-    check_search,
     expected_utilities,
-    greedy_search,
-    sample_steps,
+    fast_beam_search,
+    fast_greedy_search,
+    run,
+    sample_search,
     stream_beam,
 )
-from headway.decoding.search import Normalisation
 from headway.interop import GenerationDefaults
 from headway.models import Translator
 from headway.tasks.translation.batches import collate_sources
-from headway.tasks.translation.options import TranslateOptions
 from headway.text import TokenizerPair
+
+Output = TypeVar("Output")
 
 ROWS = 64
 """Maximum number of sentences that are decoded together."""
@@ -49,62 +50,28 @@ The time of a search is quadratic in the length.
 """
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A translation as returned by the search: a `RankedTranslation` with its tokens."""
-
-    text: str
-    score: float
-    log_probability: float
-    tokens: tuple[int, ...]
-    finished: bool
-
-
-NOTHING = Translation("", 0.0, 0.0, (), True)
+NOTHING = Hypothesis((), 0.0, 0.0)
 """The translation of an empty text."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeamSettings:
-    """Settings of a search. phrases: for each input, the tokens of its phrases; empty for none."""
+@dataclass(frozen=True)
+class Wording:
+    """What the translations of some texts must contain and avoid: the tokens of phrases.
 
-    beam: int
-    num_best: int
-    alpha: float
-    normalisation: Normalisation
-    early_stopping: bool
-    coverage: float
-    phrases: Sequence[Sequence[Sequence[int]]] = ()
+    required: for each text; empty if no text has any.
+    """
+
+    required: Sequence[Sequence[Sequence[int]]] = ()
     avoided: Sequence[Sequence[int]] = ()
 
-    def __post_init__(self) -> None:
-        check_search(self.beam, self.num_best, self.alpha)
-        if self.coverage and self.beam == 1:
-            raise UsageError(
-                "the coverage penalty chooses among the outputs of a beam, and the beam width is 1",
-                hint="set a beam width of at least 2, or no coverage penalty",
-            )
-
-    def of(self, chosen: Sequence[int]) -> BeamSettings:
-        """Return the settings for some of the inputs."""
-        if not any(self.phrases):
-            return replace(self, phrases=[])
-        return replace(self, phrases=[self.phrases[i] for i in chosen])
+    def of(self, chosen: Sequence[int]) -> Wording:
+        """Return the wording of some of the texts."""
+        if not any(self.required):
+            return Wording((), self.avoided)
+        return Wording([self.required[i] for i in chosen], self.avoided)
 
 
-def settings_of(options: TranslateOptions) -> BeamSettings:
-    """Return the settings of a search without phrases.
-
-    Raises UsageError for options that exclude each other.
-    """
-    return BeamSettings(
-        beam=options.beam,
-        num_best=options.nbest,
-        alpha=options.length_penalty,
-        normalisation=options.normalisation,
-        early_stopping=options.early_stopping,
-        coverage=options.coverage,
-    )
+FREE = Wording()
 
 
 @dataclass(frozen=True)
@@ -120,71 +87,71 @@ class TranslationSearch:
     def by_beam(
         self,
         rows: Sequence[Sequence[int]],
-        search: BeamSettings,
+        settings: BeamSettings,
+        num_best: int = 1,
+        wording: Wording = FREE,
         observe: Observer | None = None,
-    ) -> list[list[Translation]]:
+    ) -> Search[list[list[Hypothesis]]]:
         """Return the best translations of the ids of each text, best first."""
-        inputs, limits = self._inputs(rows), self._limits(rows, search)
-        if search.beam == 1 and not search.phrases:  # greedy search does not look for phrases
-            best = greedy_search(self.stepper, inputs, limits, search.alpha)
-            return [[self._translation(hypothesis)] for hypothesis in best]
-        lists = beam_search(
-            self.stepper,
-            inputs,
-            limits,
-            width=search.beam,
-            alpha=search.alpha,
-            early_stopping=self._early_stopping(search),
-            num_best=search.num_best,
-            coverage=search.coverage,
-            observe=observe,
+        settings = self._for_wording(settings, wording)
+        inputs, limits = self._inputs(rows), self._limits(rows, settings, wording)
+        if settings.beam == 1 and not wording.required:  # greedy search looks for no phrases
+            greedy = fast_greedy_search(self.stepper, inputs, limits, settings)
+            best = yield from self._driven(greedy)
+            return [[self._with_text(hypothesis)] for hypothesis in best]
+        search = fast_beam_search(
+            self.stepper, inputs, limits, settings, num_best=num_best, observe=observe
         )
-        return [[self._translation(hypothesis) for hypothesis in best] for best in lists]
+        lists = (
+            run(self.stepper, search) if settings.coverage else (yield from self._driven(search))
+        )
+        return [[self._with_text(hypothesis) for hypothesis in best] for best in lists]
 
-    def streamed(self, row: Sequence[int], search: BeamSettings) -> Iterator[str]:
+    def streamed(self, row: Sequence[int], settings: BeamSettings) -> Iterator[str]:
         """Yield the text of the best translation of the ids of one text, as it becomes certain."""
         writer = TextStreamer(self.tokenizer.target)
-        parts = stream_beam(
-            self.stepper,
-            self._inputs([row]),
-            self._limits([row], search),
-            width=search.beam,
-            alpha=search.alpha,
-            early_stopping=self._early_stopping(search),
-            coverage=search.coverage,
-        )
+        settings = self._for_wording(settings, FREE)
+        limits = self._limits([row], settings, FREE)
+        parts = stream_beam(self.stepper, self._inputs([row]), limits, settings)
         for token in itertools.chain.from_iterable(parts):
             if text := writer.feed(token):
                 yield text
         if text := writer.finish():
             yield text
 
-    def _limits(self, rows: Sequence[Sequence[int]], search: BeamSettings) -> Limits:
-        """Return the limits of a search. Where phrases are required, its outputs are ranked as in
-        transformers, but none is cut."""
-        target, generation = self.tokenizer.target, self.generation
-        as_transformers = search.normalisation == "transformers" and not search.phrases
-        lengths = self._max_lengths(rows, cut=as_transformers)
-        rules = self._rules(lengths, search.avoided, cut=as_transformers)
-        if search.phrases:
-            rules.append(Phrases(search.phrases, target.ends))
-        ranked = search.normalisation
+    def _driven(self, search: Search[Output]) -> Search[Output]:
+        """Return the output of a search: its steps are those of the model, or of an ensemble, whose
+        steps no one else can compute."""
+        if self.stepper is self.model:
+            return (yield from search)
+        return run(self.stepper, search)
+
+    def _for_wording(self, settings: BeamSettings, wording: Wording) -> BeamSettings:
+        """Return the settings with a normalisation. Where phrases are required, outputs are ranked
+        as in transformers, but none is cut."""
+        chosen = with_normalisation(settings, self.generation)
+        if chosen.as_transformers and wording.required:
+            return replace(chosen, normalisation="average")
+        return chosen
+
+    def _limits(
+        self, rows: Sequence[Sequence[int]], settings: BeamSettings, wording: Wording
+    ) -> Limits:
+        target, generation, cut = self.tokenizer.target, self.generation, settings.as_transformers
+        lengths = self._max_lengths(rows, cut=cut)
+        rules = self._rules(lengths, wording.avoided, cut=cut)
+        if wording.required:
+            rules.append(Phrases(wording.required, target.ends))
         return Limits(
             target.bos,
             target.ends,
             lengths,
             rules,
             prompts=[] if generation is None else [[target.bos]] * len(rows),
-            cut=as_transformers,
-            normalisation="average" if ranked == "transformers" and search.phrases else ranked,
+            cut=cut,
             renormalise=generation is not None and generation.renormalise,
+            never_early=generation is not None and generation.early_stopping == "never",
         )
-
-    def _early_stopping(self, search: BeamSettings) -> EarlyStopping:
-        """Return when the search ends: as the user chose, or as the pretrained folder says."""
-        if self.generation is None or search.normalisation != "transformers":
-            return search.early_stopping
-        return folder_stopping(self.generation, search.early_stopping)
 
     def _rules(
         self,
@@ -221,7 +188,7 @@ class TranslationSearch:
 
     def by_sampling(
         self, rows: Sequence[Sequence[int]], count: int, seed: int
-    ) -> list[list[Translation]]:
+    ) -> Search[list[list[Hypothesis]]]:
         """Return distinct samples of the ids of each text, by expected chrF."""
         target, lengths = self.tokenizer.target, self._max_lengths(rows)
         outputs = [
@@ -234,26 +201,25 @@ class TranslationSearch:
         with torch.inference_mode():
             state = self.stepper.start(*self._inputs(rows))
             state = state.reorder([output.item for output in outputs])
-        for _ in sample_steps(self.stepper, outputs, sampling, state):
-            pass
+        yield from self._driven(sample_search(self.stepper, outputs, sampling, state))
         by_item = [outputs[i : i + count] for i in range(0, len(outputs), count)]
         return [self._by_expected_chrf(samples) for samples in by_item]
 
-    def _by_expected_chrf(self, samples: Sequence[Row]) -> list[Translation]:
+    def _by_expected_chrf(self, samples: Sequence[Row]) -> list[Hypothesis]:
         texts = [self.tokenizer.target.decode(row.tokens) for row in samples]
         utilities = expected_utilities(texts, texts)
         ranked = sorted(range(len(texts)), key=lambda i: -utilities[i])
-        distinct: dict[str, Translation] = {}
+        distinct: dict[str, Hypothesis] = {}
         for i in ranked:
-            row = samples[i]
-            tokens, is_finished = tuple(row.tokens), row.reason == "end"
-            sampled = Translation(texts[i], utilities[i], row.log_probability, tokens, is_finished)
+            row, is_finished = samples[i], samples[i].reason == "end"
+            sampled = Hypothesis(
+                tuple(row.tokens), row.log_probability, utilities[i], is_finished, texts[i]
+            )
             distinct.setdefault(texts[i], sampled)
         return list(distinct.values())
 
-    def _translation(self, best: Hypothesis) -> Translation:
-        text = self.tokenizer.target.decode(best.tokens)
-        return Translation(text, best.score, best.log_probability, best.tokens, best.finished)
+    def _with_text(self, hypothesis: Hypothesis) -> Hypothesis:
+        return replace(hypothesis, text=self.tokenizer.target.decode(hypothesis.tokens))
 
 
 def encoded_phrases(
@@ -284,14 +250,15 @@ def groups_by_length(
 def in_groups(
     ids: Sequence[Sequence[int]],
     groups: Iterable[list[int]],
-    decode: Callable[[list[int]], list[list[Translation]]],
+    decode: Callable[[list[int]], Search[list[list[Hypothesis]]]],
     progress: Callable[[int], None],
-) -> list[list[Translation]]:
+) -> Search[list[list[Hypothesis]]]:
     """Return the translations of all texts, decoded in groups; an empty text has an empty one."""
     results = [[NOTHING] for _ in ids]
     done = sum(1 for row in ids if not row)
     for chosen in groups:
-        for i, translations in zip(chosen, decode(chosen), strict=True):
+        lists = yield from decode(chosen)
+        for i, translations in zip(chosen, lists, strict=True):
             results[i] = translations
         done += len(chosen)
         progress(done)

@@ -65,7 +65,6 @@ TRANSLATION = Task(
         options=TranslateOptions,
         show=prediction_lines,
         model_options=lambda bundle: bundle.default_options,
-        shares_steps=lambda options: options.decodes_without_beams,
         pipeline=Pipeline(
             form=pipeline_form,
             option_names={"tgt_lang": "to", "src_lang": "from_language"},
