@@ -91,10 +91,9 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def commands_page() -> str:
     """Every command with its arguments and flags, as `headway VERB --help` explains them."""
-    from headway.cli.main import HELP_TEXT, app, register_verbs
-    from headway.tasks.registry import verbs
+    from headway.cli.main import HELP_TEXT, application
 
-    register_verbs([*verbs(), "eval"])
+    app = application()
     names = [name for name in app if not name.startswith("-")]
     parts = [
         "# Commands",
@@ -183,7 +182,7 @@ def settings_index() -> str:
 def settings_page(task: str) -> str:
     """The recipes of a task, and its settings: allowed values, default, meaning."""
     from headway.base.settings import fields_of, plain
-    from headway.cli.train import SHORT
+    from headway.cli.flags import SHORT
     from headway.runs import RECIPES, recipe
     from headway.tasks.registry import tasks
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from headway.cli.main import SUBCOMMANDS, application
 from tests.fixtures.bundles import gpt, translator
 
 SLOW_IMPORTS = {
@@ -52,31 +53,6 @@ def run(tmp_path):
     return folder
 
 
-# Their help needs the options of all tasks, whose modules import torch.
-WITH_OPTIONS_OF_TASKS = {
-    *("train", "eval", "translate", "tag", "classify", "answer", "fill", "caption")
-}
-OTHER_VERBS = [
-    "words",
-    *("align", "chat", "compare", "config", "data", "demo", "doctor", "embed", "exercise"),
-    *(
-        "export",
-        "figures",
-        "generate",
-        "inspect",
-        "lecture",
-        "look",
-        "plan",
-        "quantize",
-        "report",
-        "runs",
-        "serve",
-        "similar",
-        "ui",
-    ),
-]
-
-
 @pytest.mark.turns(3)
 @pytest.mark.parametrize("program", ["import headway", running("--help"), running("train", "-h")])
 def test_help_imports_no_torch(program):
@@ -98,24 +74,22 @@ def test_help_imports_the_command_line_and_the_names_of_tasks():
     assert packages <= {"base", "cli", "tasks"}, packages
 
 
-def test_the_lists_cover_every_verb():
-    """In a new process, which has no tasks of other packages."""
-    program = """
-import json
-from headway.cli.main import app
-from headway.tasks.registry import verbs
-print(json.dumps([[name for name in app if not name.startswith("-")], [*verbs()]]))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    names, verbs_of_tasks = json.loads(done.stdout)
-    assert {"train", "quantize"} <= set(names) <= {*WITH_OPTIONS_OF_TASKS, *OTHER_VERBS}
-    assert "translate" in verbs_of_tasks and set(verbs_of_tasks) <= WITH_OPTIONS_OF_TASKS
-
-
-def test_help_of_verbs_and_lists_of_runs_import_no_torch(run):
-    helps = [[verb, "--help"] for verb in OTHER_VERBS]
+def test_help_of_groups_and_lists_of_runs_import_no_torch(run):
+    helps = [[name, "--help"] for name in SUBCOMMANDS]
     listed = [["runs", "ls", str(run.parent)], ["runs", "show", str(run)]]
     assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*helps, *listed))
+
+
+def test_an_unknown_command_imports_no_command():
+    program = """
+from headway.cli.main import main
+for words in (["trian"], ["exercise", "lst"], ["exercise", "lst", "--help"]):
+    try:
+        main(words)
+    except SystemExit as end:
+        assert end.code == 2
+"""
+    assert not {*SLOW_IMPORTS, "torch"} & imported_by(program)
 
 
 def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
@@ -123,7 +97,7 @@ def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
     (text := tmp_path / "text.txt").write_text("the fox runs\n")
     model = str(run / "model")
     commands = [
-        *([verb, "--help"] for verb in sorted(WITH_OPTIONS_OF_TASKS)),
+        *([name, "--help"] for name in application() if not name.startswith("-")),
         ["train", "gpt-tiny", "--help"],
         ["config", "show", "gpt-tiny"],
         ["doctor"],

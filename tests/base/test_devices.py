@@ -22,7 +22,7 @@ from headway.base.settings import override
 from headway.base.threads import fastest_threads
 from headway.base.transfers import positions_where, read, upload
 from headway.cli.doctor import describe
-from headway.cli.flags import MachineFlags
+from headway.cli.machine import MachineFlags
 from headway.tasks import opening
 from headway.tasks.opening import load
 

@@ -223,7 +223,7 @@ def test_flags_take_precedence_over_a_yaml_file(tmp_path):
         ("config explain optimizer.lrr", 2, "Did you mean optimizer.lr"),
         ("config explain xyzzy --recipe vision", 2, "explain --recipe vision lists all settings"),
         ("train vision --optimizer.lrr 1", 2, "config explain optimizer.lr --recipe vision"),
-        ("generate runs/r --xyzzy 1", 2, "the settings are max_tokens"),
+        ("generate runs/r --xyzzy 1", 2, "Unknown option: --xyzzy"),
         ("data fetch emoji-name", 2, "emoji-names"),
         ("data check nowhere", 2, "nowhere"),
         ("dat", 2, "dat"),

@@ -103,18 +103,31 @@ def test_a_run_is_not_ended_by_the_reader_of_its_messages(working_folder):
 @pytest.mark.parametrize(
     ("words", "closed", "code"),
     [
-        (["runs", "ls"], [1], 0),
         (["runs", "ls"], [2], 0),
+        (["runs", "show", "nowhere"], [1], 2),
         (["runs", "show", "nowhere"], [2], 2),
         (["translate", "nowhere"], [0], 2),
-        (["doctor"], [0, 1, 2], 0),
+        (["doctor"], [0, 2], 0),
     ],
 )
-def test_a_closed_stream_is_written_like_dev_null(working_folder, words, closed, code):
+def test_closed_streams_without_data_are_no_failure(working_folder, words, closed, code):
+    done = with_closed(working_folder, words, closed)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert (NAME in done.stdout) == (words == ["runs", "ls"])
+
+
+def test_data_for_a_closed_standard_output_is_a_failure(working_folder):
+    done = with_closed(working_folder, ["runs", "ls"], [1])
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "cannot write standard output: it is closed" in done.stderr
+
+
+def with_closed(working_folder, words, closed):
     closing = " ".join(f"{number}>&-" for number in closed)
     command = shlex.join([sys.executable, "-m", "headway", *words])
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
+    return subprocess.run(
         ["bash", "-c", f"{command} {closing}"],
         cwd=working_folder,
         env=environment,
@@ -123,9 +136,6 @@ def test_a_closed_stream_is_written_like_dev_null(working_folder, words, closed,
         text=True,
         check=False,
     )
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stdout + done.stderr
-    assert (NAME in done.stdout) == (words == ["runs", "ls"] and 1 not in closed)
 
 
 def test_in_a_folder_that_was_removed_every_verb_is_refused(working_folder, capsys, monkeypatch):

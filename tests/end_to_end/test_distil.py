@@ -7,7 +7,7 @@ import torch
 
 from headway import load
 from headway.base.settings import COMMAND_LINE
-from headway.cli.train import split_words
+from headway.cli.flags import split_words
 from headway.runs import recipe, train
 from tests.fixtures.command_line import headway
 from tests.fixtures.language_model_commands import LINES

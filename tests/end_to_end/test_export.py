@@ -8,7 +8,6 @@ import pytest
 from headway.bundle import TextBundle
 from headway.cli.main import main
 from headway.interop import NO_SETTINGS
-from headway.tasks import opening
 from tests.fixtures.captioners import bundle_of, exportable
 from tests.fixtures.command_line import headway
 from tests.fixtures.hf_gpt import TINY, Bytes, load_in_transformers, random_gpt
@@ -21,7 +20,7 @@ def exported(tmp_path, monkeypatch, capsys):
     def run(model, *words):
         bundle = object.__new__(TextBundle)  # skips the check of the vocabulary size
         bundle.model, bundle.tokenizer, bundle.settings = model, Bytes(), NO_SETTINGS
-        monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
+        monkeypatch.setattr("headway.cli.export.load", lambda folder, device: bundle)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "r").mkdir(exist_ok=True)
         with pytest.raises(SystemExit) as leaving:

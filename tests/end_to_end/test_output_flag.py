@@ -1,7 +1,5 @@
 """Every command that writes a new file or folder names it by `--output`, in short `-o`."""
 
-from headway.cli.main import register_verbs
-from headway.tasks.registry import verbs
 from tests.fixtures.user_texts import commands
 
 WRITING = {
@@ -11,7 +9,6 @@ WRITING = {
 
 
 def test_output_has_a_short_name_in_every_command_that_has_it():
-    register_verbs([*verbs(), "eval"])
     names = {
         name.removeprefix("headway ").replace(" ", "."): argument.names
         for name, command in commands()

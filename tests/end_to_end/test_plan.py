@@ -50,6 +50,16 @@ def test_a_measured_speed_is_used_without_a_utilisation_factor(tmp_path):
     assert [way["fits"] for way in plan["ways"]] == [None]
 
 
+def test_a_recipe_is_planned_for_a_time_with_a_size_that_suits_it(tmp_path):
+    (tmp_path / "text.txt").write_text("The old baker waves to the fox.\n" * 400)
+    words = ("plan", "gpt", "text.txt", "--time", "20s", "--data.vocabulary", "270")
+    words += ("--training.length", "16", "--training.batch-size", "8", "--threads", "1")
+    done = headway(*words, "--json", cwd=tmp_path)
+    lines = json.loads(done.stdout)["lines"]
+    assert lines[0].startswith("20s is enough for about ")
+    assert not list(tmp_path.glob("runs"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -58,19 +68,23 @@ def test_a_measured_speed_is_used_without_a_utilisation_factor(tmp_path):
         (["gpt2-xl", "--tflops", "312e12"], "write --tflops 312"),
         (["gpt2-xl", "--tflops", "-1"], "more than 0"),
         (["gpt2-xl", "--gpus", "0"], "needs the speed of the machine"),
-        (["gpt2-xl", "--gpus", "-2"], "must be at least 0"),
+        (["gpt2-xl", "--gpus", "-2"], "whole number at least 0"),
         (
             ["gpt2-xl", "--gpu", "h100", "--tflops", "3"],
             "--gpu h100 and --tflops cannot be combined",
         ),
-        (["gpt2-xl", "--mfu", "40"], "must be a fraction"),
-        (["gpt2-xl", "--tokens", "0"], "must be at least 1"),
-        (["gpt2-xl", "--tokens", "nan"], "finite number"),
-        (["gpt2-xl", "--memory", "0"], "must be more than 0 GB"),
-        (["gpt2-xl", "--memory", "nan"], "finite number"),
+        (["gpt2-xl", "--mfu", "40"], "more than 0 and at most 1"),
+        (["gpt2-xl", "--tokens", "0"], "number at least 1"),
+        (["gpt2-xl", "--tokens", "nan"], "must be a number at least 1"),
+        (["gpt2-xl", "--memory", "0"], "more than 0"),
+        (["gpt2-xl", "--memory", "nan"], "more than 0"),
         (["gpt2-xl", "--batch", "1500"], "--batch 1024 or 2048"),
         (["gpt2-xl", "--length", "2048"], "learned positions for at most 1024"),
         (["gpt2-xl", "--length", "0"], "at least 1"),
+        (["gpt2-xl", "--tensr", "4"], "Did you mean --tensor?"),
+        (["gpt2-xl", "data.txt"], "expected one size"),
+        (["gpt-tiny", "--gpus", "8", "--time", "5m"], "for sizes of language models"),
+        (["gpt-tiny"], "the time of the run is missing"),
     ],
 )
 def test_impossible_values_are_refused(words, message, capsys):

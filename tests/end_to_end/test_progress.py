@@ -62,4 +62,9 @@ def test_an_inspection_reports_what_is_done():
 def test_the_commands_show_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
     gpt().save(tmp_path / "gpt")
-    assert "inspecting: " in headway("inspect", "gpt", "the fox", "--json", cwd=tmp_path).stderr
+    (tmp_path / "text.txt").write_text("the fox runs\n" * 5)
+    for words, line in (
+        (("inspect", "gpt", "the fox", "--json"), "inspecting: "),
+        (("eval", "gpt", "text.txt"), "evaluating: "),
+    ):
+        assert line in headway(*words, cwd=tmp_path).stderr

@@ -81,6 +81,9 @@ def test_an_error_names_the_mistake_and_the_path(folder, words, code, parts):
         ("train -h NONSENSE", "unknown recipe 'NONSENSE'"),
         ("train --quiet NONSENSE --help", "unknown recipe 'NONSENSE'"),
         ("compare NONSENSE --help", "unknown plan 'NONSENSE'"),
+        ("lecture NONSENSE --help", "unknown claim 'NONSENSE'"),
+        ("exercise NONSENSE --help", "unknown command of exercise 'NONSENSE'"),
+        ("NONSENSE --help", "unknown command 'NONSENSE'"),
     ],
 )
 def test_help_on_what_does_not_exist_is_an_error(folder, words, part):

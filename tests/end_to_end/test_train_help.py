@@ -18,7 +18,7 @@ def test_without_a_recipe_every_recipe_is_listed_with_its_first_sentence(tmp_pat
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_setting_of_a_recipe_is_listed_once(name, tmp_path):
     text = headway("train", name, "--help", cwd=tmp_path).stdout.split("Most used", 1)[1]
-    from headway.cli.train import SHORT
+    from headway.cli.flags import SHORT
 
     short = {key: flag for flag, key in SHORT.items()}
     for key in fields_of(RECIPES[name]()):

@@ -109,7 +109,7 @@ def test_the_learners_line_is_shown(tmp_path):
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("at_import", [False, True])
 def test_an_infinite_loop_is_stopped(tmp_path, monkeypatch, at_import):
-    monkeypatch.setattr(child, "CHECK_LIMIT", 6.0)
+    monkeypatch.setattr("headway.cli.exercise_check.CHECK_LIMIT", 6.0)
     path = write(tmp_path, "while True: pass")
     if at_import:
         path.write_text("while True: pass\n")
@@ -127,7 +127,7 @@ def test_a_training_that_its_limit_ended_does_not_judge_a_right_solution(tmp_pat
         listen({"kind": "trained", "samples": [], "attention": "", **trained})
         return ""
 
-    monkeypatch.setattr(child, "run_child", slow)
+    monkeypatch.setattr("headway.cli.exercise_check.run_child", slow)
     write(tmp_path)
     done = headway("exercise", "check", NAME, cwd=tmp_path)
     assert "limit of 60 s after 37 of 400 steps, 0 % of 20 held-out sentences" in done.stderr

@@ -21,7 +21,6 @@ from headway.interop import (
     read_labels,
 )
 from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
-from headway.tasks import opening
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.model import TaggerBundle, TagReader
@@ -190,7 +189,7 @@ def test_the_command_exports_the_labels_of_the_bundle(tmp_path, monkeypatch, cap
     (tmp_path / "r").mkdir()
     tags, tokenizer = ("O", "B-city", "I-city"), trained()
     bundle = TaggerBundle(BertTagger(Bert(TINY), 3), TagReader(tokenizer, tags, 12))
-    monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
+    monkeypatch.setattr("headway.cli.export.load", lambda folder, device: bundle)
     with pytest.raises(SystemExit) as exit_info:
         main(["export", "r", "--to", "hf", "--output", str(tmp_path / "hf")])
     assert exit_info.value.code == 0

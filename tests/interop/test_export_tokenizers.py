@@ -10,7 +10,6 @@ from headway.base.errors import HeadwayError
 from headway.bundle import TextBundle
 from headway.cli.main import main
 from headway.interop import export, read_llama2c_tokenizer, read_tokenizer
-from headway.tasks import opening
 from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.hf_gpt import PROMPT, STORY, TINY, random_gpt
 from tests.fixtures.language_model_tokenizers import ODD, llama_like, small_gpt2
@@ -87,7 +86,7 @@ def test_an_exported_file_with_other_ids_is_detected(tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", [byte_pair, characters, llama])
 def test_the_command_exports_each_kind(kind, tmp_path, monkeypatch, capsys):
     bundle = TextBundle(random_gpt(WIDE), kind(tmp_path))
-    monkeypatch.setattr(opening, "load", lambda folder, device: bundle)
+    monkeypatch.setattr("headway.cli.export.load", lambda folder, device: bundle)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").mkdir()
     with pytest.raises(SystemExit) as exit_info:

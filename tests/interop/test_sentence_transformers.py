@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from headway import load
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
-from headway.cli.embed import embed
+from headway.cli.embed import EmbedFlags, embed
 from headway.data.encoder_batches import collate_encoder_batch
 from headway.interop import export, read_sentence_folder
 from headway.tasks.sentence_embedding.objective import text_vectors
@@ -286,7 +286,7 @@ def test_embed_puts_the_named_prompt_before_the_texts(prompted, tmp_path):
 def test_embed_names_the_prompts_if_the_model_lacks_one(prompted, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"--prompt title: .* its prompts are: query, passage"):
-        embed("there", *TEXTS[:2], prompt="title")
+        embed("there", *TEXTS[:2], flags=EmbedFlags(prompt="title"))
 
 
 def test_similar_searches_vectors_of_one_prompt_by_a_query_with_another(prompted, tmp_path):

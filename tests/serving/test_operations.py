@@ -17,9 +17,7 @@ import pytest
 import torch
 
 from headway.base import threads
-from headway.cli.flags import MachineFlags
-from headway.cli.serve import serve
-from headway.serving import model_server
+from headway.cli.serve import ServeFlags, serve
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.engine import engine as engine_module
 from headway.serving.http import app as app_module
@@ -308,10 +306,10 @@ def test_only_the_engine_computes_with_several_threads(saved, monkeypatch, flag,
 
     monkeypatch.setattr(threads, "_is_of_user", lambda number: False)
     monkeypatch.setattr(threads, "fastest_threads", lambda **_: 3)
-    monkeypatch.setattr(model_server, "serve_bundles", served)
+    monkeypatch.setattr("headway.cli.serve.serve_bundles", served)
     before = torch.get_num_threads()
     try:
-        serve(str(saved), machine=MachineFlags(threads=flag))
+        serve(str(saved), flags=ServeFlags(threads=flag))
     finally:
         torch.set_num_threads(before)
     assert numbers[:2] == [1, expected]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from headway.cli.main import app
+from headway.cli.main import application
 from tests.fixtures.model_server import language_model
 
 ROOT = Path(__file__).parents[2]
@@ -26,17 +26,17 @@ def test_the_kubernetes_file_starts_a_server_with_flags_that_exist():
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     command, *words = container["args"]
     assert command == "headway"
-    _, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-    arguments = bound.arguments
-    assert arguments["host"] == "0.0.0.0" and arguments["key_file"] is not None and arguments["log"]
-    grace = arguments["limits"].grace
+    _, bound, _ = application().parse_args(words, exit_on_error=False, print_error=False)
+    flags = bound.arguments["flags"]
+    assert flags.host == "0.0.0.0" and flags.key_file is not None and flags.log
+    grace = flags.grace
     assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > grace + 5
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
     assert container["livenessProbe"]["httpGet"]["path"] == "/health"
     (port,) = service["spec"]["ports"]
-    assert port["targetPort"] == arguments["port"]
+    assert port["targetPort"] == flags.port
     (host,) = container["livenessProbe"]["httpGet"]["httpHeaders"]
-    assert host["value"] in arguments["allow_host"]
+    assert host["value"] in flags.allow_host
 
 
 STARTED = """

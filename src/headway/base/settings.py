@@ -139,11 +139,21 @@ def fields_of(config: Any) -> dict[str, Field]:
                 key = f"{item.name}.{inner.key}"
                 fields[key] = dataclasses.replace(inner, key=key)
         else:
-            kind, meta = types_by_name[item.name], item.metadata
-            limits = _with_defaults(kind, meta.get("limits", {}))
-            help, names = meta.get("help", ""), meta.get("names")
-            fields[item.name] = Field(item.name, kind, value, help, limits, names)
+            fields[item.name] = _field(item, types_by_name[item.name], value)
     return fields
+
+
+def declared(config_class: type[Any]) -> dict[str, Field]:
+    """Every setting of a class without sections, by name; the default may be `MISSING`."""
+    types_by_name = typing.get_type_hints(config_class)
+    items = dataclasses.fields(config_class)
+    return {item.name: _field(item, types_by_name[item.name], item.default) for item in items}
+
+
+def _field(item: dataclasses.Field[Any], kind: Any, default: Any) -> Field:
+    meta = item.metadata
+    limits = _with_defaults(kind, meta.get("limits", {}))
+    return Field(item.name, kind, default, meta.get("help", ""), limits, meta.get("names"))
 
 
 def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
@@ -186,7 +196,7 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
             node = node.setdefault(parent, {})
         if last in node:
             raise UsageError(f"{key} is set twice", where, "leave out one of them")
-        node[last] = _checked(leaves[key], value, where)
+        node[last] = checked(leaves[key], value, where)
     changed: T = _rebuild(config, tree, where)
     return changed
 
@@ -202,9 +212,7 @@ def _meant(key: str, leaves: Mapping[str, Field]) -> str | None:
 
 def _advice(key: str, meant: str | None, dashes: str = "") -> str:
     """The end of an error message on an unknown key."""
-    if meant is None:
-        return ""
-    return f". Did you mean {dashes}{meant}?"
+    return "" if meant is None else f". Did you mean {dashes}{meant}?"
 
 
 def _explained(config: Any, meant: str | None) -> str:
@@ -284,7 +292,7 @@ def explain(config: Any, key: str) -> str:
     return f"{name}: {field.expects}, default {plain(field.default)}\n  {field.help}"
 
 
-def _checked(field: Field, value: Any, where: str) -> Any:
+def checked(field: Field, value: Any, where: str) -> Any:
     """The value, parsed if it is text. UsageError for a wrong type or a value beyond the limits."""
     try:
         parsed = _parse(field.type, value)
@@ -335,9 +343,10 @@ def _parse(kind: Any, value: Any) -> Any:
             raise ValueError
         return _parse_first([k for k in get_args(kind) if k is not type(None)], value)
     if get_origin(kind) is Literal:
-        if value not in get_args(kind):
+        choices = {str(choice): choice for choice in get_args(kind)}
+        if str(value) not in choices:
             raise ValueError
-        return value
+        return choices[str(value)]
     if get_origin(kind) is tuple:
         items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
         if not isinstance(items, list | tuple):

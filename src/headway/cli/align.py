@@ -4,38 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 from headway.base.errors import DataError, UsageError, index_from_one
 from headway.base.files import check_new_file, write_file
-from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, UNNAMED, LanguageFlags, MachineFlags
-
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-    from headway.inspection.alignment import Alignment, Head
-    from headway.tasks.translation.alignment_error import Gold
+from headway.base.settings import setting
+from headway.bundle import Bundle
+from headway.cli.console import data, data_json, say
+from headway.cli.flags import OUTPUT, as_flags
+from headway.cli.machine import LanguageFlags, MachineFlags
+from headway.cli.progress import progress
+from headway.inspection.alignment import (
+    Alignment,
+    Head,
+    align_by_head,
+    alignment_head,
+    check_aligns,
+    entropy_by_head,
+    links,
+)
+from headway.tasks.translation.alignment_error import Gold, read_gold, score_links
+from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 
 SAMPLED = 100
 """Sentence pairs from which the layer is chosen if there are no gold alignments."""
 
 
-def align(
-    run: str,
-    pairs: Path,
-    /,
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    layer: int | None = None,
-    head: int | None = None,
-    gold: Path | None = None,
-    gold_first: int = 0,
-    output: Annotated[Path | None, OUTPUT] = None,
-    json: bool = False,
-    languages: LanguageFlags = UNNAMED,
-    machine: MachineFlags = ON_THIS_MACHINE,
-) -> None:
+@as_flags
+class AlignFlags(LanguageFlags, MachineFlags):
+    source: str | None = setting(None, "Column or file suffix of the source language.")
+    target: str | None = setting(None, "Column or file suffix of the target language.")
+    layer: int | None = setting(
+        None,
+        "Decoder layer, counted from 1. If unset, the head that was trained with guided "
+        "alignment; or else the layer with the lowest error on the first half of the gold "
+        "alignments, or the one whose attention is most concentrated on 100 pairs.",
+    )
+    head: int | None = setting(
+        None,
+        "Head of that layer, counted from 1. If unset, the mean over its heads, or the best "
+        "head by the gold alignments.",
+    )
+    gold: Path | None = setting(
+        None,
+        "File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. "
+        "Their error rate is printed.",
+    )
+    gold_first: Literal[0, 1] = setting(0, "Number of a sentence's first word in the gold file.")
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "New file for the alignments instead of standard output."
+    )
+    json: bool = setting(False, "Print one JSON object per pair, with its words.")
+
+
+def align(run: str, pairs: Path, /, *, flags: AlignFlags = AlignFlags()) -> None:
     """Align the words of sentence pairs: headway align RUN pairs.tsv.
 
     Prints one line per pair in Pharaoh's format, "0-0 1-2": positions of a source word and of a
@@ -48,38 +70,18 @@ def align(
         A run folder or a model folder of a translator.
     pairs
         A table, or the common prefix of the paths of two aligned files.
-    source
-        Column or file suffix of the source language.
-    target
-        Column or file suffix of the target language.
-    layer
-        Decoder layer, counted from 1. If unset, the head that was trained with guided alignment; or
-        else the layer with the lowest error on the first half of the gold alignments, or the one
-        whose attention is most concentrated on 100 pairs.
-    head
-        Head of that layer, counted from 1. If unset, the mean over its heads, or the best head by
-        the gold alignments.
-    gold
-        File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. Their
-        error rate is printed.
-    gold_first
-        Number of a sentence's first word in the gold file, 0 or 1.
-    output
-        New file for the alignments instead of standard output.
-    json
-        Print one JSON object per pair, with its words.
     """
-    if output is not None:
-        check_new_file(output)
-    texts, truth = _read(pairs, source, target, gold, gold_first)
-    loader = machine.prepare()
-    bundle = languages.both_of(loader.load(run))
+    if flags.output is not None:
+        check_new_file(flags.output)
+    texts, truth = _read(pairs, flags)
+    loader = flags.prepare()
+    bundle = flags.both_of(loader.load(run))
     with loader.precision():
-        heads = _candidates(bundle, texts[0], layer, head, by_gold=truth is not None)
+        heads = _candidates(bundle, texts[0], flags)
         alignments = _aligned(bundle, heads, texts, truth)
     if truth is not None:
-        talk.print(_error_rate(alignments, truth, chosen_by_gold=len(heads) > 1), markup=False)
-    _write(alignments, output, json=json)
+        say(_error_rate(alignments, truth, chosen_by_gold=len(heads) > 1))
+    _write(alignments, flags.output, json=flags.json)
 
 
 def _aligned(
@@ -89,22 +91,19 @@ def _aligned(
     truth: Sequence[Gold] | None,
 ) -> list[Alignment]:
     """Choose one of the heads; return its alignments of all pairs."""
-    from headway.inspection.alignment import align_by_head
-
-    with talk.status("choosing a layer") as status:
+    with progress("choosing a layer"):
         chosen = _best(bundle, heads, texts, truth)
-        alignments = []
-        for number, pair in enumerate(texts, 1):
-            status.update(f"aligning · {number:,} of {len(texts):,} pairs")
+    alignments = []
+    with progress(f"aligning {len(texts):,} pairs") as report:
+        for pair in texts:
             alignments.append(align_by_head(bundle, *pair)[chosen])
-    talk.print(f"aligned by the cross-attention of {chosen}", markup=False)
+            report(len(alignments) / len(texts))
+    say(f"aligned by the cross-attention of {chosen}")
     return alignments
 
 
 def _write(alignments: Sequence[Alignment], output: Path | None, *, json: bool) -> None:
     """Print the links of all pairs, or write them to a new file."""
-    from headway.inspection.alignment import links
-
     lines = []
     for alignment in alignments:
         linked = sorted(links(alignment))
@@ -118,17 +117,15 @@ def _write(alignments: Sequence[Alignment], output: Path | None, *, json: bool) 
             data(line)
 
 
-def _read(
-    pairs: Path, source: str | None, target: str | None, gold: Path | None, gold_first: int
-) -> tuple[list[tuple[str, str]], list[Gold] | None]:
+def _read(pairs: Path, flags: AlignFlags) -> tuple[list[tuple[str, str]], list[Gold] | None]:
     """Return the sentence pairs, and their alignments by annotators if there are any."""
-    from headway.tasks.translation.alignment_error import read_gold
-    from headway.tasks.translation.pairs.reading import pair_files, read_pairs
-
-    texts = [(p.source, p.target) for p in read_pairs(pair_files(pairs, source, target))]
+    texts = [
+        (p.source, p.target) for p in read_pairs(pair_files(pairs, flags.source, flags.target))
+    ]
     if not texts:
         raise DataError("there are no pairs to align", str(pairs))
-    truth = None if gold is None else read_gold(gold, first=gold_first)
+    gold = flags.gold
+    truth = None if gold is None else read_gold(gold, first=flags.gold_first)
     if truth is not None and len(truth) != len(texts):
         raise DataError(
             f"{len(truth):,} lines of gold alignments for {len(texts):,} pairs",
@@ -142,9 +139,6 @@ def _error_rate(
     alignments: Sequence[Alignment], truth: Sequence[Gold], *, chosen_by_gold: bool
 ) -> str:
     """Return the line of the error rate: on the second half if the first one chose the head."""
-    from headway.inspection.alignment import links
-    from headway.tasks.translation.alignment_error import score_links
-
     predicted = [links(alignment) for alignment in alignments]
     held_out = len(truth) // 2 if chosen_by_gold else 0
     scores = score_links(predicted[held_out:], truth[held_out:])
@@ -154,13 +148,11 @@ def _error_rate(
     )
 
 
-def _candidates(
-    bundle: Bundle, pair: tuple[str, str], layer: int | None, head: int | None, *, by_gold: bool
-) -> list[Head]:
+def _candidates(bundle: Bundle, pair: tuple[str, str], flags: AlignFlags) -> list[Head]:
     """Return the heads to choose from. UsageError if the model does not have that layer or head."""
+    layer, head = flags.layer, flags.head
     if head is not None and layer is None:
         raise UsageError("--head needs --layer", hint="such as --layer 3 --head 1")
-    from headway.inspection.alignment import align_by_head, alignment_head, check_aligns
 
     check_aligns(bundle)
     trained = alignment_head(bundle)
@@ -173,7 +165,7 @@ def _candidates(
     if head is not None:
         index = index_from_one("--head", head, sum(one.head is not None for one in heads))
         return [one for one in heads if one.head == index]
-    return [one for one in heads if by_gold or one.head is None]
+    return [one for one in heads if flags.gold or one.head is None]
 
 
 def _best(
@@ -183,9 +175,6 @@ def _best(
     truth: Sequence[Gold] | None,
 ) -> Head:
     """Return the head with the lowest error on the first half, or with the lowest entropy."""
-    from headway.inspection.alignment import align_by_head, entropy_by_head, links
-    from headway.tasks.translation.alignment_error import score_links
-
     if len(heads) == 1:
         return heads[0]
     if truth is None:

@@ -5,33 +5,50 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from cyclopts import Parameter
-
+from headway.base.devices import prepare
 from headway.base.errors import UsageError
-from headway.base.settings import COMMAND_LINE
-from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import BeamWidth
-from headway.cli.train import run_training, split_words
-
-if TYPE_CHECKING:
-    from headway.comparisons.compare import Comparison
-    from headway.comparisons.plans import Plan
-    from headway.runs import Outcome
+from headway.base.files import read_json
+from headway.base.settings import BEAMS, COMMAND_LINE, setting
+from headway.cli.console import data, data_json, program, say, talk
+from headway.cli.flags import QUIET, SEVERAL, WORDS, as_flags, split_words
+from headway.cli.train import run_training, unknown_recipe
+from headway.comparisons.compare import Comparison, settings_of
+from headway.comparisons.compare import compare as run_plan
+from headway.comparisons.plans import Plan, is_file_of_plan, named_plan, read_plan, varied
+from headway.comparisons.report import table, write_report
+from headway.lectures.plans import PLANS
+from headway.runs import Outcome, resolved, run_folder
 
 INTERRUPTED = 130
 
 
+@as_flags
+class CompareFlags:
+    vary: Annotated[list[str] | None, SEVERAL] = setting(
+        None, "KEY=A,B,C: a setting and its values; several settings make every combination."
+    )
+    seeds: Annotated[tuple[int, ...], SEVERAL] = setting(
+        (),
+        "Random seeds; every variant is trained with each, and the report has mean and "
+        "standard deviation.",
+    )
+    beam: int = setting(
+        5, "Beam width of the evaluation, for models that decode with beam search.", ge=1, le=BEAMS
+    )
+    run: str | None = setting(
+        None, "Name of the comparison; its folder is runs/NAME. If unset, compare-PLAN."
+    )
+    json: bool = setting(False, "Print the report as one JSON object on standard output.")
+    quiet: Annotated[bool, QUIET] = setting(False, "Show no progress.")
+
+
 def compare(
-    *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
-    vary: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
-    seeds: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = (),
-    beam: BeamWidth = 5,
-    run: str | None = None,
-    json: bool = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+    *words: Annotated[str, WORDS],
+    flags: CompareFlags = CompareFlags(),
 ) -> None:
     """Compare variants of a recipe: headway compare PLAN [DATA] [--SETTING VALUE ...].
 
@@ -44,74 +61,55 @@ def compare(
     Settings are those of `headway train` and apply to all variants. Results are saved in
     runs/NAME: one run folder per variant and seed, report.md, report.json and plots. The same
     command resumes an interrupted comparison; a variant that fails does not stop the others.
-
-    Parameters
-    ----------
-    vary
-        KEY=A,B,C: a setting and its values; several settings make every combination.
-    seeds
-        Random seeds; every variant is trained with each, and the report has mean and standard
-        deviation.
-    beam
-        Beam width of the evaluation, for models that decode with beam search.
-    run
-        Name of the comparison; its folder is runs/NAME. If unset, compare-PLAN.
-    json
-        Print the report as one JSON object on standard output.
-    quiet
-        Show no progress.
     """
-    from headway.base.devices import prepare
-    from headway.comparisons.compare import compare as run_plan
-    from headway.comparisons.compare import settings_of
-    from headway.comparisons.report import write_report
-    from headway.runs import run_folder
-
-    arguments, flags = split_words(words)
-    plan, name = _plan(arguments, vary, seeds)
+    arguments, settings = split_words(words)
+    plan, name = _plan(arguments, flags.vary, flags.seeds)
     if len(arguments) == 2:
-        flags["data.train"] = arguments[1]
-    configs = settings_of(plan, [(COMMAND_LINE, flags)])
-    folder = run_folder(run or f"compare-{name}")
+        settings["data.train"] = arguments[1]
+    configs = settings_of(plan, [(COMMAND_LINE, settings)])
+    folder = run_folder(flags.run or f"compare-{name}")
 
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")
 
     def train(config: Any, path: Path) -> Outcome:
-        return run_training(config, path, quiet=quiet or json)
+        return run_training(config, path, quiet=flags.quiet or flags.json)
 
-    comparison = run_plan(plan, configs, folder, train, options={"beam": beam}, announce=announce)
+    comparison = run_plan(
+        plan, configs, folder, train, options={"beam": flags.beam}, announce=announce
+    )
     machine = str(prepare(next(iter(configs.values())).machine))
     write_report(comparison, folder, _command(), machine)
-    _show(comparison, folder, json)
+    _show(comparison, folder, flags.json)
 
 
 def _show(comparison: Comparison, folder: Path, json: bool) -> None:
     """Print the table and the failures, and exit with the code that they imply."""
-    from headway.base.files import read_json
-    from headway.comparisons.report import table
-
     if json:
         data_json(read_json(folder / "report.json"))
     else:
         data(table(comparison))
     for variant, error in comparison.failed.items():
-        talk.print(f"failed    {variant}: {error}", markup=False)
-    talk.print(f"report    {folder / 'report.md'}", markup=False)
+        say(f"failed    {variant}: {error}")
+    say(f"report    {folder / 'report.md'}")
     if comparison.interrupted:
-        talk.print(f"saved     resume with: {_command()}", markup=False)
+        say(f"saved     resume with: {_command()}")
         raise SystemExit(INTERRUPTED)
     if comparison.failed:
         raise SystemExit(1)
 
 
-def _plan(arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -> tuple[Plan, str]:
+def check_named(words: Sequence[str]) -> None:
+    """UsageError if the words of a command that asks for help name no plan or recipe."""
+    name = unknown_recipe(words)
+    if name is not None and not is_file_of_plan(name):
+        named_plan(name, PLANS)
+
+
+def _plan(
+    arguments: Sequence[str], vary: Sequence[str] | None, seeds: Sequence[int]
+) -> tuple[Plan, str]:
     """The plan that the arguments name, and the name of the comparison."""
-    from dataclasses import replace
-
-    from headway.comparisons.plans import is_file_of_plan, named_plan, read_plan, varied
-    from headway.lectures.plans import PLANS
-
     if not arguments:
         raise UsageError("the plan is missing", hint=f"headway compare {' | '.join(PLANS)}")
     if len(arguments) > 2:
@@ -130,8 +128,6 @@ def _plan(arguments: Sequence[str], vary: Sequence[str], seeds: Sequence[int]) -
 
 def _check_no_models(arguments: Sequence[str]) -> None:
     """UsageError if the plan is a recipe without variants, or a trained model."""
-    from headway.runs import resolved
-
     name, *others = arguments
     if resolved(name) is not None:
         raise UsageError(

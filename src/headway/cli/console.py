@@ -16,14 +16,14 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from rich.console import Console, ConsoleDimensions
 
-from headway.base.errors import HeadwayError, HeadwayWarning
+from headway.base.errors import HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import is_printable
 
 SIZES = re.compile("[1-9][0-9]{0,4}")
@@ -35,12 +35,13 @@ WIDTHS, HEIGHTS = (40, 500), (10, 500)
 class Stream:
     """The current sys.stdout or sys.stderr. HeadwayError, with its title, if a write fails.
 
-    may_end: whether writing goes on after the reader of a pipe has exited, without an effect. A
-    stream that was closed before the program started (`>&-`) is written like /dev/null.
+    may_end: whether writing goes on after the reader of a pipe has exited, or although the stream
+    was closed before the program started (`>&-`), without an effect.
     """
 
     def __init__(self, attribute: str, title: str, *, may_end: bool = False) -> None:
         self.attribute, self.title, self.may_end = attribute, title, may_end
+        self.was_closed = False
 
     def __getattr__(self, name: str) -> Any:
         stream = getattr(sys, self.attribute) or _nowhere()
@@ -48,6 +49,10 @@ class Stream:
 
     def write(self, text: str) -> int:
         """Write like a file. HeadwayError if it fails, BrokenPipeError if the reader has exited."""
+        if self.was_closed and not self.may_end:
+            raise HeadwayError(
+                f"cannot write {self.title}: it is closed", hint="redirect it: >FILE or >/dev/null"
+            )
         with self._named_failure():
             self.__getattr__("write")(text)
         return len(text)
@@ -137,8 +142,10 @@ def prepare_streams() -> None:
     """Set the encodings of standard output and standard error, as the module describes.
 
     A stream that is closed (`>&-`) becomes /dev/null: the next file that is opened would get its
-    number, and with it what libraries print. `sys.stdin` stays None, which verbs refuse to read.
+    number, and with it what libraries print. `sys.stdin` stays None, which verbs refuse to read;
+    data for a closed standard output is an error.
     """
+    output.was_closed = sys.stdout is None
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             lowest = os.open(os.devnull, os.O_RDWR)
@@ -149,6 +156,31 @@ def prepare_streams() -> None:
             is_data = stream is sys.stdout and not stream.isatty()
             encoding = "utf-8" if is_data else stream.encoding
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
+
+
+def utf8_arguments(arguments: Sequence[str]) -> list[str]:
+    """The arguments decoded as UTF-8, also in a locale where Python decodes them as ASCII.
+
+    UsageError for an argument that is not UTF-8, which Python represents by lone surrogates: texts,
+    tokenizers and runs cannot contain them.
+    """
+    return [_utf8(argument, number) for number, argument in enumerate(arguments, start=1)]
+
+
+def _utf8(argument: str, number: int) -> str:
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        with suppress(UnicodeError):
+            return os.fsencode(argument).decode()
+        code = ord(argument[error.start])
+        unit = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
+        raise UsageError(
+            f"{unit} at character {error.start + 1} is not UTF-8",
+            f"argument {number}",
+            "encode the text in UTF-8; if it is the name of a file, rename the file",
+        ) from error
+    return argument
 
 
 def finish(code: int) -> int:
@@ -174,6 +206,11 @@ def finish(code: int) -> int:
     return code
 
 
+def say(text: str) -> None:
+    """Print a message on standard error. Brackets are no markup."""
+    talk.print(text, markup=False)
+
+
 def data(text: str) -> None:
     """Write one line of data to standard output."""
     data_part(text + "\n")
@@ -188,6 +225,14 @@ def data_part(text: str) -> None:
 def data_json(value: Any) -> None:
     """Write a JSON value on one line; NaN and infinity, which JSON does not have, as null."""
     data(json.dumps(_without_nan(value), ensure_ascii=False, allow_nan=False))
+
+
+def result(value: Any, text: str, *, as_json: bool) -> None:
+    """Write a result as one JSON value, or as text."""
+    if as_json:
+        data_json(value)
+    else:
+        data(text)
 
 
 def _without_nan(value: Any) -> Any:

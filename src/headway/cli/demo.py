@@ -6,84 +6,83 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headway.cli.console import program, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags
+from headway.base.settings import setting
+from headway.cli.console import program, say, talk
+from headway.cli.data import describe
+from headway.cli.flags import as_flags
+from headway.cli.machine import MachineFlags
 from headway.cli.train import run_training
+from headway.data.formats import read_lines
+from headway.datasets.fetch import fetch_emoji_names
+from headway.evaluation import score_translations
+from headway.inspection import align, heat_map
+from headway.runs import recipe
+from headway.tasks.opening import load
 
 SHOWN = 5
 
 
-def demo(*, target: str = "fr", machine: MachineFlags = ON_THIS_MACHINE) -> None:
+@as_flags
+class DemoFlags(MachineFlags):
+    target: str = setting("fr", "Target language: ar de es fa fr id it ja ko pt ru tr zh.")
+
+
+def demo(*, flags: DemoFlags = DemoFlags()) -> None:
     """Train a small translation model, evaluate it and show its attention.
 
     Takes three minutes on two CPU cores. A second call reuses the data and the model.
-
-    Parameters
-    ----------
-    target
-        Target language: ar de es fa fr id it ja ko pt ru tr zh.
     """
-    from headway.cli.check import describe
-    from headway.datasets.fetch import fetch_emoji_names
-    from headway.runs import recipe
-
     started = time.monotonic()
-    folder = Path("runs") / f"demo-{target}"
-    talk.rule(f"1  data: names of emoji in English and {target!r}")
-    fetched = fetch_emoji_names(target, Path("data") / f"emoji-names-en-{target}")
-    talk.print(describe(fetched), markup=False)
+    folder = Path("runs") / f"demo-{flags.target}"
+    talk.rule(f"1  data: names of emoji in English and {flags.target!r}")
+    fetched = fetch_emoji_names(flags.target, Path("data") / f"emoji-names-en-{flags.target}")
+    say(describe(fetched))
     talk.rule("2  training")
-    flags = {
+    settings = {
         "data.train": str(fetched.folder),
         "data.source": "en",
-        "data.target": target,
-        **{f"machine.{name}": value for name, value in machine.settings.items()},
+        "data.target": flags.target,
+        **{f"machine.{name}": value for name, value in flags.settings.items()},
     }
-    outcome = run_training(recipe("emoji-names", ("headway demo", flags)), folder)
+    outcome = run_training(recipe("emoji-names", ("headway demo", settings)), folder)
     if outcome.stop == "interrupted":
-        talk.print(f"saved     resume with: {program()} demo --target {target}")
+        talk.print(f"saved     resume with: {program()} demo --target {flags.target}")
         raise SystemExit(130)
-    _measure(folder, fetched.folder, target)
+    _measure(folder, fetched.folder, flags.target)
     talk.rule("5  next steps")
     us = program()
-    talk.print(
+    say(
         f'{us} translate {folder} "red heart"            translate another name\n'
         f'{us} translate {folder} --align --nbest 3 "red heart"\n'
         f'{us} ui {folder} "red heart"                     inspect its attention, live\n'
         f"{us} runs show {folder}                       show its evaluations and settings\n"
         f"{us} data check FILE.tsv --source en --target de        check your own data\n"
         f"{us} train translate FILE.tsv --source en --target de   and train on it\n"
-        "Larger data: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md has the scores.",
-        markup=False,
+        "Larger data: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md has the scores."
     )
     talk.print(f"done in {time.monotonic() - started:.0f} s")
 
 
 def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
     """Print scores on held-out names, five examples, and one alignment."""
-    from headway.data.formats import read_lines
-    from headway.evaluation import score_translations
-    from headway.inspection import align, heat_map
-    from headway.tasks.opening import load
-
     rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
     bundle: Any = load(folder)  # a translator
     outputs = bundle.translate([row[1] for row in rows], beam=4)
     scores = score_translations(outputs, [row[2] for row in rows])
     talk.rule(f"3  {scores.sentences} held-out names, beam 4")
-    talk.print(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}", markup=False)
-    talk.print(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}", markup=False)
+    say(f"BLEU {scores.bleu:.2f}   {scores.bleu_signature}")
+    say(f"chrF {scores.chrf:.2f}   {scores.chrf_signature}")
     # Spread over the test set, so that not all five are one emoji in five skin tones.
     for i in range(0, len(rows), max(1, len(rows) // SHOWN))[:SHOWN]:
         emoji, source, reference = rows[i]
         sign = "=" if outputs[i] == reference else "≠"
-        talk.print(f"{emoji}  source     {source}", markup=False)
-        talk.print(f"    reference  {reference}\n  {sign} output     {outputs[i]}", markup=False)
+        say(f"{emoji}  source     {source}")
+        say(f"    reference  {reference}\n  {sign} output     {outputs[i]}")
     talk.rule("4  attention from each output word to the English words")
     chosen = max(range(len(rows)), key=lambda i: _fit_to_show(rows[i][1], outputs[i], rows[i][2]))
     aligned = align(bundle, rows[chosen][1], outputs[chosen])
-    talk.print(f"{rows[chosen][1]}  →  {outputs[chosen]}", markup=False)
-    talk.print(heat_map(aligned.target, aligned.source, aligned.weights.tolist()), markup=False)
+    say(f"{rows[chosen][1]}  →  {outputs[chosen]}")
+    say(heat_map(aligned.target, aligned.source, aligned.weights.tolist()))
 
 
 def _fit_to_show(source: str, output: str, reference: str) -> tuple[bool, int]:

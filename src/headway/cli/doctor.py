@@ -1,32 +1,32 @@
-"""`headway doctor` and `headway --version`: versions and devices."""
+"""`headway doctor`: versions and devices."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
-from importlib import metadata, util
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from headway import __version__
 from headway.base.devices import bfloat16_instructions, float8_obstacle, select_device
 from headway.base.memory import memory_bytes
 from headway.cli.console import data, data_json
+from headway.cli.flags import TEXT, PrintFlags
+from headway.cli.version import version_of
+from headway.transforms.fast.int4 import int4_product_exists
+from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
+from headway.transforms.kernels import obstacle as kernel_obstacle
 
 
-def doctor(*, json: bool = False) -> None:
-    """Show versions, devices, optional packages and disk, for bug reports.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object instead of a table.
-    """
+def doctor(*, flags: PrintFlags = TEXT) -> None:
+    """Show versions, devices, optional packages and disk, for bug reports."""
     properties = describe()
     packages = properties.pop("packages")
     properties = {**properties, **_small_numbers(), "packages": packages}
-    if json:
+    if flags.json:
         data_json(properties)
         return
     for name, value in properties.items():
@@ -45,12 +45,6 @@ def doctor(*, json: bool = False) -> None:
 def _small_numbers() -> dict[str, str]:
     """Return the implementations of products in int8, int4 and float8 that this machine uses, and
     whether it has kernels of Headway's own."""
-    import torch
-
-    from headway.transforms.fast.int4 import int4_product_exists
-    from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
-    from headway.transforms.kernels import obstacle as kernel_obstacle
-
     kernel = int8_kernel()
     of_many_rows = kernel_of_many_rows() or kernel
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -66,27 +60,8 @@ def _small_numbers() -> dict[str, str]:
     }
 
 
-def version() -> str:
-    """The line of `headway --version`, which imports no torch."""
-    return (
-        f"headway {__version__} · torch {version_of('torch')} · Python {platform.python_version()}"
-    )
-
-
-def version_of(package: str) -> str | None:
-    """Return the version of an installed package without importing it; None if there is none."""
-    if util.find_spec(package) is None:
-        return None
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:  # a source tree that is only on the search path
-        return "unknown"
-
-
 def describe() -> dict[str, Any]:
     """Versions, devices and memory, for `headway doctor`."""
-    import torch
-
     capability = torch.backends.cpu.get_cpu_capability()
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from inspect import Parameter as Argument
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
+from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
-from headway.base.settings import COMMAND_LINE, override
+from headway.base.settings import COMMAND_LINE, Field, declared, override
 from headway.cli.console import data_json, talk
+from headway.cli.flags import spelled
 from headway.cli.inputs import is_file
-
-if TYPE_CHECKING:
-    from headway.base.devices import Machine
-    from headway.tasks.task import AnyTask, Documents
+from headway.runs import saved
+from headway.tasks.task import AnyTask, Documents
 
 OUTPUT = "output"
 """The name of the flag -o."""
@@ -31,23 +26,13 @@ OUTPUT_HELP = (
 )
 
 
-def flags(
-    tasks: Sequence[AnyTask], flag: Callable[[str, Any, str, Any], Argument]
-) -> dict[str, Argument]:
-    """Return -o and the flags that describe a file, if one of the tasks can write files.
-
-    flag: makes a flag of its name, type, help and default.
-    """
-    made: dict[str, Argument] = {}
+def fields(tasks: Sequence[AnyTask]) -> dict[str, Field]:
+    """Return -o and the flags that describe a file, if one of the tasks can write files."""
+    made: dict[str, Field] = {}
     for task in tasks:
         if task.documents is not None:
-            parameter = Parameter(name=("--output", "-o"), help=OUTPUT_HELP)
-            kind = Annotated[Path | None, parameter]
-            made[OUTPUT] = Argument(OUTPUT, Argument.KEYWORD_ONLY, default=None, annotation=kind)
-            hints = typing.get_type_hints(task.documents.settings)
-            for field in dataclasses.fields(task.documents.settings):
-                help_ = field.metadata["help"]
-                made[field.name] = flag(field.name, hints[field.name], help_, field.default)
+            made[OUTPUT] = Field(OUTPUT, Path | None, None, OUTPUT_HELP, {})
+            made |= declared(task.documents.settings)
     return made
 
 
@@ -73,10 +58,10 @@ def pop_options(
     documents: Documents[Any, Any, Any, Any], chosen: dict[str, Any], output: Path | None
 ) -> Mapping[str, Any]:
     """Remove the flags of documents from `chosen` and return them. UsageError without -o."""
-    fields = {field.name for field in dataclasses.fields(documents.settings)}
-    options = {name: chosen.pop(name) for name in sorted(fields) if name in chosen}
+    names = sorted(declared(documents.settings))
+    options = {name: chosen.pop(name) for name in names if name in chosen}
     if options and output is None:
-        flag = f"--{next(iter(options)).replace('_', '-')}"
+        flag = spelled(next(iter(options)))
         raise UsageError(
             f"{flag} is an option for a file that is translated with -o, and -o is missing",
             hint=f"add -o FILE, or leave out {flag}",
@@ -105,8 +90,6 @@ def write_document(
     json: bool,
 ) -> None:
     """Predict for the texts of the file `path`, write the new file `output`, and report."""
-    from headway.runs import saved
-
     folder = Path(run)
     config = saved(folder) if (folder / "run.yaml").is_file() else None
     chosen = override(documents.settings(), settings, COMMAND_LINE)

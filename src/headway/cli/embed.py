@@ -5,25 +5,31 @@ from __future__ import annotations
 import json as json_
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
+
+from headway.base.devices import Machine
 from headway.base.errors import UsageError
-from headway.base.files import check_new_file
-from headway.cli.console import data, program, talk
-from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
+from headway.base.files import check_new_file, write_file
+from headway.base.settings import setting
+from headway.base.shapes import Float, Tensor
+from headway.blocks import Pooling
+from headway.bundle import ImageEncoding, TextEmbedding
+from headway.cli.console import data, program, say
+from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
+from headway.cli.machine import Loader, MachineFlags
+from headway.cli.progress import progress
 from headway.cli.texts import Texts, gather
+from headway.data.formats.vectors import TextVectors, check_texts, write_vectors
+from headway.inspection.plots import scatter
+from headway.inspection.projection import principal_components
+from headway.tasks.opening import other_kind
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from headway.base.devices import Machine
-    from headway.base.shapes import Float, Tensor
-    from headway.blocks import Pooling
-    from headway.bundle import ImageEncoding, TextEmbedding
-
-    Rows = np.ndarray[Any, np.dtype[np.float32]]
+Rows = np.ndarray[Any, np.dtype[np.float32]]
 
 CHUNK = (
     1024  # texts embedded together: many enough to sort by length, few enough for a progress bar
@@ -34,20 +40,37 @@ OUTPUTS = (".npz", ".tsv", ".jsonl")
 PICTURES = (".svg", ".png")
 
 
-def embed(
-    run: str,
-    /,
-    *texts: str,
-    output: Annotated[Path | None, OUTPUT] = None,
-    plot: Path | None = None,
-    column: str = "text",
-    label: str | None = None,
-    pooling: Literal["mean", "first"] | None = None,
-    raw: bool = False,
-    prompt: str | None = None,
-    json: bool = False,
-    machine: MachineFlags = ON_THIS_MACHINE,
-) -> None:
+@as_flags
+class EmbedFlags(MachineFlags):
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "New file for the vectors: .npz (arrays vectors and texts), .tsv or .jsonl."
+    )
+    plot: Path | None = setting(
+        None, "New file (.svg or .png) for a scatter plot of the first two principal components."
+    )
+    column: str = setting("text", "Column (or JSON key) of the text.")
+    label: str | None = setting(
+        None,
+        "Column (or JSON key) of the label, which sets the colours of the plot. For plain "
+        'text files, "file" labels texts by file name; for images, "folder" labels them by '
+        "folder.",
+    )
+    pooling: Literal["mean", "first"] | None = setting(
+        None,
+        "Pooling: mean over all tokens or patches, or first (the vector of [CLS]). If "
+        "unset, that of training for texts (mean, where the model does not save it), and "
+        "[CLS] for images if the model has it.",
+    )
+    raw: bool = setting(False, "Do not normalise the vectors to length 1.")
+    prompt: str | None = setting(
+        None,
+        "Name of the model's prompt that precedes each text, such as query. If unset, the "
+        "model's default, if it has one.",
+    )
+    json: bool = setting(False, "Print JSON objects instead of a table.")
+
+
+def embed(run: Annotated[str, RUN], /, *texts: str, flags: EmbedFlags = EmbedFlags()) -> None:
     """Embed texts or images as vectors: headway embed RUN texts.txt --output vectors.npz.
 
     The vector of a text is the mean over its tokens, normalised to length 1: the dot product of two
@@ -57,50 +80,25 @@ def embed(
 
     Parameters
     ----------
-    run
-        A run folder or a model folder.
     texts
-        Texts, or files of texts (one text per line, or .tsv, .csv, .jsonl). Without any, standard
-        input is read, one text per line.
-    output
-        New file for the vectors: .npz (arrays vectors and texts), .tsv or .jsonl.
-    plot
-        New file (.svg or .png) for a scatter plot of the first two principal components.
-    column
-        Column (or JSON key) of the text.
-    label
-        Column (or JSON key) of the label, which sets the colours of the plot. For plain text files,
-        "file" labels texts by file name; for images, "folder" labels them by folder.
-    pooling
-        Pooling: mean over all tokens or patches, or first (the vector of [CLS]). If unset, that of
-        training for texts (mean, where the model does not save it), and [CLS] for images if the
-        model has it.
-    raw
-        Do not normalise the vectors to length 1.
-    prompt
-        Name of the model's prompt that precedes each text, such as query. If unset, the model's
-        default, if it has one.
-    json
-        Print JSON objects instead of a table.
+        Texts, or files of texts (one text per line, or .tsv, .csv, .jsonl). Without any,
+        standard input is read, one text per line.
     """
-    _check_paths(output, plot)
-    loader = machine.prepare()
+    _check_paths(flags)
+    loader = flags.prepare()
     bundle = _loaded(loader, run)
-    check_prompt(bundle, prompt)
-    inputs, unit = _inputs(bundle, texts, column, label)
-    _check_texts(inputs.texts, unit, output, plot)
-    vectors = _vectors(bundle, inputs.texts, loader, (pooling, not raw, prompt))
-    if output is None and plot is None:
-        for line in (_objects if json else _table)(inputs, vectors.numpy()):
+    check_prompt(bundle, flags.prompt)
+    inputs, unit = _inputs(bundle, texts, flags.column, flags.label)
+    _check_texts(inputs.texts, unit, flags.output, flags.plot)
+    vectors = _vectors(bundle, inputs.texts, loader, flags)
+    if flags.output is None and flags.plot is None:
+        for line in (_objects if flags.json else _table)(inputs, vectors.numpy()):
             data(line)
-    _write_files((output, plot), vectors, inputs, unit, run)
+    _write_files(flags, vectors, inputs, unit, run)
 
 
 def _loaded(loader: Loader, run: str) -> TextEmbedding | ImageEncoding:
     """The encoder of texts or of images. UsageError for a model of another kind."""
-    from headway.bundle import ImageEncoding, TextEmbedding
-    from headway.tasks.opening import other_kind
-
     bundle = loader.load(run)
     if not isinstance(bundle, TextEmbedding | ImageEncoding):
         raise other_kind(bundle, run, "text encoder", "image encoder")
@@ -111,62 +109,56 @@ def _inputs(
     bundle: TextEmbedding | ImageEncoding, names: Sequence[str], column: str, label: str | None
 ) -> tuple[Texts, str]:
     """The texts, or the paths of the images; and "texts" or "images"."""
-    from headway.bundle import ImageEncoding
-
     if isinstance(bundle, ImageEncoding):
         return gather_images(names, label), "images"
     return gather(names, column, label), "texts"
 
 
 def _write_files(
-    paths: tuple[Path | None, Path | None],
+    flags: EmbedFlags,
     vectors: Float[Tensor, "N D"],
     inputs: Texts,
     unit: str,
     run: str,
 ) -> None:
     """Write the files of --output and --plot. unit: "texts" or "images"."""
-    output, plot = paths
+    output, plot = flags.output, flags.plot
     if plot is not None:
         draw(plot, vectors, inputs, f"{len(inputs.texts):,} {unit}, {run}")
-        talk.print(f"drawn     {plot}", markup=False)
+        say(f"drawn     {plot}")
     if output is not None:
         write(output, inputs, vectors.numpy())
         shape = f"{len(vectors):,} {unit}, vectors of width {vectors.shape[1]}"
-        talk.print(f"written   {output}: {shape}", markup=False)
+        say(f"written   {output}: {shape}")
         if unit == "texts":
-            talk.print(f'next      {program()} similar {run} "..." {output}', markup=False)
+            say(f'next      {program()} similar {run} "..." {output}')
 
 
 def _vectors(
     bundle: TextEmbedding | ImageEncoding,
     texts: Sequence[str],
     machine: Machine,
-    form: tuple[Pooling | None, bool, str | None],
+    flags: EmbedFlags,
 ) -> Float[Tensor, "N D"]:
-    """The vectors of texts, or of images by path. form: pooling, whether to normalise, prompt."""
-    from headway.bundle import ImageEncoding
-
-    pooling, normalise, prompt = form
+    """The vectors of texts, or of images by path."""
+    pooling, normalise = flags.pooling, not flags.raw
     if isinstance(bundle, ImageEncoding):
         with machine.precision():
             return bundle.embed(texts, pooling=pooling, normalise=normalise).cpu()
-    return vectors_of(bundle, texts, machine, pooling, normalise=normalise, prompt=prompt)
+    return vectors_of(bundle, texts, machine, pooling, normalise=normalise, prompt=flags.prompt)
 
 
 def check_prompt(bundle: TextEmbedding | ImageEncoding, name: str | None) -> None:
     """UsageError if the model does not have the prompt of --prompt."""
-    from headway.bundle import ImageEncoding
-
     prompts = {} if isinstance(bundle, ImageEncoding) else bundle.prompts
     if name is not None and name not in prompts:
         known = ", ".join(prompts) or "none"
         raise UsageError(f"--prompt {name}: the model has no such prompt; its prompts are: {known}")
 
 
-def _check_paths(output: Path | None, plot: Path | None) -> None:
+def _check_paths(flags: EmbedFlags) -> None:
     """Check the paths before anything is computed: known file endings, and no existing files."""
-    for flag, path, endings in (("output", output, OUTPUTS), ("plot", plot, PICTURES)):
+    for flag, path, endings in (("output", flags.output, OUTPUTS), ("plot", flags.plot, PICTURES)):
         if path is None:
             continue
         if path.suffix not in endings:
@@ -176,8 +168,6 @@ def _check_paths(output: Path | None, plot: Path | None) -> None:
 
 def _check_texts(texts: Sequence[str], unit: str, output: Path | None, plot: Path | None) -> None:
     """UsageError if the inputs cannot be plotted or saved. unit: "texts" or "images"."""
-    from headway.data.formats.vectors import check_texts
-
     if plot is not None and len(texts) < 3:
         raise UsageError(f"--plot needs at least 3 {unit}, and there are {len(texts)}")
     if output is not None and output.suffix == ".npz":
@@ -193,29 +183,22 @@ def vectors_of(
     normalise: bool = True,
     prompt: str | None = None,
 ) -> Float[Tensor, "N D"]:
-    """The vectors of texts, with a progress bar on a terminal if there are many."""
-    import torch
-    from rich.progress import track
-
-    starts = range(0, len(texts), CHUNK)
-    is_shown = talk.is_terminal and len(starts) > 1
+    """The vectors of texts, with the progress if there are many."""
     parts = []
     truncated = Truncated(bundle.length)
-    for start in track(starts, "embedding", console=talk, disable=not is_shown, transient=True):
-        with machine.precision():
+    with machine.precision(), progress("embedding") as report:
+        for start in range(0, len(texts), CHUNK):
             chunk = texts[start : start + CHUNK]
             vectors = bundle.embed(chunk, pooling=pooling, normalise=normalise, prompt=prompt)
             parts.append(vectors.cpu())
-        truncated.add(bundle.lengths(chunk, prompt))
+            truncated.add(bundle.lengths(chunk, prompt))
+            report(min(1.0, (start + CHUNK) / len(texts)))
     truncated.report()
     return torch.cat(parts)
 
 
 def draw(path: Path, vectors: Float[Tensor, "N D"], inputs: Texts, title: str) -> None:
     """Draw the first two principal components; up to 40 points show the start of their texts."""
-    from headway.inspection.plots import scatter
-    from headway.inspection.projection import principal_components
-
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
     named = len(points) <= NAMED
     names = [_short(text) if named else "" for text in inputs.texts]
@@ -229,9 +212,6 @@ def _short(text: str) -> str:
 
 def write(path: Path, inputs: Texts, vectors: Rows) -> None:
     """Write texts, labels and vectors durably, in the format of the file ending."""
-    from headway.base.files import write_file
-    from headway.data.formats.vectors import TextVectors, write_vectors
-
     if path.suffix == ".npz":
         write_vectors(path, TextVectors(inputs.texts, vectors, inputs.labels))
         return

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from headway.base.errors import UsageError
-from headway.cli.console import data_json, talk
-from headway.cli.flags import OUTPUT
-
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-    from headway.interop import Exported, ExportedCTranslate2
-
+from headway.base.settings import required, setting
+from headway.bundle import Bundle
+from headway.cli.console import data_json, say
+from headway.cli.flags import OUTPUT, RUN, as_flags
+from headway.interop import Exported, ExportedCTranslate2, fitting
+from headway.tasks.opening import load, spec_of, with_article
 
 KEEP = "keep it as a Headway model"
 
 
-def export(
-    run: Path,
-    /,
-    *,
-    to: Literal["hf", "ctranslate2"],
-    output: Annotated[Path | None, OUTPUT] = None,
-    family: str | None = None,
-    dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = None,
-    json: bool = False,
-) -> None:
+@as_flags
+class ExportFlags:
+    to: Literal["hf", "ctranslate2"] = required(
+        "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
+        "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, vocabularies)."
+    )
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2."
+    )
+    family: str | None = setting(
+        None,
+        "Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, "
+        "roberta, distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, "
+        "dinov2 or vision-encoder-decoder. If unset, the first one that can represent the "
+        "model.",
+    )
+    dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = setting(
+        None, "Numbers of the weight matrices, for ctranslate2. If unset, float32."
+    )
+    json: bool = setting(False, "Print the result of the verification as one JSON object.")
+
+
+def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     """Export a model to the format of another library, and verify the result.
 
     headway export runs/NAME --to hf
@@ -37,46 +49,27 @@ def export(
     tokenizer must give the same ids. ctranslate2 supports translators and language models.
     CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
     Otherwise the folder is removed and the command fails.
-
-    Parameters
-    ----------
-    run
-        A run folder or a model folder.
-    to
-        Target format; hf: a Hugging Face folder (config.json, model.safetensors, tokenizer.json);
-        ctranslate2: a CTranslate2 folder (config.json, model.bin, vocabularies).
-    output
-        New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2.
-    family
-        Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, roberta,
-        distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, dinov2
-        or vision-encoder-decoder. If unset, the first one that can represent the model.
-    dtype
-        Numbers of the weight matrices, for ctranslate2. If unset, float32.
-    json
-        Print the result of the verification as one JSON object.
     """
-    from headway.tasks.opening import load
-
-    if to == "hf" and dtype is not None:
+    if flags.to == "hf" and flags.dtype is not None:
         raise UsageError(
-            f"--dtype {dtype} is for --to ctranslate2; a Hugging Face folder has float32 weights"
+            f"--dtype {flags.dtype} is for --to ctranslate2; "
+            "a Hugging Face folder has float32 weights"
         )
-    if to == "ctranslate2" and family is not None:
-        raise UsageError(f"--family {family} is for --to hf; CTranslate2 has one architecture")
-    bundle, folder = load(run, "cpu"), run / to if output is None else output
+    if flags.to == "ctranslate2" and flags.family is not None:
+        raise UsageError(
+            f"--family {flags.family} is for --to hf; CTranslate2 has one architecture"
+        )
+    bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
     exported: Exported | ExportedCTranslate2
-    if to == "hf":
-        exported = _to_hugging_face(bundle, run, folder, family)
+    if flags.to == "hf":
+        exported = _to_hugging_face(bundle, run, folder, flags.family)
     else:
-        exported = _to_ctranslate2(bundle, run, folder, dtype or "float32")
-    if json:
+        exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
+    if flags.json:
         data_json({**vars(exported), "folder": str(exported.folder)})
 
 
 def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
-    from headway.tasks.opening import spec_of, with_article
-
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export is None:
         raise UsageError(
@@ -87,22 +80,20 @@ def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None
     exported = spec.export(bundle, folder, family)
     is_image_model = bundle.inputs.modality == "image"
     part = "image preprocessing" if is_image_model else "tokenizer"
-    talk.print(f"written   {exported.folder}: {exported.architecture}, {part}", markup=False)
+    say(f"written   {exported.folder}: {exported.architecture}, {part}")
     same = (
         "the image preprocessing is the same"
         if is_image_model
         else f"{exported.texts} texts have the same token ids"
     )
     difference = f"logits differ by at most {exported.difference:.1e}"
-    talk.print(f"checked   {difference}, {same}", markup=False)
+    say(f"checked   {difference}, {same}")
     call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"
-    talk.print(f"next      {call}", markup=False)
+    say(f"next      {call}")
     return exported
 
 
 def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
-    from headway.tasks.opening import spec_of, with_article
-
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export_to_ctranslate2 is None:
         fits = spec is not None and spec.export is not None and _fits_hugging_face(bundle)
@@ -114,22 +105,19 @@ def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> Expo
             else KEEP,
         )
     exported = spec.export_to_ctranslate2(bundle, folder, dtype)
-    talk.print(f"written   {exported.folder}: {exported.dtype}, tokenizer", markup=False)
+    say(f"written   {exported.folder}: {exported.dtype}, tokenizer")
     rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
-    talk.print(
+    say(
         f"checked   log-probabilities of {exported.sequences} random sequences differ by at most "
-        f"{exported.difference:.1e} in float32{rounding}",
-        markup=False,
+        f"{exported.difference:.1e} in float32{rounding}"
     )
     call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
-    talk.print(f"next      {call}", markup=False)
+    say(f"next      {call}")
     return exported
 
 
 def _fits_hugging_face(bundle: Bundle) -> bool:
     """Whether a Hugging Face model has the architecture of this one."""
-    from headway.interop import fitting
-
     try:
         fitting(bundle.config, None)
     except UsageError:

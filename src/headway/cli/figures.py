@@ -6,19 +6,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import torch
 from cyclopts import Parameter
 
-from headway.base.errors import UsageError, did_you_mean
+from headway.base.errors import UsageError
 from headway.base.files import check_new, make_folder
-from headway.cli.console import talk
-from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Loader, MachineFlags
+from headway.base.settings import setting
+from headway.bundle import Bundle, ImageEncoding, WordEmbedding, attention_of
+from headway.cli.console import say
+from headway.cli.flags import OUTPUT, as_flags, check_name
+from headway.cli.machine import MachineFlags
+from headway.inspection.figures import (
+    plot_alignment,
+    plot_causal_mask,
+    plot_embeddings,
+    plot_positions,
+    plot_sentence_attention,
+)
+from headway.inspection.image_attention import image_attention_of_heads, look
+from headway.inspection.image_overlays import overlays
+from headway.tasks.opening import check_kind, other_kind
 
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-
-    Opened = Callable[[str], Bundle]
+Opened = Callable[[str], Bundle]
+"""A function that loads models."""
 
 MONKEY = "The monkey ate the banana because it"
 PIZZA = "The pizza came out of the oven and it tasted good"
@@ -26,35 +38,25 @@ AGREEMENT = "The agreement on the European Economic Area was signed in August 19
 SHOWN = 60  # words of the scatter plot
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ModelFlags:
-    """The models that figures are drawn from: each a run folder or a model folder."""
-
-    encoder: Annotated[
-        str | None, Parameter(help="Encoder (BERT) or language model (GPT), for monkey and pizza.")
-    ] = None
-    translator: Annotated[
-        str | None, Parameter(help="Translation model from English, for agreement.")
-    ] = None
-    words: Annotated[str | None, Parameter(help="Word-vector model, for words.")] = None
-    captioner: Annotated[str | None, Parameter(help="Captioning model, for caption.")] = None
-    vision: Annotated[
-        str | None, Parameter(help="Vision Transformer with a [CLS] token, for heads.")
-    ] = None
-    image: Annotated[Path | None, Parameter(help="Image file, for caption and heads.")] = None
-
-
-NO_MODELS = ModelFlags()
+@as_flags
+class FiguresFlags(MachineFlags):
+    output: Annotated[Path, OUTPUT] = setting(
+        Path("figures"), "Folder for the files, each called NAME.png."
+    )
+    ending: Annotated[Literal["png", "svg", "pdf"], Parameter(name="--format")] = setting(
+        "png", "File format: png, svg or pdf."
+    )
+    encoder: str | None = setting(
+        None, "Encoder (BERT) or language model (GPT), for monkey and pizza."
+    )
+    translator: str | None = setting(None, "Translation model from English, for agreement.")
+    words: str | None = setting(None, "Word-vector model, for words.")
+    captioner: str | None = setting(None, "Captioning model, for caption.")
+    vision: str | None = setting(None, "Vision Transformer with a [CLS] token, for heads.")
+    image: Path | None = setting(None, "Image file, for caption and heads.")
 
 
-def figures(
-    *names: str,
-    output: Annotated[Path, OUTPUT] = Path("figures"),
-    ending: Annotated[Literal["png", "svg", "pdf"], Parameter(name="--format")] = "png",
-    models: ModelFlags = NO_MODELS,
-    machine: MachineFlags = ON_THIS_MACHINE,
-) -> None:
+def figures(*names: str, flags: FiguresFlags = FiguresFlags()) -> None:
     """Draw the figures of the lectures from trained models.
 
     positions (sinusoidal positions and a binary counter), mask (the causal mask), monkey and pizza
@@ -66,19 +68,11 @@ def figures(
     ----------
     names
         Names of the figures.
-    output
-        Folder for the files, each called NAME.png.
-    ending
-        File format: png, svg or pdf.
     """
     for name in names:
-        if name not in FIGURES:
-            raise UsageError(
-                f"unknown figure {name!r}" + did_you_mean(name, FIGURES),
-                hint="one of: " + ", ".join(FIGURES),
-            )
+        check_name(name, FIGURES, "figure")
     chosen = dict.fromkeys(names) or FIGURES
-    missing = {name: _missing(name, models) for name in chosen}
+    missing = {name: _missing(name, flags) for name in chosen}
     drawn = [name for name in chosen if not missing[name]]
     for name in names:
         if missing[name]:
@@ -86,117 +80,83 @@ def figures(
                 f"figure {name} needs {missing[name]}",
                 hint=f"headway figures {name} {missing[name].replace(' ', ' PATH ')} PATH",
             )
-    if models.image is not None and not models.image.is_file():
-        raise UsageError("no such file", str(models.image), "check the path of --image")
+    if flags.image is not None and not flags.image.is_file():
+        raise UsageError("no such file", str(flags.image), "check the path of --image")
     for name in drawn:
-        check_new(output / f"{name}.{ending}")
-    make_folder(output)
-    opened = _opener(machine.prepare())
+        check_new(flags.output / f"{name}.{flags.ending}")
+    make_folder(flags.output)
+    opened = cache(flags.prepare().load)  # each model once, even for several figures
     for name in drawn:
-        path = output / f"{name}.{ending}"
-        FIGURES[name].draw(path, models, opened)
-        talk.print(f"drawn     {path}", markup=False)
+        path = flags.output / f"{name}.{flags.ending}"
+        FIGURES[name].draw(path, flags, opened)
+        say(f"drawn     {path}")
     for name in chosen:
         if missing[name]:
-            talk.print(f"not drawn {name}: needs {missing[name]}", markup=False)
+            say(f"not drawn {name}: needs {missing[name]}")
 
 
-def _opener(machine: Loader) -> Opened:
-    """A function that loads models; each is loaded once, even for several figures."""
-
-    @cache
-    def opened(folder: str) -> Bundle:
-        return machine.load(folder)
-
-    return opened
-
-
-def _missing(name: str, models: ModelFlags) -> str:
+def _missing(name: str, flags: FiguresFlags) -> str:
     """The flags that a figure needs and that are not set."""
-    return " ".join(f"--{need}" for need in FIGURES[name].needs if not getattr(models, need))
+    return " ".join(f"--{need}" for need in FIGURES[name].needs if not getattr(flags, need))
 
 
-def _positions(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import plot_positions
-
+def _positions(path: Path, flags: FiguresFlags, opened: Opened) -> None:
     plot_positions(path)
 
 
-def _mask(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import plot_causal_mask
-
+def _mask(path: Path, flags: FiguresFlags, opened: Opened) -> None:
     plot_causal_mask(path, ["The", "quick", "brown", "fox"])
 
 
-def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, ModelFlags, Opened], None]:
-    def draw(path: Path, models: ModelFlags, opened: Opened) -> None:
-        from headway.bundle import attention_of
-        from headway.inspection.figures import plot_sentence_attention
-
-        assert models.encoder is not None
-        bundle = opened(models.encoder)
+def _sentence(text: str, word: str, *targets: str) -> Callable[[Path, FiguresFlags, Opened], None]:
+    def draw(path: Path, flags: FiguresFlags, opened: Opened) -> None:
+        assert flags.encoder is not None
+        bundle = opened(flags.encoder)
         attention = attention_of(bundle.probe(text, written=0).reading)
         plot_sentence_attention(path, attention, text, word, targets)
 
     return draw
 
 
-def _agreement(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.figures import plot_alignment
-    from headway.tasks.opening import check_kind
-
-    assert models.translator is not None
-    bundle = opened(models.translator)
-    check_kind(bundle, models.translator, "translator")
+def _agreement(path: Path, flags: FiguresFlags, opened: Opened) -> None:
+    assert flags.translator is not None
+    bundle = opened(flags.translator)
+    check_kind(bundle, flags.translator, "translator")
     plot_alignment(path, bundle, AGREEMENT)
 
 
-def _words(path: Path, models: ModelFlags, opened: Opened) -> None:
-    import torch
-
-    from headway.bundle import WordEmbedding
-    from headway.inspection.figures import plot_embeddings
-    from headway.tasks.opening import other_kind
-
-    assert models.words is not None
-    bundle = opened(models.words)
+def _words(path: Path, flags: FiguresFlags, opened: Opened) -> None:
+    assert flags.words is not None
+    bundle = opened(flags.words)
     if not isinstance(bundle, WordEmbedding):
-        raise other_kind(bundle, models.words, "word model")
+        raise other_kind(bundle, flags.words, "word model")
     chosen = bundle.vocabulary.words[1 : 1 + SHOWN]
     plot_embeddings(path, chosen, torch.stack([bundle.vector(word) for word in chosen]).cpu())
 
 
-def _caption(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.inspection.image_attention import look
-    from headway.inspection.image_overlays import overlays
-    from headway.tasks.opening import check_kind
-
-    assert models.captioner is not None and models.image is not None
-    bundle = opened(models.captioner)
-    check_kind(bundle, models.captioner, "captioner")
-    attention = look(bundle, models.image)
+def _caption(path: Path, flags: FiguresFlags, opened: Opened) -> None:
+    assert flags.captioner is not None and flags.image is not None
+    bundle = opened(flags.captioner)
+    check_kind(bundle, flags.captioner, "captioner")
+    attention = look(bundle, flags.image)
     overlays(path, attention, title=" ".join(attention.names[:-1]), one_scale=True)
 
 
-def _heads(path: Path, models: ModelFlags, opened: Opened) -> None:
-    from headway.bundle import ImageEncoding
-    from headway.inspection.image_attention import image_attention_of_heads
-    from headway.inspection.image_overlays import overlays
-
-    assert models.vision is not None and models.image is not None
-    bundle = opened(models.vision)
+def _heads(path: Path, flags: FiguresFlags, opened: Opened) -> None:
+    assert flags.vision is not None and flags.image is not None
+    bundle = opened(flags.vision)
     if not isinstance(bundle, ImageEncoding):
         raise UsageError(
-            f"--vision {models.vision} is a {bundle.kind}, not an image encoder or classifier"
+            f"--vision {flags.vision} is a {bundle.kind}, not an image encoder or classifier"
         )
-    overlays(path, image_attention_of_heads(bundle, models.image), title=models.image.name)
+    overlays(path, image_attention_of_heads(bundle, flags.image), title=flags.image.name)
 
 
 @dataclass(frozen=True)
 class _Figure:
     """A function that draws a figure, and the flags that it needs."""
 
-    draw: Callable[[Path, ModelFlags, Opened], Any]
+    draw: Callable[[Path, FiguresFlags, Opened], Any]
     needs: tuple[str, ...] = ()
 
 

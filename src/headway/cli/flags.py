@@ -1,208 +1,174 @@
-"""Flags that several verbs share."""
+"""Flags from dataclasses of settings: the one way in which a verb gets its flags.
+
+A field `top: int = setting(10, "Number of texts.", ge=1)` is the flag --top. Help, type, limits and
+names come from the field, and `base.settings` parses and checks the value for every verb.
+
+    @as_flags            a class of the verb's own, whose object is a parameter of the verb
+    @takes(fields)       fields of other dataclasses; the verb gets those that were set, by name
+    split_words(words)   those of a recipe, which is known only after the first words were read
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from functools import partial
+from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
-from headway.base.devices import Machine
-from headway.base.errors import UsageError
-from headway.base.settings import BEAMS, COMMAND_LINE, MOST, PENALTY, Most
-from headway.cli.console import talk
+from headway.base.errors import UsageError, did_you_mean
+from headway.base.settings import COMMAND_LINE, Field, Most, checked, declared, setting
 
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-
-B = TypeVar("B")
-
-
-def check_number(kind: Any, value: Any, least: float | int = -MOST, most: Most = MOST) -> None:
-    """ValueError if a number, or one of several, is NaN, below `least` or above `most`.
-
-    It validates flags of the command line; the limits of settings are checked by `settings`.
-    """
-    for number in value if isinstance(value, list | tuple) else (value,):
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            continue
-        if math.isnan(number):
-            raise ValueError("Must be a finite number.")
-        if not number >= least:
-            raise ValueError(f"Must be a number of at least {least:,}.")
-        if not number <= most:
-            raise ValueError(f"Must be at most {most:,}: {most.reason}.")
-
-
-def number(help: str, consume_multiple: bool = False) -> Parameter:
-    """A numeric flag of a dataclass, which the validator of the app does not reach."""
-    return Parameter(validator=check_number, help=help, consume_multiple=consume_multiple)
-
-
-def between(least: int, most: Most) -> Callable[[Any, Any], None]:
-    """A validator of a flag: its value must be from `least` to `most`."""
-    return lambda kind, value: check_number(kind, value, least, most)
-
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 OUTPUT = Parameter(name=("--output", "-o"))
 """The flag of a new file or folder, in every command that writes one."""
+RUN = Parameter(help="A run folder or a model folder.")
+"""The first argument of most commands."""
+QUIET = Parameter(name=("--quiet", "-q"))
+SEVERAL = Parameter(consume_multiple=True)
+"""A flag that may be followed by several values."""
+WORDS = Parameter(allow_leading_hyphen=True, show=False)
+"""Arguments that are parsed by `split_words`."""
 
-BeamWidth = Annotated[int, Parameter(validator=between(1, BEAMS), help="Beam width; 1 is greedy.")]
-LengthPenalty = Annotated[
-    float,
-    Parameter(
-        validator=between(0, PENALTY),
-        help="Length penalty: the exponent of ((5 + length) / 6), which divides the sum of "
-        "log-probabilities.",
-    ),
-]
-Count = Annotated[int, Parameter(validator=between(1, MOST))]
-FLOPS = Most(10**18, "far beyond any machine or data set")
-TokenCount = Annotated[float, Parameter(validator=between(-MOST, FLOPS))]
-Port = Annotated[int, Parameter(validator=between(0, Most(65_535, "the largest port number")))]
+SHORT = {
+    "model": "model.size",
+    "data": "data.train",
+    "from": "training.start",
+    "teacher": "training.teacher",
+    "from-encoder": "training.encoder",
+    "from-decoder": "training.decoder",
+    "source": "data.source",
+    "target": "data.target",
+    "valid": "data.valid",
+    "test": "data.test",
+    "column": "data.column",
+    "steps": "training.steps",
+    "epochs": "training.epochs",
+    "time": "training.time",
+    "seed": "training.seed",
+    "device": "machine.device",
+    "dtype": "machine.dtype",
+    "threads": "machine.threads",
+    "fast": "machine.fast",
+    "compile": "machine.compile",
+    "graphs": "machine.graphs",
+}
+"""Short names of the most used settings of a run."""
 
+PORTS = Most(65_535, "the largest port number")
 
-@dataclass(frozen=True)
-class Loader(Machine):
-    """A machine that loads models onto its device. verify, family, fast: as in `headway.load`."""
-
-    verify: bool = True
-    family: str | None = None
-    fast: bool = True
-
-    def load(self, folder: str | Path) -> Bundle:
-        """Load the model of a run folder or a model folder onto the device of this machine."""
-        from headway.tasks.opening import load
-
-        return load(folder, self.device, verify=self.verify, family=self.family, fast=self.fast)
-
-    def load_as(self, bundle_class: type[B], folder: str | Path) -> B:
-        """Load a model that must be of this class. UsageError if it is of another one."""
-        from headway.tasks.opening import expect
-
-        return expect(bundle_class, self.load(folder), folder)
-
-
-PREDICTIONS = "float32"
-"""The dtype of predictions that is selected by auto."""
+DOT = "__"
+"""Replaces the dot of --data.text in the name of an argument."""
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class MachineFlags:
-    """The device and dtype of a model, and how it is loaded."""
+def _checking(field: Field) -> Parameter:
+    """How a flag is parsed: by `base.settings`, except for switches and lists of texts."""
+    shown = False if field.default in ("", ()) else None
+    kinds = (field.type, *get_args(field.type))
+    if field.type is bool or any(get_origin(kind) is list for kind in kinds):
+        return Parameter(show_default=shown)
+    return Parameter(converter=partial(_parsed, field), show_default=shown)
 
-    device: Annotated[
-        str, Parameter(help="Device: auto, cpu, cuda or mps; auto selects a GPU if available.")
-    ] = "auto"
-    dtype: Annotated[
-        str,
-        Parameter(
-            help="Dtype of matrix products: auto, float32, or bfloat16 (autocast). For predictions "
-            "auto is float32: a step of decoding is faster only with weights in bfloat16 (headway "
-            "quantize)."
-        ),
-    ] = "auto"
-    threads: Annotated[
-        int | None,
-        number(
-            "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the one that is fastest "
-            "when the command starts; for headway eval, that of the run."
-        ),
-    ] = None
-    verify: Annotated[
-        bool,
-        Parameter(
-            help="Verify the files of the model against the hashes in its manifest; takes about "
-            "1 s per GB."
-        ),
-    ] = True
 
-    family: Annotated[
-        str | None,
-        Parameter(
-            help="Architecture of a Hugging Face folder, such as bert. If unset, the model_type of "
-            "its config.json."
-        ),
-    ] = None
+def _parsed(field: Field, _: Any, tokens: Sequence[Token]) -> Any:
+    """The value of a flag. ValueError for a wrong one, whose cause is a UsageError."""
+    values = [token.value for token in tokens]
+    named = dataclasses.replace(field, key=tokens[0].keyword or spelled(field.key))
+    return checked(named, values[0] if len(values) == 1 else values, COMMAND_LINE)
 
-    fast: Annotated[
-        Literal["yes", "no"],
-        Parameter(
-            help="Fast implementations of attention, linear layers and dropout; no: the plain "
-            "implementations, whose results are the same up to rounding."
-        ),
-    ] = "yes"
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The flags that are settings of `MachineConfig`, by name."""
-        return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def as_flags(config_class: type[T]) -> type[T]:
+    """Make a class a frozen dataclass whose fields are flags of a verb with such a parameter."""
+    hints = typing.get_type_hints(config_class, include_extras=True)
+    # before `dataclass` copies them: names of this module are unknown in that of a derived class
+    config_class.__annotations__ = {name: hints[name] for name in config_class.__annotations__}
+    config_class = dataclass(frozen=True, kw_only=True)(config_class)
+    for name, field in declared(config_class).items():
+        config_class.__annotations__[name] = Annotated[hints[name], _checking(field)]
+    return Parameter(name="*")(config_class)
 
-    def prepare(self) -> Loader:
-        """Select the device and set up the process. UsageError if the device is not available."""
-        from headway.base.devices import MachineConfig, prepare
-        from headway.base.settings import override
 
-        if self.dtype == "float8":
-            raise UsageError(
-                "--dtype float8 is for training: the layers of a trained model multiply in "
-                "bfloat16 or float32",
-                hint="--dtype bfloat16",
-            )
-        if self.dtype not in ("auto", "float32", "bfloat16"):
-            raise UsageError(
-                f"dtype={self.dtype}: must be one of auto, float32, bfloat16", COMMAND_LINE
-            )
-        settings = {**self.settings, "dtype": PREDICTIONS if self.dtype == "auto" else self.dtype}
-        machine = prepare(override(MachineConfig(), settings, COMMAND_LINE))
-        if talk.is_terminal or machine.device != "cpu":
-            talk.print(f"machine   {machine}", markup=False)
-        return Loader(
-            **vars(machine), verify=self.verify, family=self.family, fast=self.fast == "yes"
+@as_flags
+class PrintFlags:
+    """The form of what a command prints."""
+
+    json: bool = setting(False, "Print JSON objects instead of text.")
+
+
+TEXT = PrintFlags()
+
+
+def takes(fields: Mapping[str, Field]) -> Callable[[F], F]:
+    """Add flags to a verb, in the place of its parameter `**settings`.
+
+    fields: settings by dotted key. The verb gets the values that were set on the command line, by
+    the same keys. A field with the default `dataclasses.MISSING` is required.
+    """
+    added = [_argument(key, field) for key, field in fields.items()]
+
+    def decorate(verb: F) -> F:
+        def run(*arguments: Any, **named: Any) -> Any:
+            return verb(*arguments, **{key.replace(DOT, "."): x for key, x in named.items()})
+
+        *own, last = inspect.signature(verb, eval_str=True).parameters.values()
+        assert last.kind is last.VAR_KEYWORD
+        first = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY]
+        parameters = [*first, *added, *(p for p in own if p not in first)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__doc__, run.__name__ = verb.__doc__, verb.__name__
+        return typing.cast(F, run)
+
+    return decorate
+
+
+def spelled(key: str) -> str:
+    """A setting on the command line: --top-k, --data.text."""
+    return f"--{key.replace('_', '-')}"
+
+
+def _argument(key: str, field: Field) -> inspect.Parameter:
+    parameter = OUTPUT if key == "output" else Parameter(name=spelled(key))
+    parameter = Parameter.combine(parameter, Parameter(help=field.help))
+    default = inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+    return inspect.Parameter(
+        key.replace(".", DOT),
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[field.type, parameter, _checking(field)],
+    )
+
+
+def check_name(name: str, names: Iterable[str], what: str, hint: str | None = None) -> None:
+    """UsageError if an argument is none of the names. what: what they name, such as a figure."""
+    if name not in (known := list(names)):
+        meant = did_you_mean(name, known)
+        raise UsageError(
+            f"unknown {what} {name!r}{meant}", hint=hint or "one of: " + ", ".join(known)
         )
 
 
-ON_THIS_MACHINE = MachineFlags()
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class LanguageFlags:
-    """The languages of a model with several."""
-
-    to: Annotated[
-        str | None,
-        Parameter(name=["--to", "--language"], help="Target language, for a model with several."),
-    ] = None
-    from_language: Annotated[
-        str | None,
-        Parameter(
-            help="Source language, for mBART, M2M100 and NLLB. If unset, the language that the "
-            "files of the model name."
-        ),
-    ] = None
-
-    def source_of(self, bundle: Bundle) -> Bundle:
-        """Return the bundle for the source language. UsageError for a model without one."""
-        return bundle if self.from_language is None else self._between(bundle, None)
-
-    def both_of(self, bundle: Bundle) -> Bundle:
-        """Return the bundle for both languages. UsageError for a model without them."""
-        return bundle if self == UNNAMED else self._between(bundle, self.to)
-
-    def _between(self, bundle: Bundle, target: str | None) -> Bundle:
-        from headway.bundle import Translating
-
-        if not isinstance(bundle, Translating):
-            raise UsageError(
-                f"--from-language and --to are for translators, but this is a {bundle.kind}",
-                hint="leave them out",
-            )
-        return bundle.into(target, self.from_language)
-
-
-UNNAMED = LanguageFlags()
+def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """The arguments without dashes, and the settings: --a.b VALUE, --a.b=VALUE or --a.b (true)."""
+    arguments: list[str] = []
+    settings: dict[str, Any] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            if word.startswith("-") and len(word) > 1:
+                raise UsageError(f"unknown option {word}", hint="--help lists all options")
+            arguments.append(word)
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
+        settings[SHORT.get(name, name.replace("-", "_"))] = value
+    return arguments, settings

@@ -7,12 +7,11 @@ from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.cli.texts import Texts
+from headway.data.formats.images import image_files
 
 
 def image_paths(arguments: Sequence[str]) -> list[Path]:
     """The paths of image files, and of all images in folders. UsageError without arguments."""
-    from headway.data.formats.images import image_files
-
     if not arguments:
         raise UsageError("the images are missing", hint="name image files, or folders of images")
     return [path for argument in arguments for path in image_files(Path(argument))]

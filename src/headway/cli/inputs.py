@@ -5,45 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from headway.base.errors import UsageError
-from headway.cli.console import talk
+from headway.cli.console import say, talk
 from headway.cli.streams import is_stream_file
+from headway.data.formats import read_lines, read_stream
 from headway.tasks.truncation import Truncation
 
 CHUNK = 512  # lines processed together: enough to sort by length, few enough for early output
 NAME = "standard input"
 
 T = TypeVar("T")
-
-
-def utf8_arguments(arguments: Sequence[str]) -> list[str]:
-    """The arguments decoded as UTF-8, also in a locale where Python decodes them as ASCII.
-
-    UsageError for an argument that is not UTF-8, which Python represents by lone surrogates: texts,
-    tokenizers and runs cannot contain them.
-    """
-    return [_utf8(argument, number) for number, argument in enumerate(arguments, start=1)]
-
-
-def _utf8(argument: str, number: int) -> str:
-    try:
-        argument.encode()
-    except UnicodeEncodeError as error:
-        with suppress(UnicodeError):
-            return os.fsencode(argument).decode()
-        code = ord(argument[error.start])
-        unit = f"byte 0x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
-        raise UsageError(
-            f"{unit} at character {error.start + 1} is not UTF-8",
-            f"argument {number}",
-            "encode the text in UTF-8; if it is the name of a file, rename the file",
-        ) from error
-    return argument
 
 
 def is_file(argument: str) -> bool:
@@ -79,8 +54,6 @@ def arguments_or_lines(
 
 def _with_lines(arguments: Sequence[str]) -> Iterator[str]:
     """Yield the arguments, with the lines of pipes in their place."""
-    from headway.data.formats import read_lines
-
     for text in arguments:
         if is_stream_file(text):
             yield from read_lines(Path(text))
@@ -90,8 +63,6 @@ def _with_lines(arguments: Sequence[str]) -> Iterator[str]:
 
 def standard_input(unit: str) -> Iterator[str]:
     """The lines of standard input, by the rules for files (`read_stream`)."""
-    from headway.data.formats import read_stream
-
     if sys.stdin is None:
         raise UsageError("standard input is closed", hint="pass the texts as arguments")
     if _is_typed():
@@ -119,4 +90,4 @@ class Truncated(Truncation):
     def report(self) -> None:
         """Print one line on stderr if an input was truncated."""
         if self.message is not None:
-            talk.print(f"          ! {self.message}", markup=False)
+            say(f"          ! {self.message}")

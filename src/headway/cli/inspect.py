@@ -2,85 +2,75 @@
 
 from __future__ import annotations
 
-import webbrowser
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from headway.base.errors import UsageError, index_from_one
 from headway.base.files import check_new_file
-from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import (
-    ON_THIS_MACHINE,
-    UNNAMED,
-    LanguageFlags,
-    MachineFlags,
-    Port,
-    number,
-)
+from headway.base.settings import setting
+from headway.bundle import WRITTEN, Bundle
+from headway.cli.console import data, data_json, program, say
+from headway.cli.flags import SEVERAL, as_flags
 from headway.cli.inputs import check_no_file
+from headway.cli.machine import LanguageFlags, MachineFlags
 from headway.cli.progress import progress
-
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
-    from headway.inspection.document import Document, Frame, Maps
+from headway.inspection.document import Document, Frame, Maps
+from headway.inspection.page import encode, only_layers, page_size, write_page
+from headway.inspection.render import heat_map
+from headway.inspection.walk import walk
+from headway.inspection.watch import ANALYSES, SLOW, watch
 
 WARNED = 26_000_000  # size of a page in bytes above which a smaller one is suggested
 COLUMNS = 40  # queries and keys of a map that are shown in a terminal
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class PageFlags:
-    """The contents of the page."""
+@as_flags
+class InspectFlags(LanguageFlags, MachineFlags):
+    html: Path | None = setting(None, "New HTML file for the page.")
+    term: bool = setting(
+        False, "Draw one map in the terminal. This is the default without --html and --json."
+    )
+    json: bool = setting(
+        False,
+        "Print tokens, output and attention weights as one JSON object; --map, --layers, "
+        "--layer and --head select some of the weights.",
+    )
+    target: str | None = setting(
+        None, "Output text to inspect. If unset, the output that the model generates."
+    )
+    compare: list[str] | None = setting(
+        None, "Further models for the same input, shown side by side in the page."
+    )
+    layers: Annotated[tuple[int, ...] | None, SEVERAL] = setting(
+        None, "Layers to include, counted from 1. If unset, all."
+    )
+    levels: Literal[31, 63, 255] = setting(
+        255, "Quantisation levels of an attention weight; fewer make a smaller page."
+    )
+    vectors: bool = setting(
+        True, "Include queries and keys, to inspect each head; makes a larger page."
+    )
+    walk: bool = setting(True, "Include a walk: one computation step by step, with its values.")
+    importance: bool = setting(
+        False, "Head importance: how much the prediction loses without each head; takes longer."
+    )
+    maps: Annotated[str | None, Parameter(name="--map")] = setting(
+        None, "Attention map: encoder, decoder or cross. If unset, the last one."
+    )
+    layer: int | None = setting(None, "Layer, counted from 1. If unset, the last one.")
+    head: int | None = setting(None, "Head, counted from 1. If unset, the mean over all heads.")
+    position: int | None = setting(
+        None, "Position of the token that the walk explains, from 1. If unset, the last one."
+    )
 
-    layers: Annotated[
-        list[int] | None,
-        number("Layers to include, counted from 1. If unset, all.", consume_multiple=True),
-    ] = None
-    levels: Annotated[
-        Literal[31, 63, 255],
-        Parameter(help="Quantisation levels of an attention weight; fewer make a smaller page."),
-    ] = 255
-    vectors: Annotated[
-        bool, Parameter(help="Include queries and keys, to inspect each head; makes a larger page.")
-    ] = True
-    walk: Annotated[
-        bool, Parameter(help="Include a walk: one computation step by step, with its values.")
-    ] = True
-    importance: Annotated[
-        bool,
-        Parameter(
-            help="Head importance: how much the prediction loses without each head; takes longer."
-        ),
-    ] = False
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class HeadFlags:
-    """The map that the terminal shows, the maps in JSON, and the head that the walk explains."""
-
-    maps: Annotated[
-        str | None,
-        Parameter(
-            name="--map", help="Attention map: encoder, decoder or cross. If unset, the last one."
-        ),
-    ] = None
-    layer: Annotated[int | None, number("Layer, counted from 1. If unset, the last one.")] = None
-    head: Annotated[
-        int | None, number("Head, counted from 1. If unset, the mean over all heads.")
-    ] = None
-    position: Annotated[
-        int | None,
-        number("Position of the token that the walk explains, from 1. If unset, the last one."),
-    ] = None
-
-
-WHOLE, LAST = PageFlags(), HeadFlags()
+    @property
+    def chooses(self) -> bool:
+        """Whether a map, a layer, a head or a position is chosen."""
+        return any(x is not None for x in (self.maps, self.layer, self.head, self.position))
 
 
 def inspect(
@@ -89,15 +79,7 @@ def inspect(
     second: str | None = None,
     /,
     *,
-    html: Path | None = None,
-    term: bool = False,
-    json: bool = False,
-    target: str | None = None,
-    compare: list[str] | None = None,
-    languages: LanguageFlags = UNNAMED,
-    page: PageFlags = WHOLE,
-    shown: HeadFlags = LAST,
-    machine: MachineFlags = ON_THIS_MACHINE,
+    flags: InspectFlags = InspectFlags(),
 ) -> None:
     """Show the attention of a model: headway inspect RUN "a sentence" --html out.html.
 
@@ -113,36 +95,25 @@ def inspect(
         A text; for a model of images, the path of an image or sound file.
     second
         A second text, for models of text pairs.
-    html
-        New HTML file for the page.
-    term
-        Draw one map in the terminal. This is the default without --html and --json.
-    json
-        Print tokens, output and attention weights as one JSON object; --map, --layers, --layer and
-        --head select some of the weights.
-    target
-        Output text to inspect. If unset, the output that the model generates.
-    compare
-        Further models for the same input, shown side by side in the page.
     """
-    if html is not None:
-        check_new_file(html)
-    loader = machine.prepare()
-    runs = [run, *(compare or [])]
-    options = {"second": second, "target": target, "language": languages.to}
-    bundles = [languages.source_of(loader.load(name)) for name in runs]
+    if flags.html is not None:
+        check_new_file(flags.html)
+    loader = flags.prepare()
+    runs = [run, *(flags.compare or [])]
+    options = {"second": second, "target": flags.target, "language": flags.to}
+    bundles = [flags.source_of(loader.load(name)) for name in runs]
     if bundles[0].inputs.modality != "image":
         check_no_file(text_or_image, "write the text itself in quotes")
-    document = _document(runs, bundles, text_or_image, options, (page, shown))
-    if html is not None:
-        _write(html, document, page)
-    if json:
-        data_json(_as_dict(document, page, shown))
-    if term or not (html or json):
+    document = _document(runs, bundles, text_or_image, options, flags)
+    if flags.html is not None:
+        _write(flags.html, document, flags)
+    if flags.json:
+        data_json(_as_dict(document, flags))
+    if flags.term or not (flags.html or flags.json):
         for frame in document.frames:
-            _draw(frame, shown)
-        if html is None:
-            talk.print(f"next      {program()} inspect {run} ... --html out.html", markup=False)
+            _draw(frame, flags)
+        if flags.html is None:
+            say(f"next      {program()} inspect {run} ... --html out.html")
 
 
 def _document(
@@ -150,23 +121,17 @@ def _document(
     bundles: Sequence[Bundle],
     text_or_image: str,
     options: dict[str, Any],
-    flags: tuple[PageFlags, HeadFlags],
+    flags: InspectFlags,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
-    from headway.bundle import WRITTEN
-    from headway.inspection.document import Document
-    from headway.inspection.walk import walk
-    from headway.inspection.watch import ANALYSES, SLOW, watch
-
-    page, shown = flags
-    analyses = (*ANALYSES, *SLOW) if page.importance else ANALYSES
+    analyses = (*ANALYSES, *SLOW) if flags.importance else ANALYSES
     with progress("inspecting") as report:
         frames = [
             watch(
                 bundle,
                 text_or_image,
                 **options,
-                vectors=page.vectors,
+                vectors=flags.vectors,
                 analyses=analyses,
                 label=run,
                 report=_part(report, number, len(runs)),
@@ -174,14 +139,14 @@ def _document(
             for number, (run, bundle) in enumerate(zip(runs, bundles, strict=True))
         ]
     for bundle, frame in zip(bundles, frames, strict=True):
-        if page.importance and not frame.importance:
+        if flags.importance and not frame.importance:
             raise UsageError(
                 f"--importance: a {bundle.kind} makes no prediction that heads could matter for",
                 hint="leave out --importance",
             )
     document = Document(title=text_or_image[:80], frames=frames)
-    map_name = _named(frames[0], shown).name
-    if not page.walk:
+    map_name = _named(frames[0], flags).name
+    if not flags.walk:
         return document
     try:
         steps = walk(
@@ -190,12 +155,12 @@ def _document(
             **options,
             written=WRITTEN,
             map=map_name,
-            layer=(shown.layer or 1) - 1,
-            head=(shown.head or 1) - 1,
-            position=None if shown.position is None else shown.position - 1,
+            layer=(flags.layer or 1) - 1,
+            head=(flags.head or 1) - 1,
+            position=None if flags.position is None else flags.position - 1,
         )
     except UsageError as error:  # the frames are useful without a walk
-        if shown != LAST:
+        if flags.chooses:
             raise
         return replace(document, notes=[f"No walk: {error.what}."])
     return replace(document, walk=steps)
@@ -206,34 +171,30 @@ def _part(report: Callable[[float], None], number: int, count: int) -> Callable[
     return lambda fraction: report((number + fraction) / count)
 
 
-def _write(html: Path, document: Document, page: PageFlags) -> None:
+def _write(html: Path, document: Document, flags: InspectFlags) -> None:
     """Write the page, after a message about its size."""
-    from headway.inspection.page import encode, page_size, write_page
-
-    encoded = encode(document, levels=page.levels, layers=page.layers or ())
+    encoded = encode(document, levels=flags.levels, layers=flags.layers or ())
     size = page_size(encoded)
-    talk.print(f"page      {size / 1e6:.1f} MB, {_maps_in(document)} maps", markup=False)
+    say(f"page      {size / 1e6:.1f} MB, {_maps_in(document)} maps")
     if size > WARNED:
-        talk.print("smaller   --levels 31, --layers 5 6, --no-vectors", markup=False)
+        say("smaller   --levels 31, --layers 5 6, --no-vectors")
     write_page(html, encoded)
-    talk.print(f"written   {html}: open it in a browser", markup=False)
+    say(f"written   {html}: open it in a browser")
 
 
 def _maps_in(document: Document) -> int:
     return sum(len(w) for frame in document.frames for maps in frame.maps for w in maps.weights)
 
 
-def _as_dict(document: Document, page: PageFlags, shown: HeadFlags) -> dict[str, Any]:
-    return {"frames": [_frame(frame, page, shown) for frame in document.frames]}
+def _as_dict(document: Document, flags: InspectFlags) -> dict[str, Any]:
+    return {"frames": [_frame(frame, flags) for frame in document.frames]}
 
 
-def _frame(frame: Frame, page: PageFlags, shown: HeadFlags) -> dict[str, Any]:
+def _frame(frame: Frame, flags: InspectFlags) -> dict[str, Any]:
     """A frame as plain values, with the chosen maps, layers and heads; if none is chosen, all."""
-    from headway.inspection.page import only_layers
-
-    _named(frame, shown)  # the checks of the choice
-    layers = page.layers if shown.layer is None else [shown.layer]
-    head = slice(None) if shown.head is None else slice(shown.head - 1, shown.head)
+    _named(frame, flags)  # the checks of the choice
+    layers = flags.layers if flags.layer is None else [flags.layer]
+    head = slice(None) if flags.head is None else slice(flags.head - 1, flags.head)
     all_maps = [
         {
             **{"name": maps.name, "measure": maps.measure, "layers": list(maps.layers)},
@@ -241,9 +202,9 @@ def _frame(frame: Frame, page: PageFlags, shown: HeadFlags) -> dict[str, Any]:
             "weights": [_rounded(weights[head]) for weights in maps.weights],
         }
         for maps in (only_layers(frame, layers) if layers else frame).maps
-        if shown.maps in (None, maps.name)
+        if flags.maps in (None, maps.name)
         # a rollout is of all heads together
-        and (shown.head is None or maps.measure != "rollout")
+        and (flags.head is None or maps.measure != "rollout")
     ]
     sides = {name: list(side.tokens) for name, side in frame.sides.items()}
     return {"model": dict(frame.model), "answer": frame.answer, "sides": sides, "maps": all_maps}
@@ -255,85 +216,38 @@ def _rounded(weights: Any) -> list[Any]:
     ]
 
 
-def _named(frame: Frame, shown: HeadFlags) -> Maps:
-    """The attention map named by `shown.maps`, or the last one.
+def _named(frame: Frame, flags: InspectFlags) -> Maps:
+    """The attention map named by `--map`, or the last one.
 
     UsageError if the frame has no such map, layer, head or position.
     """
     attention = [maps for maps in frame.maps if maps.measure == "attention"]
-    chosen = [maps for maps in attention if shown.maps in (None, maps.name)]
+    chosen = [maps for maps in attention if flags.maps in (None, maps.name)]
     if not chosen:
         names = ", ".join(maps.name for maps in attention)
-        raise UsageError(f"--map {shown.maps}: the model has no such map", hint=f"one of: {names}")
+        raise UsageError(f"--map {flags.maps}: the model has no such map", hint=f"one of: {names}")
     maps = chosen[-1]
     heads, positions, _ = maps.weights[0].shape
     most = {"layer": len(maps.layers), "head": heads, "position": positions}
     for name, count in most.items():
-        number = getattr(shown, name)
+        number = getattr(flags, name)
         if number is not None:
             index_from_one(f"--{name}", number, count)
     return maps
 
 
-def _draw(frame: Frame, shown: HeadFlags) -> None:
+def _draw(frame: Frame, flags: InspectFlags) -> None:
     """Print one attention map of a frame as shaded cells."""
-    from headway.inspection.render import heat_map
-
-    maps = _named(frame, shown)
-    layer = len(maps.layers) if shown.layer is None else shown.layer
+    maps = _named(frame, flags)
+    layer = len(maps.layers) if flags.layer is None else flags.layer
     weights = maps.weights[layer - 1]
-    chosen = weights.mean(0) if shown.head is None else weights[shown.head - 1]
+    chosen = weights.mean(0) if flags.head is None else weights[flags.head - 1]
     rows, columns = frame.sides[maps.queries].tokens, frame.sides[maps.keys].tokens
     cut = chosen[:COLUMNS, :COLUMNS].tolist()
-    head = "mean of its heads" if shown.head is None else f"head {shown.head}"
+    head = "mean of its heads" if flags.head is None else f"head {flags.head}"
     data(f"{frame.label}: {maps.name}, layer {layer} of {len(maps.layers)}, {head}")
     if frame.answer:
         data(f"prediction: {frame.answer}")
     data(heat_map(rows[:COLUMNS], columns[:COLUMNS], cut))
     if max(len(rows), len(columns)) > COLUMNS:
         data(f"({len(rows)} x {len(columns)}; the first {COLUMNS} of each are shown)")
-
-
-def ui(
-    run: str,
-    text_or_image: str | None = None,
-    /,
-    *,
-    port: Port = 8765,
-    browser: bool = True,
-    machine: MachineFlags = ON_THIS_MACHINE,
-) -> None:
-    """Serve the page of `headway inspect` live: type a text or drop an image.
-
-    Heads can be switched off, words changed, and each computation followed step by step. The
-    server can be reached from this machine only (127.0.0.1); Ctrl-C stops it.
-
-    Parameters
-    ----------
-    run
-        A run folder or a model folder of any model with attention.
-    text_or_image
-        First input of the page: a text, or the path of an image.
-    port
-        Port of the server; 0 selects a free port.
-    browser
-        Open the page in the browser.
-    """
-    try:
-        from headway.serving import BundleViewer, serve, viewer_app
-    except ImportError:
-        raise UsageError(
-            "the live page needs the package extra 'serve'", hint="pip install 'headway[serve]'"
-        ) from None
-
-    viewer = BundleViewer(machine.prepare().load(run), Path(run).name)
-    if text_or_image is not None and not viewer.takes_images:
-        check_no_file(text_or_image, "write the text itself in quotes")
-    first = viewer.first() if text_or_image is None else viewer.open(text_or_image)
-
-    def ready(address: str) -> None:
-        talk.print(f"open      {address}   (Ctrl-C stops the server)", markup=False)
-        if browser:
-            webbrowser.open(address)
-
-    serve(viewer_app(viewer, first), port, ready)

@@ -3,89 +3,88 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
-from headway.base.errors import UsageError, did_you_mean
-from headway.base.files import make_folder
-from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import OUTPUT
+import torch
+
+from headway.base.devices import MachineConfig, prepare
+from headway.base.errors import UsageError
+from headway.base.files import make_folder, write_file
+from headway.base.settings import COMMAND_LINE, THREADS, override, setting
+from headway.cli.console import program, result, say
+from headway.cli.flags import OUTPUT, as_flags, check_name
 from headway.cli.progress import progress
+from headway.lectures import CLAIMS
+from headway.lectures.plans import PLANS
 
 ENDINGS = (".md", ".json", ".svg")
 
 
-def lecture(
-    name: str | None = None,
-    /,
-    *,
-    output: Annotated[Path | None, OUTPUT] = None,
-    json: bool = False,
-    overwrite: bool = False,
-    threads: int | None = None,
-) -> None:
+@as_flags
+class LectureFlags:
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "Folder for NAME.md, NAME.json and NAME.svg. If unset, lectures/NAME."
+    )
+    json: bool = setting(False, "Print one JSON object instead of text.")
+    overwrite: bool = setting(False, "Replace these three files if they exist.")
+    threads: int | None = setting(
+        None,
+        "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the fastest one.",
+        gt=0,
+        le=THREADS,
+    )
+
+
+def lecture(name: str | None = None, /, *, flags: LectureFlags = LectureFlags()) -> None:
     """Measure a claim of the lectures; without a name, list them.
 
     Parameters
     ----------
     name
         Name of the claim.
-    output
-        Folder for NAME.md, NAME.json and NAME.svg. If unset, lectures/NAME.
-    json
-        Print one JSON object instead of text.
-    overwrite
-        Replace these three files if they exist.
-    threads
-        Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the fastest one.
     """
-    import torch
-
-    from headway.base.devices import MachineConfig, prepare
-    from headway.base.settings import COMMAND_LINE, override
-    from headway.lectures import CLAIMS
-
     if name is None:
-        _list(json)
+        _list(flags.json)
         return
-    if name not in CLAIMS:
-        raise UsageError(
-            f"unknown claim {name!r}" + did_you_mean(name, CLAIMS),
-            hint="one of: " + ", ".join(CLAIMS),
-        )
-    path = _output_path(name, output, overwrite)
-    machine = prepare(override(MachineConfig(device="cpu"), {"threads": threads}, COMMAND_LINE))
+    check_name(name, CLAIMS, "claim")
+    path = _output_path(name, flags.output, flags.overwrite)
+    machine = prepare(
+        override(MachineConfig(device="cpu"), {"threads": flags.threads}, COMMAND_LINE)
+    )
     claim, started = CLAIMS[name], time.monotonic()
     with progress(f"measuring {name}") as report_fraction:
-        result = claim.measure(report=report_fraction)
+        measured = claim.measure(report=report_fraction)
     report = {
-        **{"name": name, "title": claim.TITLE, "claim": claim.CLAIM, "verdict": result.verdict},
+        **{"name": name, "title": claim.TITLE, "claim": claim.CLAIM, "verdict": measured.verdict},
         **{"seconds": round(time.monotonic() - started, 1), "threads": machine.threads},
-        **{"torch": torch.__version__, "result": result.as_dict()},
+        **{"torch": torch.__version__, "result": measured.as_dict()},
     }
-    _write(path, report, result.markdown())
-    claim.plot(result, path.with_suffix(".svg"))
-    if json:
-        data_json(report)
-    else:
-        data(f"{claim.TITLE}: {claim.CLAIM}\n\n{result.markdown()}\n\n{result.verdict}")
-    talk.print(f"written   {path}{', '.join(ENDINGS)}", markup=False)
+    _write(path, report, measured.markdown())
+    claim.plot(measured, path.with_suffix(".svg"))
+    text = f"{claim.TITLE}: {claim.CLAIM}\n\n{measured.markdown()}\n\n{measured.verdict}"
+    result(report, text, as_json=flags.json)
+    say(f"written   {path}{', '.join(ENDINGS)}")
+
+
+def check_named(words: Sequence[str]) -> None:
+    """UsageError if the words of a command that asks for help name no claim."""
+    arguments = [word for word in words if not word.startswith("-")]
+    if arguments and not any(word in CLAIMS for word in arguments):
+        check_name(arguments[0], CLAIMS, "claim")
 
 
 def _list(as_json: bool) -> None:
-    from headway.lectures import CLAIMS
-    from headway.lectures.plans import PLANS
-
     width = max(map(len, CLAIMS))
     for name, claim in CLAIMS.items():
-        if as_json:
-            data_json({"name": name, "title": claim.TITLE, "claim": claim.CLAIM})
-        else:
-            data(f"{name:<{width}}  {claim.CLAIM}")
+        value = {"name": name, "title": claim.TITLE, "claim": claim.CLAIM}
+        result(value, f"{name:<{width}}  {claim.CLAIM}", as_json=as_json)
     if not as_json:
         us = program()
-        talk.print(f"measure one    {us} lecture {next(iter(CLAIMS))}", markup=False)
-        talk.print(f"with training  {us} compare {' | '.join(PLANS)}", markup=False)
+        say(f"measure one    {us} lecture {next(iter(CLAIMS))}")
+        say(f"with training  {us} compare {' | '.join(PLANS)}")
 
 
 def _output_path(name: str, output: Path | None, overwrite: bool) -> Path:
@@ -107,10 +106,6 @@ def _output_path(name: str, output: Path | None, overwrite: bool) -> Path:
 
 def _write(path: Path, report: dict[str, Any], table: str) -> None:
     """Write NAME.json and NAME.md, which includes the plot NAME.svg."""
-    from json import dumps  # `json` is a flag in this file
-
-    from headway.base.files import write_file
-
     text = dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
     write_file(path.with_suffix(".json"), f"{text}\n".encode())
     page = (

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 
 from headway.base.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
 from headway.base.files import cannot_open
 from headway.base.memory import limit_memory
-from headway.cli.align import align
-from headway.cli.check import data_app
-from headway.cli.compare import compare
-from headway.cli.configure import config_app
 from headway.cli.console import (
     finish,
     on_output,
@@ -23,33 +22,13 @@ from headway.cli.console import (
     report,
     report_bug,
     talk,
+    utf8_arguments,
     warnings_on_one_line,
 )
-from headway.cli.demo import demo
-from headway.cli.doctor import doctor, version
-from headway.cli.embed import embed
-from headway.cli.evaluate import evaluate_command, named_evaluate
-from headway.cli.exercise import exercise_app
-from headway.cli.export import export
-from headway.cli.figures import figures
-from headway.cli.flags import check_number
-from headway.cli.generate import chat, generate
-from headway.cli.inputs import utf8_arguments
-from headway.cli.inspect import inspect, ui
-from headway.cli.lecture import lecture
-from headway.cli.look import look
-from headway.cli.plan import plan
-from headway.cli.quantize import quantize
-from headway.cli.report import report as report_run
-from headway.cli.runs import runs_app
-from headway.cli.serve import serve
-from headway.cli.similar import similar
+from headway.cli.flags import check_name
 from headway.cli.streams import files_of_streams
-from headway.cli.train import train
-from headway.cli.train_help import check_name, show_help
-from headway.cli.verbs import named_verb, verb_command
-from headway.cli.words import words_app
-from headway.tasks.registry import verbs
+from headway.cli.version import version
+from headway.tasks.registry import TASKS, verbs
 
 HELP = {"--help", "-h"}
 
@@ -60,49 +39,95 @@ always UTF-8; a terminal whose encoding lacks a character shows it as a backslas
 codes: 0 success, 1 failure, 2 wrong usage, 3 bad data, 4 out of memory, 130 interrupted.
 """
 
-app = App(
-    name="headway",
-    help=HELP_TEXT,
-    version=version,
-    help_flags=sorted(HELP),
-    console=on_output(),
-    default_parameter=Parameter(validator=check_number),
-)
-TRAIN, USE, INSPECT, LEARN, DATA, RUNS, SYSTEM = (
-    Group(name, sort_key=position)
-    for position, name in enumerate(("Train", "Use", "Inspect", "Learn", "Data", "Runs", "System"))
-)
-app["--help"].group = app["--version"].group = SYSTEM
-app.command(demo, group=TRAIN)
-app.command(train, group=TRAIN)
-app.command(compare, group=TRAIN)
-app.command(plan, group=TRAIN)
-app.command(generate, group=USE)
-app.command(chat, group=USE)
-app.command(embed, group=USE)
-app.command(similar, group=USE)
-app.command(align, group=USE)
-app.command(serve, group=USE)
-app.command(inspect, group=INSPECT)
-app.command(ui, group=INSPECT)
-app.command(look, group=INSPECT)
-app.command(figures, group=INSPECT)
-app.command(lecture, group=INSPECT)
-app.command(report_run, name="report", group=RUNS)
-app.command(export, group=RUNS)
-app.command(quantize, group=RUNS)
-app.command(doctor, group=SYSTEM)
-for group, subcommands in (
-    (USE, words_app),
-    (LEARN, exercise_app),
-    (DATA, data_app),
-    (RUNS, runs_app),
-    (SYSTEM, config_app),
-):
-    subcommands.group = group
-    app.command(subcommands)
+COMMANDS = {
+    "Train": ("demo", "train", "compare", "plan"),
+    "Use": ("generate", "chat", "embed", "similar", "align", "serve", "words"),
+    "Inspect": ("inspect", "ui", "look", "figures", "lecture"),
+    "Learn": ("exercise",),
+    "Data": ("data",),
+    "Runs": ("report", "export", "quantize", "runs", "eval"),
+    "System": ("doctor", "config"),
+}
+"""Group of the help -> its commands. "Use" has the verbs of the tasks, too."""
+
+SUBCOMMANDS = {
+    "words": (
+        "Show neighbours, analogies and scatter plots of word vectors.",
+        ("nearest", "analogy", "scatter"),
+    ),
+    "exercise": (
+        "Write parts of a Transformer yourself, with checks that explain.",
+        ("list", "start", "check", "hint", "solution", "report"),
+    ),
+    "data": ("Make or download data sets; check and clean your own.", ("fetch", "check", "clean")),
+    "runs": ("List the runs in a folder, or show one.", ("ls", "show")),
+    "config": ("Show or explain the settings of a recipe or a run.", ("show", "explain")),
+}
+"""Command -> its help and its subcommands, which are functions of the module of that name."""
+
+PATHS = {
+    "chat": "generate:chat",
+    "eval": "evaluate:evaluate",
+    "exercise list": "exercise:list_exercises",
+    "exercise check": "exercise_check:check",
+    "exercise report": "exercise_check:report",
+}
+"""Commands whose module or function has another name."""
+
+EXTRAS = {"serve": "serve", "ui": "serve"}
+"""Commands that need packages -> the extra that installs them."""
+
+WITH_NAMES = ("train", "compare", "lecture")
+"""Commands whose module has a function `check_named`, which raises UsageError if the arguments
+beside --help name what does not exist."""
 
 INTERRUPTED = 130
+
+
+def application(named: Sequence[str] = ()) -> App:
+    """The command line. A module of `cli` is imported only when its command runs.
+
+    named: the command that runs, and its subcommand; their help is that of their function.
+    """
+    app = App(
+        name="headway",
+        help=HELP_TEXT,
+        version=version,
+        help_flags=sorted(HELP),
+        console=on_output(),
+        default_parameter=Parameter(negative_iterable=()),
+    )
+    groups = {title: Group(title, sort_key=number) for number, title in enumerate(COMMANDS)}
+    app["--help"].group = app["--version"].group = groups["System"]
+    for title, commands in COMMANDS.items():
+        for name in commands:
+            if name not in SUBCOMMANDS:
+                path = f"headway.cli.{PATHS.get(name, f'{name}:{name}')}"
+                help = None if name in named else _summary(path)
+                app.command(path, name=name, group=groups[title], help=help)
+                continue
+            summary, subcommands = SUBCOMMANDS[name]
+            app.command(parent := App(name=name, help=summary, group=groups[title]))
+            for subcommand in subcommands:
+                path = f"headway.cli.{PATHS.get(f'{name} {subcommand}', f'{name}:{subcommand}')}"
+                help = None if subcommand in named else _summary(path)
+                parent.command(path, name=subcommand, help=help)
+    for verb, tasks in verbs().items():
+        if verb not in app:  # a package cannot replace a command
+            help = None if verb in named else TASKS[tasks[0]].help
+            app.command(f"headway.cli.verbs:{verb}", name=verb, group=groups["Use"], help=help)
+    return app
+
+
+def _summary(path: str) -> str:
+    """The first line of the docstring of a function whose module is not imported."""
+    module, function = path.split(":")
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    found = re.search(rf'^def {function}\(.*?^    """(.+?)(?:"""|$)', source, re.M | re.S)
+    assert found is not None, path
+    return found[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -126,21 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(words: list[str]) -> int:
     try:
         _check_current_folder()
-        words = utf8_arguments(words)
-        wants_help = bool(HELP.intersection(words))
-        without = [word for word in words if word not in HELP]
-        if wants_help and words[0] in ("train", "compare"):
-            check_name(without)
-        _call(words)
-        if wants_help and words[0] == "train":
-            show_help(without[1:])
-    except CycloptsError as error:
-        command = f"headway {words[0]}" if words and words[0] in app else "headway"
-        report(UsageError(" ".join(str(error).split()), hint=f"{command} --help"))
-        return UsageError.exit_code
-    except HeadwayError as error:
-        report(error)
-        return error.exit_code
+        _call(utf8_arguments(words))
     except KeyboardInterrupt:
         talk.print("interrupted")
         return INTERRUPTED
@@ -148,20 +159,36 @@ def _run(words: list[str]) -> int:
         return leaving.code if isinstance(leaving.code, int) else 1
     except BrokenPipeError:
         return 0
-    except OSError as error:
-        return _report_path_error(error)
-    except UnicodeEncodeError as error:
-        if error.encoding == "utf-8":
+    except Exception as error:
+        explained = _explained(error)
+        if explained is None:
             report_bug(error)
             return 1
-        report(_unencodable_name(error))
-        return UsageError.exit_code
-    except Exception as error:
-        if is_out_of_memory(error):
-            return _report_out_of_memory(error)
-        report_bug(error)
-        return 1
+        report(explained)
+        return explained.exit_code
     return 0
+
+
+def _explained(error: Exception) -> HeadwayError | None:
+    """What is wrong, where, and how to fix it; None for an error that is not expected.
+
+    Training has its own advice on memory (`memory_explained`).
+    """
+    if isinstance(error, HeadwayError):
+        return error
+    if isinstance(error, CycloptsError):
+        return _usage_error(error)
+    if isinstance(error, UnicodeEncodeError) and error.encoding != "utf-8":
+        return UsageError(
+            f"the encoding of file names is {error.encoding}, which cannot represent "
+            f"{error.object!r}",
+            hint="set a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1",
+        )
+    if isinstance(error, OSError) and isinstance(error.filename, str) and error.errno is not None:
+        return cannot_open(Path(error.filename), error)
+    if is_out_of_memory(error):
+        return OutOfMemory.of(error, "fewer or shorter inputs at a time, or a smaller model")
+    return None
 
 
 def _check_current_folder() -> None:
@@ -176,49 +203,41 @@ def _check_current_folder() -> None:
 
 
 def _call(words: list[str]) -> None:
-    register_verbs(words[:1])
-    with files_of_streams(words) as arguments:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    app = application(words[:2])
+    command, *rest = words or ["--help"]
+    arguments = [word for word in rest if word not in HELP]
+    asks_for_help = len(arguments) < len(rest)
+    if not command.startswith("-"):
+        commands = [name for name in app if not name.startswith("-")]
+        check_name(command, commands, "command", "headway --help")
+    if command in SUBCOMMANDS and arguments and not arguments[0].startswith("-"):
+        names = SUBCOMMANDS[command][1]
+        check_name(arguments[0], names, f"command of {command}", f"headway {command} --help")
+    if asks_for_help and command in WITH_NAMES:
+        import_module(f"headway.cli.{command}").check_named(arguments)
+    with files_of_streams(words) as words:
+        try:
+            app(words, exit_on_error=False, print_error=False, result_action="return_value")
+        except ImportError as error:
+            if command not in EXTRAS or not isinstance(error.__cause__, ImportError):
+                raise
+            raise UsageError(
+                f"headway {command} needs the package extra '{EXTRAS[command]}': {error.__cause__}",
+                hint=f"pip install 'headway[{EXTRAS[command]}]'",
+            ) from None
+    if asks_for_help and command == "train":
+        import_module("headway.cli.train_help").show_help(arguments)
 
 
-def register_verbs(imported: Sequence[str]) -> None:
-    """Register the verbs of all tasks as commands.
-
-    imported: verbs whose tasks are imported, since their inputs and options are the flags. The
-    others are placeholders, so that `headway --help` does not import torch.
-    """
-    commands = {
-        verb: verb_command(verb) if verb in imported else named_verb(verb) for verb in verbs()
-    }
-    commands["eval"] = evaluate_command() if "eval" in imported else named_evaluate()
-    for name, command in commands.items():
-        if name in app:
-            del app[name]
-        app.command(command, name=name, group=RUNS if name == "eval" else USE)
+def _usage_error(error: CycloptsError) -> UsageError:
+    """An error of the command line: that of `base.settings`, or one of cyclopts in one line."""
+    if isinstance(error.__cause__, UsageError):
+        return error.__cause__
+    what = " ".join(str(error).split())
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        what = f"unexpected argument {error.unused_tokens[0]!r}"
+    chain = " ".join(["headway", *(error.command_chain or ())])
+    return UsageError(what, hint=f"{chain} --help")
 
 
-def _unencodable_name(error: UnicodeEncodeError) -> UsageError:
-    return UsageError(
-        f"the encoding of file names is {error.encoding}, which cannot represent {error.object!r}",
-        hint="set a UTF-8 locale (LC_ALL=C.UTF-8) or PYTHONUTF8=1",
-    )
-
-
-def _report_path_error(error: OSError) -> int:
-    """Report an error of the operating system that names a path; any other is unexpected."""
-    if not isinstance(error.filename, str) or error.errno is None:
-        report_bug(error)
-        return 1
-    path_error = cannot_open(Path(error.filename), error)
-    report(path_error)
-    return path_error.exit_code
-
-
-def _report_out_of_memory(error: BaseException) -> int:
-    """Report a failed allocation of a verb; training has its own advice (`memory_explained`)."""
-    hint = "fewer or shorter inputs at a time, or a smaller model"
-    report(memory_error := OutOfMemory.of(error, hint))
-    return memory_error.exit_code
-
-
-__all__ = ["app", "main"]
+__all__ = ["application", "main"]

@@ -1,84 +1,101 @@
-"""`headway plan`: estimates what training a language model of some size takes, before it is run."""
+"""`headway plan`: what training takes, before it is run; and what a time is enough for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from headway.base.errors import UsageError, did_you_mean
-from headway.base.settings import MOST
-from headway.cli.console import data, data_json
-from headway.cli.flags import FLOPS, TokenCount, between, number
+from headway.base.settings import COMMAND_LINE, Most, declared, setting
+from headway.cli.console import data, data_json, talk
+from headway.cli.flags import SEVERAL, WORDS, as_flags, check_name, spelled, split_words
 from headway.cli.numbers import aligned, gigabytes, short_number, time_span
-
-if TYPE_CHECKING:
-    from headway.models import GPTConfig
-    from headway.models.budget import Memory, Split
-    from headway.models.cost import Recompute
+from headway.cli.train import configured
+from headway.models import GPTConfig
+from headway.models.budget import (
+    CHINCHILLA,
+    DAY,
+    GPUS,
+    PAPERS,
+    PRECISIONS,
+    Memory,
+    Split,
+    memory,
+    seconds,
+    splits,
+)
+from headway.models.cost import (
+    Recompute,
+    activation_bytes,
+    attention_flops,
+    formula_parameters,
+    forward_flops,
+    parameters,
+    training_flops,
+)
+from headway.runs import resolved
+from headway.runs.pace import bought
+from headway.tasks.registry import task_of_config
 
 MOST_TERAFLOPS = 1e5
 ASSUMED_MFU = 0.4
+TOKENS = Most(10**18, "far beyond any data set")
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class GPUFlags:
-    """Speed and memory of the GPUs."""
-
-    gpu: Annotated[
-        Literal["a100", "h100", "h200"] | None,
-        Parameter(help="GPU type, for its FLOP/s and memory. If unset, a100."),
-    ] = None
-    tflops: Annotated[
-        float | None,
-        Parameter(
-            validator=between(-MOST, FLOPS),
-            help="Speed of one GPU in TFLOP/s (10^12 FLOP/s), instead of --gpu.",
-        ),
-    ] = None
-    mfu: Annotated[
-        float | None,
-        number(
-            "Model FLOP/s utilisation: the fraction of the FLOP/s that the model uses. "
-            "If unset, 0.4; with --gpus 0, 1."
-        ),
-    ] = None
-    memory: Annotated[
-        float | None,
-        number("Memory of one GPU in GB (10^9 bytes). If unset, that of the GPU type."),
-    ] = None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class StepFlags:
-    """Batch, dtype and memory savings of one training step."""
-
-    batch: Annotated[int | None, number("Batch size in tokens. If unset, one sequence.")] = None
-    length: Annotated[
-        int | None,
-        number("Sequence length in tokens. If unset, the maximum length of the model."),
-    ] = None
-    dtype: Annotated[
-        Literal["bf16", "bf16-fp32-grad", "fp32"],
-        Parameter(
-            help="Dtype of training: bf16, bf16-fp32-grad and fp32 take 16, 18 and 16 bytes per "
-            "parameter with AdamW."
-        ),
-    ] = "bf16"
-    flash: Annotated[
-        bool, Parameter(help="Flash attention, which never stores all attention scores.")
-    ] = True
-    recompute: Annotated[
-        Literal["none", "selective", "full"],
-        Parameter(
-            help="Activation checkpointing: what the backward pass recomputes instead of storing; "
-            "selective: attention scores; full: whole blocks."
-        ),
-    ] = "none"
+@as_flags
+class PlanFlags:
+    gpus: int = setting(
+        1, "Number of GPUs; 0 for a machine without a GPU, whose speed --tflops sets.", ge=0
+    )
+    tokens: float | None = setting(
+        None,
+        "Number of training tokens. If unset, 20 per parameter (Hoffmann et al. 2022).",
+        ge=1,
+        le=TOKENS,
+    )
+    tensor: Annotated[tuple[int, ...], SEVERAL] = setting(
+        (),
+        "Tensor parallelism: number of GPUs that share each weight matrix; one value or several. "
+        "If unset, 8 where the numbers of GPUs and heads are divisible by 8.",
+    )
+    gpu: Literal["a100", "h100", "h200"] | None = setting(
+        None, "GPU type, for its FLOP/s and memory. If unset, a100."
+    )
+    tflops: float | None = setting(
+        None,
+        "Speed of one GPU in TFLOP/s (10^12 FLOP/s), instead of --gpu.",
+        gt=0,
+        le=Most(10**18, "FLOP/s of any machine"),
+    )
+    mfu: float | None = setting(
+        None,
+        "Model FLOP/s utilisation: the fraction of the FLOP/s that the model uses. If unset, 0.4; "
+        "with --gpus 0, 1.",
+        gt=0,
+        le=1,
+    )
+    memory: float | None = setting(
+        None, "Memory of one GPU in GB (10^9 bytes). If unset, that of the GPU type.", gt=0
+    )
+    batch: int | None = setting(None, "Batch size in tokens. If unset, one sequence.", ge=1)
+    length: int | None = setting(
+        None, "Sequence length in tokens. If unset, the maximum length of the model.", ge=1
+    )
+    dtype: Literal["bf16", "bf16-fp32-grad", "fp32"] = setting(
+        "bf16",
+        "Dtype of training: bf16, bf16-fp32-grad and fp32 take 16, 18 and 16 bytes per parameter "
+        "with AdamW.",
+    )
+    flash: bool = setting(True, "Flash attention, which never stores all attention scores.")
+    recompute: Literal["none", "selective", "full"] = setting(
+        "none",
+        "Activation checkpointing: what the backward pass recomputes instead of storing; "
+        "selective: attention scores; full: whole blocks.",
+    )
+    json: bool = setting(False, "Print one JSON object.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +104,7 @@ class Sheet:
 
     size: str
     config: GPTConfig
-    gpus: int
+    flags: PlanFlags
     tokens: float
     rate: float
     rated: str
@@ -95,43 +112,34 @@ class Sheet:
     room: float | None
     batch: int
     length: int
-    step: StepFlags
     ways: list[Split]
 
 
-def plan(
-    size: str,
-    /,
-    *,
-    gpus: int = 1,
-    tokens: TokenCount | None = None,
-    tensor: Annotated[tuple[int, ...], Parameter(consume_multiple=True)] = (),
-    hardware: GPUFlags | None = None,
-    step: StepFlags | None = None,
-    json: bool = False,
-) -> None:
-    """Estimate parameters, FLOPs per token, memory per GPU and training time.
+def plan(*words: Annotated[str, WORDS], flags: PlanFlags = PlanFlags()) -> None:
+    """Estimate parameters, FLOPs per token, memory per GPU and training time, or what a time buys.
 
     headway plan gpt3-175b --gpus 1024 --tokens 300e9
+    headway plan translate pairs.tsv --source en --target de --time 5m
 
-    Nothing is trained and no GPU is needed. docs/plan.md has the formulas.
-
-    Parameters
-    ----------
-    size
-        Size of the language model: gpt2-xl, gpt3-175b, modern-small ...
-    gpus
-        Number of GPUs; 0 for a machine without a GPU, whose speed --tflops sets.
-    tokens
-        Number of training tokens. If unset, 20 per parameter (Hoffmann et al. 2022).
-    tensor
-        Tensor parallelism: number of GPUs that share each weight matrix; one value or several.
-        If unset, 8 where the numbers of GPUs and heads are divisible by 8.
-    json
-        Print one JSON object.
+    With the size of a language model (gpt2-xl, gpt3-175b, modern-small ...), nothing is trained and
+    no GPU is needed; docs/plan.md has the formulas. With a recipe, its data and --time, a few steps
+    are measured on this machine: the number of updates that the time is enough for, and a smaller
+    model if they are too few. All settings of `headway train` are flags there.
     """
-    sheet = _sheet(size, gpus, tokens, tensor, hardware or GPUFlags(), step or StepFlags())
-    if json:
+    arguments, settings = split_words(words)
+    if arguments and resolved(arguments[0]) is not None:
+        _plan_time(arguments, settings, flags)
+        return
+    if not arguments:
+        raise UsageError("the size is missing", hint=f"headway plan {next(iter(GPTConfig.sizes))}")
+    check_name(arguments[0], GPTConfig.sizes, "size of language model")
+    for name in settings:
+        meant = did_you_mean(spelled(name), map(spelled, declared(PlanFlags)))
+        raise UsageError(f"unknown option {spelled(name)}{meant}", hint="headway plan --help")
+    if arguments[1:]:
+        raise UsageError(f"unexpected argument {arguments[1]!r}: expected one size")
+    sheet = _sheet(arguments[0], flags)
+    if flags.json:
         data_json(_as_dict(sheet))
         return
     for part in (_costs(sheet), _memory_table(sheet), _activation_table(sheet)):
@@ -140,73 +148,65 @@ def plan(
         data(line)
 
 
-def _sheet(
-    size: str,
-    gpus: int,
-    tokens: float | None,
-    tensor: Sequence[int],
-    hardware: GPUFlags,
-    step: StepFlags,
-) -> Sheet:
-    from headway.models.budget import CHINCHILLA, splits
-    from headway.models.cost import parameters
+def _plan_time(words: Sequence[str], settings: Mapping[str, Any], flags: PlanFlags) -> None:
+    """Print what the time limit of a run of a recipe is enough for."""
+    if flags != PlanFlags(json=flags.json):
+        raise UsageError(
+            "a recipe is planned for the machine at hand: the flags of GPUs and tokens are for "
+            "sizes of language models",
+            hint=f"headway plan {words[0]} --time 5m",
+        )
+    config = configured(words, [(COMMAND_LINE, settings)])
+    if not config.training.time:
+        raise UsageError(
+            "the time of the run is missing", hint=f"headway plan {words[0]} --time 5m"
+        )
+    task_of_config(config).check(config)
+    with tempfile.TemporaryDirectory() as folder, talk.status("measuring a few steps"):
+        lines = bought(config, Path(folder))
+    if flags.json:
+        data_json({"recipe": config.recipe, "time": config.training.time, "lines": lines})
+    elif lines:
+        data("\n".join(lines))
+    else:
+        data("the steps of this recipe change while it trains, and cannot be measured before")
 
-    config = _config(size)
-    if gpus < 0:
-        raise UsageError(f"--gpus {gpus}: must be at least 0")
+
+def _sheet(size: str, flags: PlanFlags) -> Sheet:
+    config = GPTConfig(**GPTConfig.sizes[size])  # type: ignore[arg-type]
     # without a GPU, --tflops is the measured speed, not the peak: the model uses all of it
-    mfu = hardware.mfu if hardware.mfu is not None else ASSUMED_MFU if gpus else 1.0
-    if not 0 < mfu <= 1:
-        raise UsageError(f"--mfu {mfu:g}: must be a fraction above 0 and at most 1")
-    if tokens is not None and not 1 <= tokens < 1e18:
-        raise UsageError(f"--tokens {tokens:g}: must be at least 1 and below 1e18")
-    rate, rated, room = _rate(gpus, hardware, step.dtype)
-    batch, length = _batch(config, step)
+    mfu = flags.mfu if flags.mfu is not None else ASSUMED_MFU if flags.gpus else 1.0
+    rate, rated, room = _rate(flags)
+    batch, length = _batch(config, flags)
     return Sheet(
         size=size,
         config=config,
-        gpus=gpus,
-        tokens=tokens or float(CHINCHILLA * parameters(config).total),
+        flags=flags,
+        tokens=flags.tokens or float(CHINCHILLA * parameters(config).total),
         rate=rate,
         rated=rated,
         mfu=mfu,
         room=room,
         batch=batch,
         length=length,
-        step=step,
-        ways=splits(config, max(gpus, 1), tensor or None),
+        ways=splits(config, max(flags.gpus, 1), flags.tensor or None),
     )
 
 
-def _config(size: str) -> GPTConfig:
-    from headway.models import GPTConfig
-
-    if size not in GPTConfig.sizes:
-        raise UsageError(
-            f"unknown size of language model {size!r}" + did_you_mean(size, GPTConfig.sizes),
-            hint="one of: " + ", ".join(GPTConfig.sizes),
-        )
-    return GPTConfig(**GPTConfig.sizes[size])  # type: ignore[arg-type]
-
-
-def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | None]:
+def _rate(flags: PlanFlags) -> tuple[float, str, float | None]:
     """The FLOP/s of one device, its name, and its memory in GB if known."""
-    from headway.models.budget import GPUS
-
-    if flags.memory is not None and not flags.memory > 0:
-        raise UsageError(f"--memory {flags.memory:g}: must be more than 0 GB")
+    gpus = flags.gpus
     if flags.gpu and (flags.tflops is not None or gpus == 0):
         flag = "--gpus 0" if gpus == 0 else "--tflops"
         raise UsageError(
             f"--gpu {flags.gpu} and {flag} cannot be combined", hint="leave one of them out"
         )
     if flags.tflops is not None:
-        if not 0 < flags.tflops < MOST_TERAFLOPS:
-            shown = f"; for {flags.tflops:g} FLOP/s, write --tflops {flags.tflops / 1e12:g}"
+        if flags.tflops >= MOST_TERAFLOPS:
             raise UsageError(
-                f"--tflops {flags.tflops:g}: must be more than 0 and less than "
-                f"{MOST_TERAFLOPS:,.0f} TFLOP/s (10^12 FLOP/s)"
-                + (shown if flags.tflops > 0 else "")
+                f"--tflops {flags.tflops:g}: must be less than {MOST_TERAFLOPS:,.0f} TFLOP/s "
+                f"(10^12 FLOP/s); for {flags.tflops:g} FLOP/s, write --tflops "
+                f"{flags.tflops / 1e12:g}"
             )
         return flags.tflops * 1e12, "one machine" if gpus == 0 else "one GPU", flags.memory
     if gpus == 0:
@@ -216,22 +216,20 @@ def _rate(gpus: int, flags: GPUFlags, dtype: str) -> tuple[float, str, float | N
         )
     name = flags.gpu or "a100"
     kind = GPUS[name]
-    rate = kind.single if dtype == "fp32" else kind.half
+    rate = kind.single if flags.dtype == "fp32" else kind.half
     return rate, f"one {name}", flags.memory or kind.memory
 
 
-def _batch(config: GPTConfig, flags: StepFlags) -> tuple[int, int]:
+def _batch(config: GPTConfig, flags: PlanFlags) -> tuple[int, int]:
     """The batch size and the sequence length in tokens; a batch holds whole sequences."""
     length = config.max_length if flags.length is None else flags.length
-    if length < 1:
-        raise UsageError(f"--length {length}: must be at least 1")
     if config.positions == "learned" and length > config.max_length:
         raise UsageError(
             f"--length {length}: this size has learned positions for at most {config.max_length} "
             "tokens"
         )
     batch = length if flags.batch is None else flags.batch
-    if batch < 1 or batch % length:
+    if batch % length:
         low = max(1, batch // length) * length
         raise UsageError(
             f"--batch {batch}: must be a multiple of the sequence length, {length} tokens",
@@ -242,9 +240,6 @@ def _batch(config: GPTConfig, flags: StepFlags) -> tuple[int, int]:
 
 def _costs(sheet: Sheet) -> list[str]:
     """Lines on parameters, FLOPs, tokens and time."""
-    from headway.models.budget import CHINCHILLA, PAPERS
-    from headway.models.cost import formula_parameters, parameters
-
     count, work = parameters(sheet.config), _work(sheet)
     c, paper = sheet.config, PAPERS.get(sheet.size)
     published = f" (published: {short_number(paper)})" if paper else ""
@@ -267,21 +262,18 @@ def _costs(sheet: Sheet) -> list[str]:
 def _time(sheet: Sheet, work: dict[str, float | int]) -> str:
     """The line on the devices and the training time."""
     start = f"{sheet.rated} at {sheet.rate / 1e12:g} TFLOP/s x {sheet.mfu:g} (MFU): "
-    if sheet.gpus == 0:
+    if sheet.flags.gpus == 0:
         return start + time_span(work["seconds"])
     days = work["gpu_days"]
     spent = f"{days:,.0f}" if days >= 100 else f"{days:.3g}"
-    return f"{start}{spent} GPU-days, on {sheet.gpus:,} {time_span(work['seconds'])}"
+    return f"{start}{spent} GPU-days, on {sheet.flags.gpus:,} {time_span(work['seconds'])}"
 
 
 def _work(sheet: Sheet) -> dict[str, float | int]:
-    from headway.models.budget import DAY, seconds
-    from headway.models.cost import attention_flops, forward_flops, parameters, training_flops
-
     forward = forward_flops(sheet.config, sheet.length)
     training = training_flops(sheet.config, sheet.length)
     total = training * sheet.tokens
-    many = max(sheet.gpus, 1)
+    many = max(sheet.flags.gpus, 1)
     return {
         "forward": forward,
         "training": training,
@@ -294,16 +286,14 @@ def _work(sheet: Sheet) -> dict[str, float | int]:
 
 
 def _memory_of(sheet: Sheet, way: Split) -> Memory:
-    from headway.models.budget import PRECISIONS, memory
-
     return memory(
         sheet.config,
         way,
-        PRECISIONS[sheet.step.dtype],
+        PRECISIONS[sheet.flags.dtype],
         tokens=sheet.batch,
         length=sheet.length,
-        flash=sheet.step.flash,
-        recompute=sheet.step.recompute,
+        flash=sheet.flags.flash,
+        recompute=sheet.flags.recompute,
     )
 
 
@@ -330,9 +320,6 @@ RECOMPUTED: tuple[tuple[str, bool, Recompute], ...] = (
 
 def _activation_table(sheet: Sheet) -> list[str]:
     """A table of the GB of activations, with a line for each way to store fewer of them."""
-    from headway.models.budget import PRECISIONS
-    from headway.models.cost import activation_bytes
-
     sizes = sorted({way.tensor for way in sheet.ways})
     rows = [["GB of activations", *(f"tensor {k}" if k > 1 else "whole" for k in sizes)]]
     for name, flash, recompute in RECOMPUTED:
@@ -341,7 +328,7 @@ def _activation_table(sheet: Sheet) -> list[str]:
                 sheet.config,
                 sheet.batch,
                 sheet.length,
-                element=PRECISIONS[sheet.step.dtype].element,
+                element=PRECISIONS[sheet.flags.dtype].element,
                 tensor=size,
                 flash=flash,
                 recompute=recompute,
@@ -353,13 +340,11 @@ def _activation_table(sheet: Sheet) -> list[str]:
 
 
 def _notes(sheet: Sheet) -> list[str]:
-    from headway.models.budget import CHINCHILLA
-
     notes = [
-        f"Dtype {sheet.step.dtype}, AdamW. Not counted: communication, memory fragmentation, "
+        f"Dtype {sheet.flags.dtype}, AdamW. Not counted: communication, memory fragmentation, "
         "logits (the loss computes them in chunks).",
     ]
-    if sheet.step.recompute != "none":
+    if sheet.flags.recompute != "none":
         notes.append("Recomputation takes time that MFU does not count: lower --mfu to include it.")
     if sheet.room and not any(
         _memory_of(sheet, way).total <= sheet.room * 1e9 for way in sheet.ways
@@ -372,9 +357,6 @@ def _notes(sheet: Sheet) -> list[str]:
 
 def _as_dict(sheet: Sheet) -> dict[str, Any]:
     """The same quantities for a program, in bytes and seconds."""
-    from headway.models.budget import CHINCHILLA, PAPERS
-    from headway.models.cost import formula_parameters, parameters
-
     count = parameters(sheet.config)
     ways = []
     for way in sheet.ways:
@@ -382,12 +364,21 @@ def _as_dict(sheet: Sheet) -> dict[str, Any]:
         fits = None if sheet.room is None else memory.total <= sheet.room * 1e9
         ways.append({**vars(way), **vars(memory), "total": memory.total, "fits": fits})
     return {
-        **{"size": sheet.size, "gpus": sheet.gpus, "length": sheet.length, "batch": sheet.batch},
+        **{
+            "size": sheet.size,
+            "gpus": sheet.flags.gpus,
+            "length": sheet.length,
+            "batch": sheet.batch,
+        },
         **{"parameters": vars(count), "formula": formula_parameters(sheet.config)},
         "paper": PAPERS.get(sheet.size),
         **{"tokens": sheet.tokens, "chinchilla": CHINCHILLA * count.total},
         **{"rate": sheet.rate, "mfu": sheet.mfu, "memory": sheet.room},
-        **{"dtype": sheet.step.dtype, "flash": sheet.step.flash, "recompute": sheet.step.recompute},
+        **{
+            "dtype": sheet.flags.dtype,
+            "flash": sheet.flags.flash,
+            "recompute": sheet.flags.recompute,
+        },
         "flops": _work(sheet),
         "ways": ways,
     }

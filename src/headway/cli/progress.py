@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headway.cli.console import talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
+from headway.tasks.sections import parse_time
 
 LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
 FIRST_SECONDS = 2.0  # time after which work other than training shows its progress
@@ -158,8 +159,6 @@ class Screen:
     def _on_plan(self, event: Mapping[str, Any]) -> None:
         self.steps, self.unit = event["steps"], event["unit"]
         if event["time"]:
-            from headway.tasks.sections import parse_time
-
             self.limit = parse_time(event["time"])
         size = event["parameters"]
         talk.print(f"model     {event['model']} · {size / 1e6:.1f} M parameters")

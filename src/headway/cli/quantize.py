@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from headway.base.errors import DataError, UsageError
-from headway.cli.console import data_json, talk
-from headway.cli.flags import OUTPUT
-
-if TYPE_CHECKING:
-    from headway.bundle import Bundle
+from headway.base.settings import setting
+from headway.bundle import Bundle
+from headway.bundle.files import WEIGHTS_FILE
+from headway.cli.console import data_json, say
+from headway.cli.flags import OUTPUT, RUN, as_flags
+from headway.data.formats import read_lines
+from headway.models.contracts import parameter_count
+from headway.tasks.opening import load
+from headway.transforms.quantize import numbers_of
+from headway.transforms.quantize import quantize as quantize_model
 
 TEXTS = 128
 """Maximum number of calibration texts; more change the rounding little."""
 
 
-def quantize(
-    run: Path,
-    /,
-    *,
-    to: Literal["int8", "int4", "bfloat16"] = "int8",
-    output: Annotated[Path | None, OUTPUT] = None,
-    group: Literal[32, 64, 128] = 32,
-    calibration: Path | None = None,
-    json: bool = False,
-) -> None:
+@as_flags
+class QuantizeFlags:
+    to: Literal["int8", "int4", "bfloat16"] = setting("int8", "Dtype of the weights.")
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "New folder for the small model. If unset, RUN/int8, RUN/int4 or RUN/bfloat16."
+    )
+    group: Literal[32, 64, 128] = setting(
+        32,
+        "Number of consecutive weights that share a scale in int4; fewer are more accurate "
+        "and need more space.",
+    )
+    calibration: Path | None = setting(
+        None,
+        "File of typical texts, one per line, which make the small model more accurate: "
+        "int4 rounds the weights so that the outputs for these texts change least (GPTQ); "
+        "int8 scales the inputs of each layer, so that large ones do not coarsen the others "
+        "(SmoothQuant). The first 128 lines are used. If unset, each weight is rounded to "
+        "its nearest value.",
+    )
+    json: bool = setting(False, "Print folder and sizes as one JSON object.")
+
+
+def quantize(run: Annotated[Path, RUN], /, *, flags: QuantizeFlags = QuantizeFlags()) -> None:
     """Save a model in small numbers; every command loads the result.
 
     headway quantize runs/NAME --to int8
@@ -34,46 +52,24 @@ def quantize(
     same outputs. int4 is smaller by a factor of 6 and less accurate, for large language models.
     bfloat16 is smaller by a factor of 2. Afterwards, headway eval shows how accurate the small
     model is. The original model is not changed.
-
-    Parameters
-    ----------
-    run
-        A run folder or a model folder.
-    to
-        Dtype of the weights.
-    output
-        New folder for the small model. If unset, RUN/int8, RUN/int4 or RUN/bfloat16.
-    group
-        Number of consecutive weights that share a scale in int4; fewer are more accurate and need
-        more space.
-    calibration
-        File of typical texts, one per line, which make the small model more accurate: int4
-        rounds the weights so that the outputs for these texts change least (GPTQ); int8 scales the
-        inputs of each layer, so that large ones do not coarsen the others (SmoothQuant). The first
-        128 lines are used. If unset, each weight is rounded to its nearest value.
-    json
-        Print folder and sizes as one JSON object.
     """
-    from headway.bundle.files import WEIGHTS_FILE
-    from headway.models.contracts import parameter_count
-
-    if calibration is not None and to == "bfloat16":
+    if flags.calibration is not None and flags.to == "bfloat16":
         raise UsageError(
             "--calibration applies to int8 and int4, not to bfloat16", hint="leave it out"
         )
-    folder = _folder(run, to, output)
+    folder = _folder(run, flags.to, flags.output)
     bundle = _float32(run)
-    texts = [] if calibration is None else _texts(bundle, calibration)
+    texts = [] if flags.calibration is None else _texts(bundle, flags.calibration)
     float32_bytes = 4 * parameter_count(bundle.model)
-    _quantize(bundle, run, to, group, texts)
+    _quantize(bundle, run, flags.to, flags.group, texts)
     bundle.save(folder)
     size = (folder / WEIGHTS_FILE).stat().st_size
-    if json:
+    if flags.json:
         data_json({"folder": str(folder), "bytes": size, "float32_bytes": float32_bytes})
         return
     saved = f"{size / 1e6:,.1f} MB, {size / float32_bytes:.2f} of float32"
-    talk.print(f"written   {folder}: {bundle.kind} in {to}, {saved}", markup=False)
-    talk.print(f"next      headway eval {folder} ...   its accuracy", markup=False)
+    say(f"written   {folder}: {bundle.kind} in {flags.to}, {saved}")
+    say(f"next      headway eval {folder} ...   its accuracy")
 
 
 def _folder(run: Path, to: str, output: Path | None) -> Path:
@@ -86,9 +82,6 @@ def _folder(run: Path, to: str, output: Path | None) -> Path:
 
 def _float32(run: Path) -> Bundle:
     """Load the model. Raises UsageError if it is quantised already."""
-    from headway.tasks.opening import load
-    from headway.transforms.quantize import numbers_of
-
     bundle = load(run, "cpu", fast=False)
     if (numbers := numbers_of(bundle.model)) is not None:
         raise UsageError(
@@ -99,8 +92,6 @@ def _float32(run: Path) -> Bundle:
 
 def _quantize(bundle: Bundle, run: Path, to: str, group: int, texts: list[str]) -> None:
     """Quantise the bundle's model, calibrated if there are texts."""
-    from headway.transforms.quantize import quantize as quantize_model
-
     calibrate = (lambda: _read(bundle, texts)) if texts else None
     try:
         quantize_model(bundle.model, to, group=group, calibrate=calibrate)
@@ -110,8 +101,6 @@ def _quantize(bundle: Bundle, run: Path, to: str, group: int, texts: list[str]) 
 
 def _texts(bundle: Bundle, path: Path) -> list[str]:
     """Return the calibration texts of a file."""
-    from headway.data.formats import read_lines
-
     if bundle.inputs.modality != "text":
         raise UsageError(
             "--calibration is a file of texts, but this model's inputs are images",

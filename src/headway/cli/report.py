@@ -5,11 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from headway.cli.console import talk
-from headway.cli.flags import OUTPUT
+from headway.base.settings import setting
+from headway.cli.console import say
+from headway.cli.flags import OUTPUT, as_flags
+from headway.inspection.page import write_page
+from headway.runs.report import report_of, write_report
 
 
-def report(run: Path, /, *, output: Annotated[Path | None, OUTPUT] = None) -> None:
+@as_flags
+class ReportFlags:
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None, "New HTML file. If unset, report.html in the run folder, which is replaced."
+    )
+
+
+def report(run: Path, /, *, flags: ReportFlags = ReportFlags()) -> None:
     """Write the report of a run: curves, samples, attention during training, settings.
 
     Training writes the report at its end. This command writes it again, also during training.
@@ -18,15 +28,10 @@ def report(run: Path, /, *, output: Annotated[Path | None, OUTPUT] = None) -> No
     ----------
     run
         A run folder.
-    output
-        New HTML file. If unset, report.html in the run folder, which is replaced.
     """
-    from headway.inspection.page import write_page
-    from headway.runs.report import report_of, write_report
-
-    if output is None:
+    if flags.output is None:
         written = write_report(run)
     else:
-        write_page(output, report_of(run))
-        written = output
-    talk.print(f"written   {written}: open it in a browser", markup=False)
+        write_page(flags.output, report_of(run))
+        written = flags.output
+    say(f"written   {written}: open it in a browser")

@@ -7,29 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App
-
+from headway.base.config_files import read_run_file
 from headway.base.errors import DataError, UsageError
-from headway.cli.console import data, data_json, one_line, talk
+from headway.base.metrics_file import read_log
+from headway.cli.console import data, data_json, one_line, say, talk
+from headway.cli.flags import TEXT, PrintFlags
 from headway.cli.numbers import TITLES, best_of, metrics, written
 
-runs_app = App(name="runs", help="List the runs in a folder, or show one.")
 
-
-@runs_app.command
-def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
+def ls(folder: Path | None = None, /, *, flags: PrintFlags = TEXT) -> None:
     """List runs, newest first.
 
     Parameters
     ----------
     folder
         Folder that contains the run folders. If unset, runs.
-    json
-        Print one JSON object per line.
     """
-    from headway.base.config_files import read_run_file
-    from headway.base.metrics_file import read_log
-
     if folder is not None and not folder.is_dir():
         raise UsageError("no such folder", str(folder), "check the path")
     folder = folder or Path("runs")
@@ -40,9 +33,9 @@ def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
         try:
             summary = _summary(run, read_run_file(run), read_log(run / "metrics.jsonl"))
         except DataError as error:
-            talk.print(f"left out  {one_line(str(run))}: {error.what}", markup=False)
+            say(f"left out  {one_line(str(run))}: {error.what}")
             continue
-        if json:
+        if flags.json:
             data_json(summary)
             continue
         best = "-" if summary["best"] is None else best_of(summary["metric"], summary["best"])
@@ -51,23 +44,17 @@ def ls(folder: Path | None = None, /, *, json: bool = False) -> None:
         data(f"{one_line(summary['name']):<28} {summary['recipe']:<20} {state}")
 
 
-@runs_app.command
-def show(run: Path, /, *, json: bool = False) -> None:
+def show(run: Path, /, *, flags: PrintFlags = TEXT) -> None:
     """Show the state, the evaluations and the configuration of one run.
 
     Parameters
     ----------
     run
         A run folder.
-    json
-        Print one JSON object.
     """
-    from headway.base.config_files import read_run_file
-    from headway.base.metrics_file import read_log
-
     config, events = read_run_file(run), read_log(run / "metrics.jsonl")
     summary, evaluations = _summary(run, config, events), events.get("valid", [])
-    if json:
+    if flags.json:
         data_json({**summary, "evaluations": evaluations, "config": config})
         return
     state = f"step {summary['step']:,}  {summary['state']}"

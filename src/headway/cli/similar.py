@@ -5,32 +5,41 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Annotated, get_args
 
+import torch
+import torch.nn.functional as F
+
+from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
-from headway.cli.console import data, data_json, talk
+from headway.base.settings import setting
+from headway.base.shapes import Float, Tensor
+from headway.blocks import Pooling
+from headway.bundle import TextEmbedding
+from headway.cli.console import result, talk
 from headway.cli.embed import check_prompt, vectors_of
-from headway.cli.flags import ON_THIS_MACHINE, Count, MachineFlags
+from headway.cli.flags import RUN, as_flags
+from headway.cli.machine import MachineFlags
 from headway.cli.texts import ARRAYS, gather
-
-if TYPE_CHECKING:
-    from headway.base.devices import Machine
-    from headway.base.shapes import Float, Tensor
-    from headway.bundle import TextEmbedding
+from headway.data.formats.vectors import read_vectors
 
 SAME = 0.999  # least cosine of two vectors of one text that were computed in different dtypes
 
 
+@as_flags
+class SimilarFlags(MachineFlags):
+    top: int = setting(10, "Number of texts to print.", ge=1)
+    column: str = setting("text", "Column (or JSON key) of the text.")
+    prompt: str | None = setting(
+        None,
+        "Name of the model's prompt that precedes the query. If unset, the model's default, "
+        "if it has one, which also precedes the texts.",
+    )
+    json: bool = setting(False, "Print one JSON object per line.")
+
+
 def similar(
-    run: str,
-    query: str,
-    /,
-    *texts: str,
-    top: Count = 10,
-    column: str = "text",
-    prompt: str | None = None,
-    json: bool = False,
-    machine: MachineFlags = ON_THIS_MACHINE,
+    run: Annotated[str, RUN], query: str, /, *texts: str, flags: SimilarFlags = SimilarFlags()
 ) -> None:
     """Find the texts most similar to a query: headway similar RUN "..." texts.txt.
 
@@ -39,43 +48,25 @@ def similar(
 
     Parameters
     ----------
-    run
-        A run folder or a model folder.
     query
         The text to compare with.
     texts
         Texts, files of texts (one text per line, or .tsv, .csv, .jsonl), or one .npz file of
         vectors. Without any, standard input is read, one text per line.
-    top
-        Number of texts to print.
-    column
-        Column (or JSON key) of the text.
-    prompt
-        Name of the model's prompt that precedes the query. If unset, the model's default, if it
-        has one, which also precedes the texts.
-    json
-        Print one JSON object per line.
     """
-    from headway.bundle import TextEmbedding
-    from headway.tasks.opening import other_kind
-
-    loader = machine.prepare()
-    bundle = loader.load(run)
-    if not isinstance(bundle, TextEmbedding):
-        raise other_kind(bundle, run, "text encoder")
-    check_prompt(bundle, prompt)
+    loader = flags.prepare()
+    bundle = loader.expect(TextEmbedding, run, "text encoder")  # type: ignore[type-abstract]
+    check_prompt(bundle, flags.prompt)
     if any(Path(text).suffix == ARRAYS for text in texts):
-        candidates, cosines = _searched(bundle, (query, prompt), texts, loader)
+        candidates, cosines = _searched(bundle, (query, flags.prompt), texts, loader)
     else:
-        candidates = list(dict.fromkeys(gather(texts, column).texts))
-        of_query = vectors_of(bundle, [query], loader, prompt=prompt)[0]
+        candidates = list(dict.fromkeys(gather(texts, flags.column).texts))
+        of_query = vectors_of(bundle, [query], loader, prompt=flags.prompt)[0]
         cosines = vectors_of(bundle, candidates, loader) @ of_query
-    best = cosines.topk(min(top, len(candidates)))
+    best = cosines.topk(min(flags.top, len(candidates)))
     for cosine, i in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-        if json:
-            data_json({"text": candidates[i], "cosine": round(cosine, 4)})
-        else:
-            data(f"{cosine:.3f}\t{' '.join(candidates[i].split())}")
+        value = {"text": candidates[i], "cosine": round(cosine, 4)}
+        result(value, f"{cosine:.3f}\t{' '.join(candidates[i].split())}", as_json=flags.json)
 
 
 def _searched(
@@ -85,12 +76,6 @@ def _searched(
     machine: Machine,
 ) -> tuple[list[str], Float[Tensor, " N"]]:
     """The distinct texts of a file of vectors, and their cosines with the query and its prompt."""
-    import torch
-    import torch.nn.functional as F
-
-    from headway.blocks import Pooling
-    from headway.data.formats.vectors import read_vectors
-
     if len(texts) > 1:
         raise UsageError(
             "a file of vectors (.npz) cannot be combined with other texts",

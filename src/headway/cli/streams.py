@@ -15,14 +15,14 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO, TypeVar
 
 from headway.base.errors import UsageError
 from headway.base.folders import INPUT
-from headway.cli.console import talk
+from headway.base.settings import flat, override
+from headway.cli.console import say
 
-if TYPE_CHECKING:
-    from headway.runs import AnyRunConfig
+T = TypeVar("T")
 
 _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _WRITTEN = {"-o", "--output", "--plot", "--html", "--confusion"}  # flags of new files
@@ -64,11 +64,8 @@ def named_like(argument: str, output: Path) -> Path:
     return path.rename(path.with_suffix(output.suffix))
 
 
-def in_run(settings: AnyRunConfig, folder: Path) -> AnyRunConfig:
+def in_run(settings: T, folder: Path) -> T:
     """The settings of a run with the paths of the copies of its pipes, which `copied` makes."""
-    from headway.base.settings import flat
-    from headway.runs import with_settings
-
     if not _files:
         return settings
     changes = {}
@@ -81,7 +78,7 @@ def in_run(settings: AnyRunConfig, folder: Path) -> AnyRunConfig:
             continue
         if changed != (value if isinstance(value, str) else list(value)):
             changes[name] = changed
-    return with_settings(settings, ("a pipe", changes)) if changes else settings
+    return override(settings, changes, "a pipe")
 
 
 @contextmanager
@@ -126,7 +123,7 @@ def _opened(path: str) -> BinaryIO | None:
 
 def _written(stream: BinaryIO, path: str, folder: Path) -> Path:
     """Write a pipe to a file in the folder, whose name is the hash and the kind of its content."""
-    from headway.data.formats.suffixes import HEAD, suffix_of
+    from headway.data.formats.suffixes import HEAD, suffix_of  # only for a call with a pipe
 
     digest, head = hashlib.sha256(), b""
     temporary = folder / "part"
@@ -144,6 +141,6 @@ def _written(stream: BinaryIO, path: str, folder: Path) -> Path:
         ) from error
     name = digest.hexdigest()[:16] + suffix_of(head)
     size = temporary.stat().st_size
-    talk.print(f"read      {path}: {size:,} bytes, as {name}", markup=False)
+    say(f"read      {path}: {size:,} bytes, as {name}")
     _files[name] = temporary.rename(folder / name)
     return _files[name]

@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.cli.console import talk
+from headway.cli.console import say
 from headway.cli.inputs import is_file, standard_input
+from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
+from headway.data.formats.lines import location
+from headway.data.formats.records import plain_text
+from headway.data.formats.tables import no_value
 
 PLAIN = (".txt", ".md")
 ARRAYS = ".npz"
@@ -31,8 +35,6 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
     `label`. Blank lines are skipped. Without arguments, standard input is read. UsageError for the
     name of a file that does not exist, DataError if there is no text.
     """
-    from headway.data.formats import TABLES, ending
-
     labelled: list[tuple[str, str | None]] = []
     for argument in arguments:
         path = Path(argument)
@@ -44,7 +46,7 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
             )
         if is_file(argument):
             rows = _rows(path, column, label)
-            talk.print(f"read      {path}: {len(rows):,} texts", markup=False)
+            say(f"read      {path}: {len(rows):,} texts")
             labelled += rows
         elif ending(path) in (*TABLES, *PLAIN) and not any(c.isspace() for c in argument):
             raise UsageError("no such file", argument, "check the path")
@@ -65,11 +67,6 @@ def gather(arguments: Sequence[str], column: str = "text", label: str | None = N
 
 def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | None]]:
     """The texts of one file, with their labels or None."""
-    from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
-    from headway.data.formats.lines import location
-    from headway.data.formats.records import plain_text
-    from headway.data.formats.tables import no_value
-
     if ending(path) not in TABLES:
         kind = path.name if label == BY_FILE else None
         return [(line.strip(), kind) for line in read_lines(path) if line.strip()]

@@ -2,62 +2,67 @@
 
 from __future__ import annotations
 
+import resource
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import Annotated, Any
 
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
-from headway.base.settings import COMMAND_LINE
-from headway.cli.console import data_json, program, talk
+from headway.base.settings import COMMAND_LINE, differences, setting
+from headway.cli.console import data_json, program, say, talk
+from headway.cli.flags import QUIET, WORDS, as_flags, split_words
 from headway.cli.numbers import gigabytes, time_span
 from headway.cli.progress import Screen
 from headway.cli.streams import copied, in_run
+from headway.runs import (
+    AnyRunConfig,
+    DryRun,
+    Outcome,
+    check_same,
+    recipe,
+    resolved,
+    run_folder,
+    saved,
+    with_settings,
+)
+from headway.runs import train as train_run
+from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
+from headway.training import Observer
 
-if TYPE_CHECKING:
-    from headway.runs import AnyRunConfig, DryRun, Outcome
-    from headway.training import Observer
+SWITCHES = {"--quiet", "-q", "--json", "--dry-run"}
+"""Flags of the commands without a value; all others are followed by one."""
 
-SHORT = {
-    "model": "model.size",
-    "data": "data.train",
-    "from": "training.start",
-    "teacher": "training.teacher",
-    "from-encoder": "training.encoder",
-    "from-decoder": "training.decoder",
-    "source": "data.source",
-    "target": "data.target",
-    "valid": "data.valid",
-    "test": "data.test",
-    "column": "data.column",
-    "steps": "training.steps",
-    "epochs": "training.epochs",
-    "time": "training.time",
-    "seed": "training.seed",
-    "device": "machine.device",
-    "dtype": "machine.dtype",
-    "threads": "machine.threads",
-    "fast": "machine.fast",
-    "compile": "machine.compile",
-    "graphs": "machine.graphs",
-}
-"""Short names of the most used settings."""
+
+@as_flags
+class TrainFlags:
+    run: str | None = setting(
+        None, "Name of the run; its folder is runs/NAME. If unset, the name of the recipe."
+    )
+    resume: Path | None = setting(
+        None,
+        "Run folder to resume. Settings on the command line replace those of the run; the "
+        "changes are recorded in its run.yaml.",
+    )
+    config: Path | None = setting(None, "YAML file of settings; flags override it.")
+    dry_run: bool = setting(
+        False,
+        "Train and evaluate a few batches, and report the memory and time that the run would need.",
+    )
+    json: bool = setting(
+        False,
+        "Print the outcome, or the report of a dry run, as one JSON object on standard output.",
+    )
+    quiet: Annotated[bool, QUIET] = setting(False, "Show no progress.")
 
 
 def train(
-    *words: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
-    run: str | None = None,
-    resume: Path | None = None,
-    config: Path | None = None,
-    dry_run: bool = False,
-    json: bool = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"])] = False,
+    *words: Annotated[str, WORDS],
+    flags: TrainFlags = TrainFlags(),
 ) -> None:
     """Train a model or resume a run: headway train RECIPE [DATA] [--SETTING VALUE ...].
 
@@ -67,42 +72,40 @@ def train(
     Every setting is a flag: --model.size small --optimizer.lr 1e-3 --steps 2000.
 
     A run of the same name and configuration is resumed from its last checkpoint.
-
-    Parameters
-    ----------
-    run
-        Name of the run; its folder is runs/NAME. If unset, the name of the recipe.
-    resume
-        Run folder to resume. Settings on the command line replace those of the run; the changes
-        are recorded in its run.yaml.
-    config
-        YAML file of settings; flags override it.
-    dry_run
-        Train and evaluate a few batches, and report the memory and time that the run would need.
-    json
-        Print the outcome, or the report of a dry run, as one JSON object on standard output.
-    quiet
-        Show no progress.
     """
-    arguments, flags = split_words(words)
-    if run is not None and resume is not None:
+    arguments, changes = split_words(words)
+    if flags.run is not None and flags.resume is not None:
         raise UsageError(
-            f"--run {run} and --resume {resume}: a run is resumed in its own folder",
-            hint=f"leave out --run; or start another run from its model with --from {resume}",
+            f"--run {flags.run} and --resume {flags.resume}: a run is resumed in its own folder",
+            hint=f"leave out --run; or start another run from its model with --from {flags.resume}",
         )
-    layers: list[tuple[str, Any]] = [] if config is None else [(str(config), read_yaml(config))]
-    layers.append((COMMAND_LINE, flags))
-    if resume is not None:
-        settings, folder, history = _resumed(resume, arguments, layers)
+    layers: list[tuple[str, Any]] = (
+        [] if flags.config is None else [(str(flags.config), read_yaml(flags.config))]
+    )
+    layers.append((COMMAND_LINE, changes))
+    if flags.resume is not None:
+        settings, folder, history = _resumed(flags.resume, arguments, layers)
     else:
-        settings, folder, history = _new(run, arguments, layers)
-    if dry_run:
-        _try_out(settings, json=json, quiet=quiet)
+        settings, folder, history = _new(flags.run, arguments, layers)
+    if flags.dry_run:
+        _try_out(settings, json=flags.json, quiet=flags.quiet)
         return
-    outcome = run_training(settings, folder, history, quiet=quiet or json)
-    if json:
+    outcome = run_training(settings, folder, history, quiet=flags.quiet or flags.json)
+    if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
-    _say_what_is_next(outcome, settings, quiet)
+    _say_what_is_next(outcome, settings, flags.quiet)
+
+
+def check_named(words: Sequence[str]) -> None:
+    """UsageError if the words of a command that asks for help name no recipe."""
+    if (name := unknown_recipe(words)) is not None:
+        recipe(name)
+
+
+def unknown_recipe(words: Sequence[str]) -> str | None:
+    """The first argument among the words, unless one of them is a recipe."""
+    arguments, _ = split_words([word for word in words if word not in SWITCHES])
+    return None if any(map(resolved, words)) else next(iter(arguments), None)
 
 
 def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
@@ -114,33 +117,36 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
     commands = task.next_commands if derives is None else derives.next_commands(settings)
     if not quiet:
         calls = (f"{program()} {command.format(run=outcome.folder)}" for command in commands)
-        talk.print("next      " + " · ".join(calls), markup=False)
+        say("next      " + " · ".join(calls))
 
 
 def _new(
     run: str | None, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.runs import recipe, run_folder, with_settings
+    settings = configured(_with_recipe(words, layers), layers)
+    folder = run_folder(run or settings.name)
+    settings = in_run(settings, folder)
+    with copied(folder):
+        return settings, folder, _history(folder, settings)
 
-    words = _with_recipe(words, layers)
+
+def configured(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> AnyRunConfig:
+    """The configuration of a new run. words: a recipe, and its training data if they are named."""
     settings = recipe(words[0], *layers)
     takes_many = isinstance(settings.data.train, tuple)
     if len(words) > 2 and not takes_many:
         raise UsageError(
             f"unexpected argument {words[2]!r}: expected a recipe and one path of training data"
         )
-    if len(words) >= 2:
-        if any("data.train" in values for origin, values in layers if origin == COMMAND_LINE):
-            raise UsageError(
-                f"training data are named twice: {words[1]} and --data",
-                hint="name them after the recipe, or with --data",
-            )
-        data = words[1:] if takes_many else words[1]
-        settings = with_settings(settings, (COMMAND_LINE, {"data.train": data}))
-    folder = run_folder(run or settings.name)
-    settings = in_run(settings, folder)
-    with copied(folder):
-        return settings, folder, _history(folder, settings)
+    if len(words) == 1:
+        return settings
+    if any("data.train" in values for origin, values in layers if origin == COMMAND_LINE):
+        raise UsageError(
+            f"training data are named twice: {words[1]} and --data",
+            hint="name them after the recipe, or with --data",
+        )
+    data = words[1:] if takes_many else words[1]
+    return with_settings(settings, (COMMAND_LINE, {"data.train": data}))
 
 
 def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Sequence[str]:
@@ -149,8 +155,6 @@ def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Seq
     UsageError if neither names a recipe. With a recipe in the settings, a first argument that is no
     recipe but an existing path is data.
     """
-    from headway.runs import resolved
-
     named = [values["recipe"] for _, values in layers if "recipe" in values]
     if words and (not named or resolved(words[0]) is not None or not Path(words[0]).exists()):
         return words
@@ -159,27 +163,6 @@ def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Seq
             "the recipe is missing", hint="headway train translate DATA; or headway demo"
         )
     return [str(named[-1]), *words]
-
-
-def split_words(
-    words: Sequence[str], short: Mapping[str, str] = SHORT
-) -> tuple[list[str], dict[str, Any]]:
-    """The arguments without dashes, and the settings: --a.b VALUE, --a.b=VALUE or --a.b (true)."""
-    arguments: list[str] = []
-    flags: dict[str, Any] = {}
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            if word.startswith("-") and len(word) > 1:
-                raise UsageError(f"unknown option {word}", hint="--help lists all options")
-            arguments.append(word)
-            continue
-        name, equals, value = word.removeprefix("--").partition("=")
-        if not equals:
-            value = rest.pop(0) if rest and not rest[0].startswith("--") else "true"
-        flags[short.get(name, name.replace("-", "_"))] = value
-    return arguments, flags
 
 
 def run_training(
@@ -192,8 +175,6 @@ def run_training(
     dry_run: DryRun | None = None,
 ) -> Outcome:
     """Train a run and show its progress on standard error."""
-    from headway.runs import train as train_run
-
     screen = Screen(quiet)
     all_observers = [screen, *observers]
     try:
@@ -212,8 +193,6 @@ def run_training(
 
 def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
     """The notes of the run in a folder. UsageError if it was configured differently."""
-    from headway.runs import check_same
-
     check_same(folder, settings)
     return _notes(folder)
 
@@ -228,9 +207,6 @@ def _notes(folder: Path) -> list[str]:
 def _resumed(
     folder: Path, words: Sequence[str], layers: Sequence[tuple[str, Any]]
 ) -> tuple[AnyRunConfig, Path, list[str]]:
-    from headway.base.settings import differences
-    from headway.runs import saved, with_settings
-
     if words:
         raise UsageError(
             f"unexpected argument {words[0]!r}: --resume uses the recipe and data of the run",
@@ -240,38 +216,9 @@ def _resumed(
     settings = with_settings(before, *layers)
     history = _notes(folder)
     for key, old, new in differences(before, settings):
-        talk.print(f"          ! {key} changed from {old} to {new}", markup=False)
+        say(f"          ! {key} changed from {old} to {new}")
         history.append(f"{time.strftime('%Y-%m-%d %H:%M')} {key}: {old} -> {new}")
     return settings, folder, history
-
-
-def _bought(settings: AnyRunConfig, tried: AnyRunConfig, trial: Path) -> list[str]:
-    """Say what the time limit is enough for, and with which smaller model.
-
-    tried: the configuration of the dry run in the folder `trial`, whose data are ready.
-    """
-    from headway.base.devices import prepare
-    from headway.runs.pace import fitted_to_time, suggested_size
-    from headway.tasks.sections import parse_time
-
-    machine, config = prepare(tried.machine), replace(settings, machine=tried.machine)
-    task, seconds = task_of_config(config), parse_time(settings.training.time)
-
-    def job(config: AnyRunConfig) -> Any:
-        return task.prepare(config, trial, machine, lambda event: None)
-
-    fitted, pace = fitted_to_time(config, seconds, machine, job)
-    if pace is None:
-        return []
-    lines = [pace.describe(settings.training.time)]
-    if pace.updates < min(config.training.updates, fitted.config.training.steps):
-        suggested = suggested_size(fitted.config, seconds, machine, job)
-        if suggested is not None:
-            size, other = suggested
-            lines.append(
-                f"--model {size}: about {other.updates:,} updates, {other.epochs:.2g} epochs"
-            )
-    return lines
 
 
 def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
@@ -279,27 +226,25 @@ def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
 
     The report is the result, not progress: it is printed with --quiet too.
     """
-    import resource
-
-    from headway.runs import DryRun, saved
-
     dry_run = DryRun()
     with tempfile.TemporaryDirectory() as folder:
-        trial, tried = Path(folder) / "trial", dry_run.configured(settings)
-        outcome = run_training(tried, trial, quiet=quiet or json, dry_run=dry_run)
+        trial = Path(folder) / "trial"
+        config = dry_run.configured(settings)
+        outcome = run_training(config, trial, quiet=quiet or json, dry_run=dry_run)
         if outcome.stop == "interrupted":
             raise SystemExit(130)
-        steps = saved(trial).training.steps or outcome.step
-        bought = _bought(settings, saved(trial), trial) if settings.training.time else []
+        tried = saved(trial)
+        steps = tried.training.steps or outcome.step
+        lines = bought(replace(settings, machine=tried.machine), trial)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     seconds = outcome.seconds / outcome.step * steps
     if json:
         report = {"steps": steps, "seconds": seconds, "memory_bytes": memory}
-        data_json({**report, "time": bought} if bought else report)
+        data_json({**report, "time": lines} if lines else report)
         return
     talk.print(
         f"dry run   about {time_span(seconds)} for {steps:,} steps, without evaluations; "
         f"{gigabytes(memory)} GB of memory. Nothing was saved."
     )
-    for line in bought:
-        talk.print(f"          {line}", markup=False)
+    for line in lines:
+        say(f"          {line}")

@@ -7,41 +7,17 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from headway.base.settings import COMMAND_LINE, Field, fields_of, plain
 from headway.cli.console import data
-
-if TYPE_CHECKING:
-    from headway.base.settings import Field
+from headway.cli.flags import SHORT, spelled, split_words
+from headway.runs import RECIPES, recipe, resolved
+from headway.tasks.registry import tasks
 
 COLUMN = 36  # where the help of a setting begins
 RECIPES_COLUMN = 22
 WIDEST = 110
-
-
-OWN_FLAGS = {"--quiet", "-q", "--json", "--dry-run"}
-"""Flags of the commands without a value; all others are followed by one."""
-
-
-def check_name(words: Sequence[str]) -> None:
-    """UsageError if the words of `headway train` or `compare`, which ask for help, name what is no
-    recipe, plan or file of a plan."""
-    from headway.cli.train import split_words
-
-    command, *rest = [word for word in words if word not in OWN_FLAGS]
-    arguments, _ = split_words(rest)
-    if not arguments:
-        return
-    from headway.comparisons.plans import is_file_of_plan, named_plan
-    from headway.lectures.plans import PLANS
-    from headway.runs import recipe, resolved
-
-    if any(resolved(word) is not None for word in rest):
-        return
-    if command == "train":
-        recipe(arguments[0])
-    elif not is_file_of_plan(arguments[0]):
-        named_plan(arguments[0], PLANS)
 
 
 def show_help(words: Sequence[str]) -> None:
@@ -49,11 +25,6 @@ def show_help(words: Sequence[str]) -> None:
 
     For a recipe whose settings depend on a teacher, these are the settings for --teacher.
     """
-    from headway.base.settings import COMMAND_LINE
-    from headway.cli.train import SHORT, split_words
-    from headway.runs import RECIPES, recipe, resolved
-    from headway.tasks.registry import tasks
-
     name = next((word for word in words if resolved(word) is not None), None)
     if name is None:
         data("Recipes by task (headway train RECIPE --help lists the settings of one):")
@@ -74,9 +45,6 @@ def show_help(words: Sequence[str]) -> None:
 
 def settings_lines(config: Any) -> Iterator[str]:
     """Yield lines on every setting (flag, default, help): the most used first, then by section."""
-    from headway.base.settings import fields_of
-    from headway.cli.train import SHORT
-
     fields = fields_of(config)
     common = {key: flag for flag, key in SHORT.items() if key in fields}
     yield "\nMost used settings, by their short names (DATA is --data.train):"
@@ -99,14 +67,12 @@ def settings_lines(config: Any) -> Iterator[str]:
 
 
 def _setting(flag: str, field: Field) -> str:
-    from headway.base.settings import plain
-
     default = plain(field.default)
     shown = "" if default in (None, "", []) else str(default).lower()
     if isinstance(default, str | int | float) and not isinstance(default, bool):
         shown = str(default)
     choices = f" ({field.expects})" if field.expects.startswith("one of") else ""
-    return _line(f"--{flag.replace('_', '-')} {shown}".rstrip(), field.help + choices)
+    return _line(f"{spelled(flag)} {shown}".rstrip(), field.help + choices)
 
 
 def _line(name: str, help: str, column: int = COLUMN) -> str:

@@ -6,45 +6,50 @@ import dataclasses
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from inspect import Parameter as Argument
-from inspect import Signature
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
+from rich.text import Text
 
+from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
-from headway.base.settings import COMMAND_LINE, override
+from headway.base.settings import COMMAND_LINE, Field, declared, override, setting
+from headway.bundle import Truncating
 from headway.cli import documents
-from headway.cli.console import data, data_json, on_output, talk
-from headway.cli.flags import ON_THIS_MACHINE, MachineFlags, check_number
+from headway.cli.console import data, data_json, on_output, say
+from headway.cli.flags import as_flags, spelled, takes
 from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
+from headway.cli.machine import MachineFlags
 from headway.cli.streams import is_stream_file, named_like
+from headway.data.formats import TABLES, ending, read_lines
+from headway.runs import saved
+from headway.tasks.opening import check_kind, with_article
 from headway.tasks.registry import TASKS, Entry, task, verbs
-
-if TYPE_CHECKING:
-    from headway.base.devices import Machine
-    from headway.tasks.task import AnyTask, Styled, Table
+from headway.tasks.task import AnyTask, Styled, Table
 
 TEXT_FILES = (".txt", ".md", ".gz")
-TABLE, COLUMN = "file", "data_"
-"""The flag of a table of inputs, and the prefix of the names of the flags of its columns."""
+TABLE, COLUMN = "file", "data."
+"""The flag of a table of inputs, and the prefix of the flags of its columns."""
 
 
-def named_verb(verb: str) -> Callable[..., None]:
-    """A placeholder of the command with its name and help, before its tasks are imported."""
+@as_flags
+class VerbFlags(MachineFlags):
+    json: bool = setting(False, "Print one JSON object per line.")
 
-    def predict() -> None:
-        raise AssertionError("this placeholder must be replaced by `verb_command`")
 
-    predict.__doc__ = _help(verb)
-    predict.__name__ = verb
-    return predict
+LINES = VerbFlags()
+
+
+def __getattr__(verb: str) -> Callable[..., None]:
+    """The command of a verb, by whose name the command line looks it up."""
+    if verb not in verbs():
+        raise AttributeError(verb)
+    return verb_command(verb)
 
 
 def verb_command(verb: str) -> Callable[..., None]:
@@ -53,28 +58,28 @@ def verb_command(verb: str) -> Callable[..., None]:
     Its flags are the fields of the tasks' inputs after the first, and their options. The kind of
     the model selects the task; UsageError for a flag that only other tasks have.
     """
-    from headway.tasks.opening import check_kind
-
     names = verbs()[verb]
     tasks = {TASKS[name].kind: task(name) for name in names}
     entries = {TASKS[name].kind: TASKS[name] for name in names}
-    kinds = list(tasks.values())
-    flags = _flags(kinds) | _plot_flag(kinds) | documents.flags(kinds, _flag)
 
-    def predict(run: str, /, *inputs: str, **chosen: Any) -> None:
-        json: bool = chosen.pop("json", False)
-        machine: MachineFlags = chosen.pop("machine", ON_THIS_MACHINE)
-        plot: Path | None = chosen.pop("plot", None)
+    def predict(
+        run: str,
+        /,
+        *inputs: str,
+        flags: VerbFlags = LINES,
+        **settings: Any,
+    ) -> None:
+        plot: Path | None = settings.pop("plot", None)
         if plot is not None:
             check_new_file(plot)
-        output: Path | None = chosen.pop(documents.OUTPUT, None)
+        output: Path | None = settings.pop(documents.OUTPUT, None)
         documents.check_output(output, inputs)
-        loader = machine.prepare()
+        loader = flags.prepare()
         bundle = loader.load(run)
         check_kind(bundle, run, *tasks)
         predicting, entry = tasks[bundle.kind], entries[bundle.kind]
         # a value of a user counts although it is Headway's default: a model may have another one
-        changed = {name: value for name, value in chosen.items() if value is not None}
+        changed = {name: value for name, value in settings.items() if value is not None}
         reading = predicting.prediction.table
         table = _pop_table(changed) if reading else {}
         writing = predicting.documents
@@ -83,7 +88,7 @@ def verb_command(verb: str) -> Callable[..., None]:
         if writing and output is not None:
             path = named_like(inputs[0], output)
             documents.write_document(
-                writing, bundle, run, path, output, described, options, loader, json=json
+                writing, bundle, run, path, output, described, options, loader, json=flags.json
             )
             return
         examples = _inputs(predicting, entry, bundle, inputs, fixed)
@@ -92,40 +97,20 @@ def verb_command(verb: str) -> Callable[..., None]:
         if plot is not None:
             examples = iter([_only(examples, predicting, entry)])
         lists = chunks(examples, from_input=not inputs and not table)
-        _predict(predicting, entry, bundle, options, lists, loader, json=json, plot=plot)
+        _predict(predicting, entry, bundle, options, lists, loader, json=flags.json, plot=plot)
 
-    _declare(predict, verb, flags, _about_inputs(entries, tasks))
-    return predict
-
-
-def _declare(
-    predict: Callable[..., None], verb: str, flags: Mapping[str, Argument], about_inputs: str
-) -> None:
-    """Set the parameters and the help of the command of a verb."""
-    parameters = [
-        Argument("run", Argument.POSITIONAL_ONLY, annotation=str),
-        Argument("inputs", Argument.VAR_POSITIONAL, annotation=str),
-        *flags.values(),
-        Argument("json", Argument.KEYWORD_ONLY, default=False, annotation=bool),
-        Argument(
-            "machine", Argument.KEYWORD_ONLY, default=ON_THIS_MACHINE, annotation=MachineFlags
-        ),
-    ]
-    # cyclopts reads both
-    predict.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    predict.__annotations__ = {argument.name: argument.annotation for argument in parameters}
-    predict.__doc__ = f"""{_help(verb)}
+    summary = "\n\n    ".join(TASKS[name].help.strip() for name in names)
+    predict.__name__ = verb
+    predict.__doc__ = f"""{summary}
 
     Parameters
     ----------
     run
         A run folder or a model folder.
     inputs
-        {about_inputs}
-    json
-        Print one JSON object per line.
+        {_about_inputs(entries, tasks)}
     """
-    predict.__name__ = verb
+    return takes(_fields(list(tasks.values())))(predict)
 
 
 def _predict(
@@ -143,8 +128,6 @@ def _predict(
 
     lists: batches of inputs. plot: the file to draw the only prediction to, or None.
     """
-    from headway.bundle import Truncating
-
     number = 0
     truncated = None
     if isinstance(bundle, Truncating):
@@ -183,14 +166,12 @@ def _draw(
     assert predicting.draws is not None
     with machine.precision():
         predicting.draws.draw(bundle, prediction, options, path)
-    talk.print(f"drawn     {path}", markup=False)
+    say(f"drawn     {path}")
 
 
 def show(line: Styled) -> None:
     """Print a result as one line: with colours on a terminal, plain elsewhere."""
     if sys.stdout.isatty():
-        from rich.text import Text
-
         on_output(highlight=False, soft_wrap=True).print(Text.assemble(*line))
     else:
         data("".join(part for part, _ in line))
@@ -205,14 +186,8 @@ def _named(prediction: Any) -> dict[str, Any]:
     return asdict(prediction, dict_factory=without_none)
 
 
-def _help(verb: str) -> str:
-    return "\n\n    ".join(TASKS[name].help.strip() for name in verbs()[verb])
-
-
 def _about_inputs(entries: Mapping[str, Entry], tasks: Mapping[str, AnyTask]) -> str:
     """The help of the inputs: a sentence for each task."""
-    from headway.tasks.opening import with_article
-
     sentences = []
     for kind, predicting in tasks.items():
         first = dataclasses.fields(predicting.prediction.input)[0]
@@ -232,52 +207,25 @@ def _is_image(predicting: AnyTask) -> bool:
     return typing.get_type_hints(predicting.prediction.input)[first.name] is Path
 
 
-def _flags(tasks: Sequence[AnyTask]) -> dict[str, Argument]:
+def _fields(tasks: Sequence[AnyTask]) -> dict[str, Field]:
     """The flags of these tasks. A flag that several tasks share has one meaning."""
-    flags: dict[str, Argument] = {}
+    fields: dict[str, Field] = {}
     for predicting in (kind.prediction for kind in tasks):
-        _, *further = dataclasses.fields(predicting.input)
-        for owner, fields in (
-            (predicting.input, further),
-            (predicting.options, dataclasses.fields(predicting.options)),
-        ):
-            hints = typing.get_type_hints(owner)
-            for field in fields:
-                default: Any = field.default
-                if default is dataclasses.MISSING:
-                    default = Argument.empty if len(tasks) == 1 else None
-                flag = _flag(field.name, hints[field.name], field.metadata["help"], default)
-                flags.setdefault(field.name, flag)
+        first, *_ = dataclasses.fields(predicting.input)
+        own = declared(predicting.input) | declared(predicting.options)
+        del own[first.name]
+        for name, field in own.items():
+            is_optional = len(tasks) > 1 and field.default is dataclasses.MISSING
+            fields.setdefault(name, replace(field, default=None) if is_optional else field)
         if predicting.table is not None:
-            help_ = "Table of inputs: .tsv or .csv with a header, .jsonl, .json or .parquet."
-            flags.setdefault(TABLE, _flag(TABLE, Path | None, help_, None))
-            hints = typing.get_type_hints(predicting.table.columns)
-            for field in dataclasses.fields(predicting.table.columns):
-                name = COLUMN + field.name
-                flags[name] = _flag(name, hints[field.name], field.metadata["help"], field.default)
-    return flags
-
-
-def _plot_flag(tasks: Sequence[AnyTask]) -> dict[str, Argument]:
-    """The flag --plot, if one of the tasks can draw its predictions."""
-    plots = [task.draws.shown for task in tasks if task.draws is not None]
-    if not plots:
-        return {}
-    help_ = f"New file (.png, .svg, .pdf) for a plot of one prediction: {'; '.join(plots)}."
-    return {"plot": _flag("plot", Path | None, help_, None)}
-
-
-def _flag(name: str, kind: Any, help: str, default: Any) -> Argument:
-    parameter = Parameter(name=_spelled(name), help=help, validator=check_number)
-    annotation = Annotated[kind, parameter]
-    return Argument(name, Argument.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _spelled(name: str) -> str:
-    """The name of a flag on the command line: --top, --data.text."""
-    if name.startswith(COLUMN):
-        name = f"data.{name.removeprefix(COLUMN)}"
-    return f"--{name.replace('_', '-')}"
+            help = "Table of inputs: .tsv or .csv with a header, .jsonl, .json or .parquet."
+            fields.setdefault(TABLE, Field(TABLE, Path | None, None, help, {}))
+            for name, field in declared(predicting.table.columns).items():
+                fields[COLUMN + name] = field
+    if plots := [kind.draws.shown for kind in tasks if kind.draws is not None]:
+        help = f"New file (.png, .svg, .pdf) for a plot of one prediction: {'; '.join(plots)}."
+        fields["plot"] = Field("plot", Path | None, None, help, {})
+    return fields | documents.fields(tasks)
 
 
 def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -292,8 +240,8 @@ def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> 
     for name in chosen:
         if name not in of_input | of_options:
             raise UsageError(
-                f"{_spelled(name)} is not available for this kind of model",
-                hint=f"leave out {_spelled(name)}",
+                f"{spelled(name)} is not available for this kind of model",
+                hint=f"leave out {spelled(name)}",
             )
     fixed = {}
     for field in further:
@@ -301,7 +249,7 @@ def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> 
             value, may_be_file = chosen[field.name], field.metadata.get("may_be_file")
             fixed[field.name] = _contents(field.name, value) if may_be_file else value
         elif field.default is dataclasses.MISSING:
-            flag = _spelled(field.name)
+            flag = spelled(field.name)
             raise UsageError(
                 f"{flag} is missing: headway {verb} needs it", hint=field.metadata["help"]
             )
@@ -311,14 +259,12 @@ def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> 
 
 def _contents(name: str, value: str) -> str:
     """The contents of the text file of that name, or the text itself."""
-    from headway.data.formats import read_lines
-
     path = Path(value)
     may_be_file = len(value) < 256 and "\n" not in value and value.strip() != ""
     if may_be_file and path.is_file():
         return "\n".join(read_lines(path))
     if may_be_file and path.suffix in TEXT_FILES and len(value.split()) == 1:
-        hint = f"check the path of {_spelled(name)}, or write the text itself in quotes"
+        hint = f"check the path of {spelled(name)}, or write the text itself in quotes"
         raise UsageError("no such file", value, hint)
     return value
 
@@ -337,11 +283,9 @@ def _of_table(
     inputs: Sequence[str],
 ) -> Iterator[Any]:
     """The inputs in a table. inputs: those on the command line, which exclude a table."""
-    from headway.runs import saved
-
     if TABLE not in table:
         raise UsageError(
-            f"{_spelled(next(iter(table)))} names a column of a table, and --file is missing",
+            f"{spelled(next(iter(table)))} names a column of a table, and --file is missing",
             hint="name the table with --file",
         )
     if inputs:
@@ -358,8 +302,6 @@ def _of_table(
 
 def _hint_for_file(predicting: AnyTask, text: str) -> str | None:
     """How the task reads a file of that name, if it does so otherwise than as lines of text."""
-    from headway.data.formats import TABLES, ending
-
     if predicting.prediction.table is not None and ending(Path(text)) in TABLES:
         return f"--file {text} reads a table"
     return None if predicting.documents is None else documents.hint_for(predicting.documents, text)

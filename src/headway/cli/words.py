@@ -4,139 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from cyclopts import App
+import torch
 
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
-from headway.cli.console import data, data_json, talk
-from headway.cli.flags import ON_THIS_MACHINE, OUTPUT, Count, MachineFlags
-
-if TYPE_CHECKING:
-    from headway.bundle import Neighbour, WordEmbedding
-
-words_app = App(name="words", help="Show neighbours, analogies and scatter plots of word vectors.")
+from headway.base.settings import setting
+from headway.bundle import Neighbour, WordEmbedding
+from headway.cli.console import data_json, result, say
+from headway.cli.flags import OUTPUT, RUN, as_flags
+from headway.cli.machine import MachineFlags
+from headway.inspection.plots import scatter as draw
+from headway.inspection.projection import principal_components
 
 SHOWN = 60  # words of a scatter plot without named words
 
 
-@words_app.command
+@as_flags
+class NearestFlags(MachineFlags):
+    count: int = setting(10, "Number of neighbours per word.", ge=1)
+    json: bool = setting(False, "Print one JSON object per word.")
+
+
 def nearest(
-    run: Path,
-    /,
-    *words: str,
-    count: Count = 10,
-    json: bool = False,
-    machine: MachineFlags = ON_THIS_MACHINE,
+    run: Annotated[Path, RUN], /, *words: str, flags: NearestFlags = NearestFlags()
 ) -> None:
     """Show the nearest neighbours of words, by the cosine of their vectors.
 
     Parameters
     ----------
-    run
-        A run folder or a model folder.
     words
         Words to look up.
-    count
-        Number of neighbours per word.
-    json
-        Print one JSON object per word.
     """
-    bundle = _load(run, machine)
+    bundle = _load(run, flags)
     if not words:
         raise UsageError("the word is missing", hint=f"headway words nearest {run} WORD")
-    lists = [bundle.nearest(word, count) for word in words]
+    lists = [bundle.nearest(word, flags.count) for word in words]
     for word, neighbours in zip(words, lists, strict=True):
-        if json:
-            data_json({"word": word, "nearest": _plain(neighbours)})
-        else:
-            data(f"{word:<16} {_row(neighbours)}")
+        value = {"word": word, "nearest": _plain(neighbours)}
+        result(value, f"{word:<16} {_row(neighbours)}", as_json=flags.json)
 
 
-@words_app.command
+@as_flags
+class AnalogyFlags(MachineFlags):
+    count: int = setting(5, "Number of answers, the best first.", ge=1)
+    json: bool = setting(False, "Print one JSON object.")
+
+
 def analogy(
-    run: Path,
-    a: str,
-    b: str,
-    c: str,
-    /,
-    *,
-    count: Count = 5,
-    json: bool = False,
-    machine: MachineFlags = ON_THIS_MACHINE,
+    run: Annotated[Path, RUN], a: str, b: str, c: str, /, *, flags: AnalogyFlags = AnalogyFlags()
 ) -> None:
     """Solve an analogy: A is to B as C is to the answer.
 
     Parameters
     ----------
-    run
-        A run folder or a model folder.
     a
         First word of the known pair, such as man.
     b
         Second word of the known pair, such as woman.
     c
         First word of the pair to complete, such as king.
-    count
-        Number of answers, the best first.
-    json
-        Print one JSON object.
     """
-    answers = _load(run, machine).analogy(a, b, c, count)
-    if json:
-        data_json({"a": a, "b": b, "c": c, "answers": _plain(answers)})
-    else:
-        data(f"{a} : {b} = {c} : {_row(answers)}")
+    answers = _load(run, flags).analogy(a, b, c, flags.count)
+    value = {"a": a, "b": b, "c": c, "answers": _plain(answers)}
+    result(value, f"{a} : {b} = {c} : {_row(answers)}", as_json=flags.json)
 
 
-@words_app.command
+@as_flags
+class ScatterFlags(MachineFlags):
+    output: Annotated[Path | None, OUTPUT] = setting(None, "New file for the plot, .svg or .png.")
+    count: int = setting(
+        SHOWN, "Number of most frequent words to draw, if no words are named.", ge=1
+    )
+    json: bool = setting(False, "Print the points as one JSON object.")
+
+
 def scatter(
-    run: Path,
-    /,
-    *words: str,
-    output: Annotated[Path | None, OUTPUT] = None,
-    count: Count = SHOWN,
-    json: bool = False,
-    machine: MachineFlags = ON_THIS_MACHINE,
+    run: Annotated[Path, RUN], /, *words: str, flags: ScatterFlags = ScatterFlags()
 ) -> None:
     """Draw a scatter plot of the first two principal components (PCA) of word vectors.
 
     Parameters
     ----------
-    run
-        A run folder or a model folder.
     words
         Words to draw. If unset, the most frequent ones.
-    output
-        New file for the plot, .svg or .png.
-    count
-        Number of most frequent words to draw, if no words are named.
-    json
-        Print the points as one JSON object.
     """
-    if output is None and not json:
+    if flags.output is None and not flags.json:
         raise UsageError(
             "neither --output nor --json is set", hint=f"headway words scatter {run} -o words.svg"
         )
-    if output is not None and output.suffix not in {".svg", ".png"}:
-        raise UsageError(f"--output {output}: must end in .svg or .png")
-    if output is not None:
-        check_new_file(output)
-    bundle = _load(run, machine)
-    chosen = _chosen(bundle, words, count)
-
-    import torch
-
-    from headway.inspection.plots import scatter as draw
-    from headway.inspection.projection import principal_components
+    if flags.output is not None and flags.output.suffix not in {".svg", ".png"}:
+        raise UsageError(f"--output {flags.output}: must end in .svg or .png")
+    if flags.output is not None:
+        check_new_file(flags.output)
+    bundle = _load(run, flags)
+    chosen = _chosen(bundle, words, flags.count)
 
     vectors = torch.stack([bundle.vector(word) for word in chosen]).cpu()
     points = [(x, y) for x, y in principal_components(vectors).tolist()]
-    if output is not None:
-        draw(output, points, chosen, title=f"{len(chosen)} words of {run}")
-        talk.print(f"drawn     {output}", markup=False)
-    if json:
+    if flags.output is not None:
+        draw(flags.output, points, chosen, title=f"{len(chosen)} words of {run}")
+        say(f"drawn     {flags.output}")
+    if flags.json:
         data_json({word: list(point) for word, point in zip(chosen, points, strict=True)})
 
 
@@ -153,14 +123,8 @@ def _chosen(bundle: WordEmbedding, words: Sequence[str], count: int) -> list[str
     return spelled
 
 
-def _load(run: Path, machine: MachineFlags) -> WordEmbedding:
-    from headway.bundle import WordEmbedding
-    from headway.tasks.opening import other_kind
-
-    bundle = machine.prepare().load(run)
-    if not isinstance(bundle, WordEmbedding):
-        raise other_kind(bundle, run, "word model")
-    return bundle
+def _load(run: Path, flags: MachineFlags) -> WordEmbedding:
+    return flags.prepare().expect(WordEmbedding, run, "word model")  # type: ignore[type-abstract]
 
 
 def _plain(neighbours: Sequence[Neighbour]) -> list[dict[str, Any]]:

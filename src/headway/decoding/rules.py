@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import torch
 
+from headway.base.errors import UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.base.transfers import upload
 from headway.decoding.largest import largest
@@ -327,11 +328,11 @@ def _check(name: str, value: object, holds: bool, expected: str) -> None:
 
 
 def check_inside(tokens: Mapping[int, float] | Sequence[int], logits: Tensor) -> None:
-    """Raise ValueError for a token that the logits do not have."""
+    """Raise UsageError for a token that the logits do not have."""
     size = logits.shape[-1]
     for token in tokens:
         if not 0 <= token < size:
-            raise ValueError(f"{token=} is outside the vocabulary of {size}")
+            raise UsageError(f"{token=} is outside the vocabulary of {size}")
 
 
 def _fewest(

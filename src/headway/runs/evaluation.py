@@ -37,7 +37,7 @@ def evaluate_model(
     *,
     where: str = "evaluation",
     threads: int | None = None,
-    announce: Callable[[int], None] = lambda examples: None,
+    progress: Callable[[float], None] = lambda fraction: None,
 ) -> ModelScores:
     """Evaluate a model on the examples in `paths`, or on the held-out data of its run.
 
@@ -45,7 +45,7 @@ def evaluate_model(
     data, such as data.text, for files whose columns have other names than those of the training.
     where: the source of the options, for error messages. threads: the number of CPU threads that
     the user has named, which is set already; if None, the evaluation uses that of the run, as the
-    training did. announce: called with the number of examples before they are evaluated. UsageError
+    training did. progress: called with the fraction of the examples that are evaluated. UsageError
     if the model has no evaluation, for an unknown option, or if there are neither paths nor a run;
     DataError if there are no examples.
     """
@@ -75,11 +75,11 @@ def evaluate_model(
         examples = task.held_out(bundle, run, config, settings)
     if not len(examples):
         raise DataError("there are no examples to evaluate on", ", ".join(map(str, paths or [])))
-    announce(len(examples))
+    count = len(examples)
     recorded = None if config is None else config.machine.threads
     with threads_of_run(recorded if threads is None else None):
-        scores = task.evaluate(bundle, examples, settings, lambda done: None)
-    return ModelScores(task, scores, len(examples))
+        scores = task.evaluate(bundle, examples, settings, lambda done: progress(done / count))
+    return ModelScores(task, scores, count)
 
 
 def _with_options(

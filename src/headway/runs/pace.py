@@ -13,15 +13,17 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from headway.base.devices import Machine
+from headway.base.devices import Machine, prepare
 from headway.base.settings import flat, override
 from headway.runs.recipes import AnyRunConfig, with_settings
 from headway.tasks.job import AnyJob
-from headway.tasks.sections import batch_setting
+from headway.tasks.registry import task_of_config
+from headway.tasks.sections import batch_setting, parse_time
 from headway.training import (
     EVALUATING,
     Observer,
@@ -77,6 +79,34 @@ class Pace:
             f"{text}: too little for a good model; set a longer --time, or a smaller --model or "
             "model.num-layers"
         )
+
+
+def bought(config: AnyRunConfig, folder: Path) -> list[str]:
+    """Describe what the time limit of a run is enough for, and a smaller model that it suits.
+
+    folder: where the data are prepared, or are already. Nothing without a time limit, or for an
+    objective that cannot be measured.
+    """
+    if not config.training.time:
+        return []
+    machine, seconds = prepare(config.machine), parse_time(config.training.time)
+    task = task_of_config(config)
+
+    def job(config: AnyRunConfig) -> AnyJob:
+        return task.prepare(config, folder, machine, lambda event: None)
+
+    fitted, pace = fitted_to_time(config, seconds, machine, job)
+    if pace is None:
+        return []
+    lines = [pace.describe(config.training.time)]
+    if pace.updates < min(config.training.updates, fitted.config.training.steps):
+        suggested = suggested_size(fitted.config, seconds, machine, job)
+        if suggested is not None:
+            size, other = suggested
+            lines.append(
+                f"--model {size}: about {other.updates:,} updates, {other.epochs:.2g} epochs"
+            )
+    return lines
 
 
 def fitted_to_time(

