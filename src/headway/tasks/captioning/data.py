@@ -13,6 +13,7 @@ from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
+from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
 from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
@@ -102,7 +103,9 @@ def captioned_images(
     """
     columns = CaptionColumns(text=data.text, image=data.image, split=data.split_column)
     images = None if data.images is None else Path(data.images)
-    captioned_images = read_captions(Path(str(data.train)), columns, images)
+    bad_rows = BadRows.of(data.bad_rows)
+    captioned_images = read_captions(Path(str(data.train)), columns, images, bad_rows)
+    bad_rows.announce(emit)
     splits = {name: split_of(captioned_images, name) for name in (*SPLITS, "test")}
     if not splits["valid"]:
         splits["train"], splits["valid"] = hold_out(
