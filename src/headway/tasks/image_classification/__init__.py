@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.base.devices import Machine
 from headway.bundle import label_scores
-from headway.data.image_examples import FileExamples, ImageExamples
+from headway.data.image_examples import ImageExamples
 from headway.evaluation.scores import Scores
 from headway.tasks.image_classification.bundle import (
     ClassifiedImage,
@@ -64,12 +64,12 @@ class ImageClassification(TaskDefaults):
         paths: Sequence[Path],
         config: Any | None,
         options: NoOptions,
-    ) -> FileExamples:
+    ) -> ImageExamples:
         return images_of_files(paths, config)
 
     def held_out(
         self, bundle: ImageClassifierBundle, run: Path, config: Any, options: NoOptions
-    ) -> FileExamples:
+    ) -> ImageExamples:
         return held_out_images(config, run)
 
     def evaluate(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import UsageError
-from headway.data.image_examples import FileExamples
+from headway.data.image_examples import ImageExamples, examples_of_images
 from headway.data.image_sources import read_images
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
@@ -30,17 +30,17 @@ def check(config: VisionRunConfig) -> None:
         )
 
 
-def images_of_files(paths: Sequence[Path], config: Any | None) -> FileExamples:
+def images_of_files(paths: Sequence[Path], config: Any | None) -> ImageExamples:
     """Read all images of files and folders, with their classes.
 
     config: the configuration of the model's run, which names the columns of .parquet files.
     """
-    return FileExamples(read_images([str(path) for path in paths], columns_of(config)).every)
+    return examples_of_images(read_images([str(path) for path in paths], columns_of(config)).every)
 
 
-def held_out_images(config: Any, run: Path) -> FileExamples:
+def held_out_images(config: Any, run: Path) -> ImageExamples:
     """Read the held-out images of a run.
 
     Raises UsageError unless it was trained on labelled images.
     """
-    return FileExamples(labelled_images(images_of_run(config, run)).valid)
+    return examples_of_images(labelled_images(images_of_run(config, run)).valid)

@@ -18,7 +18,7 @@ from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
 from headway.data.image_batches import ImageBatches
-from headway.data.image_examples import PreparedExamples
+from headway.data.image_examples import examples_of_corpus
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
@@ -43,7 +43,7 @@ class VisionJob:
         machine: Machine,
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
-        self.held_out, self.evaluation = PreparedExamples(prepared.valid), NO_OPTIONS
+        self.held_out, self.evaluation = examples_of_corpus(prepared.valid), NO_OPTIONS
         self.train_batches = ImageBatches(
             prepared.train,
             prepared.reader.normalised,
