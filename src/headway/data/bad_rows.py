@@ -48,8 +48,8 @@ class BadRows:
         match = _SKIP.fullmatch(policy)
         if match is None:
             raise UsageError(
-                f"data.bad_rows={policy}: must be stop, or skip:N with the maximum number of rows that "
-                "are left out",
+                f"data.bad_rows={policy}: must be stop, or skip:N with the maximum number of "
+                "rows that are left out",
                 hint="--data.bad-rows skip:100",
             )
         return cls(int(match[1]))

@@ -15,7 +15,7 @@ from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
 from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
-from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
+from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.prepared import prepared
 from headway.tasks.captioning.batches import TokenizedCaption
@@ -243,7 +243,7 @@ class CaptionExamples:
 def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:
     """Return the prepared validation images of a run as examples."""
     name = corpus.images.folder.name
-    return CaptionExamples(PreparedExamples(corpus.images), corpus.captions, columns, name)
+    return CaptionExamples(examples_of_corpus(corpus.images), corpus.captions, columns, name)
 
 
 def read_examples(
@@ -282,5 +282,5 @@ def held_out_examples(
 def _of_images(
     images: Sequence[CaptionedImage], columns: tuple[str, ...], split: str
 ) -> CaptionExamples:
-    files = FileExamples([captioned.image for captioned in images])
+    files = examples_of_images([captioned.image for captioned in images])
     return CaptionExamples(files, [captioned.captions for captioned in images], columns, split)

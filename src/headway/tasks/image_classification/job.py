@@ -17,7 +17,7 @@ from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
 from headway.data.image_batches import ImageBatch, ImageBatches
-from headway.data.image_examples import ImageExamples, PreparedExamples
+from headway.data.image_examples import ImageExamples, examples_of_corpus
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
@@ -79,7 +79,7 @@ def vision_job(
         build=build,
         batches=OnDevice(batches, machine.device),
         objective=ImageObjective(training.smoothing),
-        held_out=PreparedExamples(prepared.valid),
+        held_out=examples_of_corpus(prepared.valid),
         evaluation=NO_OPTIONS,
         bundle=lambda model: ImageClassifierBundle(
             model, ImageClasses(prepared.reader, prepared.labels)
