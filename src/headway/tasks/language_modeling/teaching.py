@@ -26,7 +26,6 @@ from headway.tasks.sections import TextDataConfig
 from headway.tasks.teaching import StudentData, Students, TextStudentTrainingConfig
 from headway.tasks.text_data import check_max_length
 from headway.training import View
-from headway.transforms.fast.documents import unpacked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ def _documents(batch: TextBatch) -> list[View]:
     lengths = batch.lengths or [(batch.tokens.shape[1],)] * len(batch.tokens)
     tokens, is_target = batch.tokens.flatten(), batch.targets.flatten() != IGNORED
     views = []
-    for group in unpacked(Documents(lengths, batch.tokens.device)).groups:
+    for group in Documents(lengths, batch.tokens.device).apart.groups:
         rows, sizes = tokens[group.tokens], group.lengths  # N L
         keys = torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]
 
