@@ -56,9 +56,7 @@ class GroupedQueryAttention(MultiHeadAttention):
         self.key_norm = head_norm(self.head_dim)
 
     def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
-        normed: Tensor = self.query_norm(super().split_queries(queries))
-        return normed
+        return self.query_norm(super().split_queries(queries))
 
     def split_keys(self, keys: Float[Tensor, "M S GK"]) -> Float[Tensor, "M G S K"]:
-        normed: Tensor = self.key_norm(super().split_keys(keys))
-        return normed
+        return self.key_norm(super().split_keys(keys))

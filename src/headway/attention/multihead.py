@@ -96,8 +96,7 @@ class MultiHeadAttention(nn.Module):
         bias = None if step is None or self.positions is None else step.bias
         context = self.kernel(q, k, v, mask, bias)
         merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H (N/M T) Kv -> N T HKv
-        attended: Tensor = self.output(merged)
-        return attended
+        return self.output(merged)
 
     def keys_values(self, source: Float[Tensor, "M S E"], step: Step | None = None) -> KeyValues:
         """Project the source, split it into heads, and apply the positions of its keys."""

@@ -63,8 +63,7 @@ class KernelInputs:
         Kobayashi et al. 2020, section 2.2.
         """
         exact = torch.promote_types(self.v.dtype, torch.float32)
-        norms: Tensor = (self.v.to(exact) @ self.output.to(exact)).norm(dim=-1)
-        return norms
+        return (self.v.to(exact) @ self.output.to(exact)).norm(dim=-1)
 
 
 def attention_layers(model: nn.Module) -> dict[str, Kernel]:

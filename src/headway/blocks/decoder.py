@@ -100,8 +100,7 @@ class Decoder(Stack):
         step = self.whole(x, Mask(causal=True))
         for block in self.blocks:
             x = block(x, memory, memory_mask, step)
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.norm(x)
 
     def start(
         self, memory: Float[Tensor, "B S E"], keys: Bool[Tensor, "B S"] | None
@@ -126,5 +125,4 @@ class Decoder(Stack):
         for block, source, layer in zip(blocks, memory.layers, cache.layers, strict=True):
             x = block.step(x, source, mask, step, layer)
         cache.advance(x.shape[1])
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.norm(x)

@@ -61,8 +61,7 @@ class DecoderOnly(Stack):
         step = self.whole(x, Mask(causal=True, documents=documents))
         for block in self.blocks:
             x = block(x, step)
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.norm(x)
 
     def start(self, num_rows: int) -> DecoderState:
         """Return a new decode state of `num_rows` sequences without tokens."""
@@ -75,5 +74,4 @@ class DecoderOnly(Stack):
         for block, cache in zip(blocks, state.cache.layers, strict=True):
             x = block.step(x, step, cache)
         state.cache.advance(x.shape[1])
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.norm(x)

@@ -73,10 +73,7 @@ class Embeddings(nn.Module):
                 f"max_length={self.positions.max_length}: shorten the text, or train a model with "
                 "sinusoidal, rotary or ALiBi positions"
             )
-        x: Tensor = self.dropout(
-            self.norm(self.positions(self.tokens(tokens) * self.scale, positions))
-        )
-        return x
+        return self.dropout(self.norm(self.positions(self.tokens(tokens) * self.scale, positions)))
 
 
 class SegmentEmbeddings(nn.Module):
@@ -109,5 +106,4 @@ class SegmentEmbeddings(nn.Module):
         x: Tensor = self.words(tokens, (self.first_position,))
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
-        normed: Tensor = self.dropout(self.norm(x))
-        return normed
+        return self.dropout(self.norm(x))

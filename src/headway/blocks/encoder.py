@@ -78,5 +78,4 @@ class Encoder(Stack):
         step = self.whole(x, mask)
         for block in self.blocks:
             x = block(x, step)
-        memory: Tensor = self.norm(x)
-        return memory
+        return self.norm(x)

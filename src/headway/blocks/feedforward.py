@@ -61,8 +61,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        out: Tensor = self.contract(self.dropout(self.activation(self.expand(x))))
-        return out
+        return self.contract(self.dropout(self.activation(self.expand(x))))
 
 
 class GatedFeedForward(nn.Module):
@@ -89,5 +88,4 @@ class GatedFeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         gated = self.activation(self.gate(x)) * self.expand(x)
-        out: Tensor = self.contract(self.dropout(gated))
-        return out
+        return self.contract(self.dropout(gated))

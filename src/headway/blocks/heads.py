@@ -64,8 +64,7 @@ class MaskedTokenHead(nn.Module):
         self.output = nn.Linear(embedding_dim, vocabulary)
 
     def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        logits: Tensor = self.output(self.norm(self.activation(self.transform(hidden))))
-        return logits
+        return self.output(self.norm(self.activation(self.transform(hidden))))
 
 
 def pool_text(

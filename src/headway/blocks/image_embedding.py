@@ -98,5 +98,4 @@ class ImageEmbedding(nn.Module):
         if before:
             first = torch.cat(before).to(tokens.dtype).expand(images.shape[0], -1, -1)
             tokens = torch.cat((first, tokens), dim=1)
-        x: Tensor = self.dropout(tokens)
-        return x
+        return self.dropout(tokens)

@@ -70,8 +70,7 @@ class Patches(nn.Module):
         return y // self.height, x // self.width
 
     def forward(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B P D"]:
-        tokens: Tensor = self.project(patchify(images, self.height, self.width))
-        return tokens
+        return self.project(patchify(images, self.height, self.width))
 
     @torch.no_grad()
     def fix(self, sample: Float[Tensor, "N I"]) -> float:

@@ -207,8 +207,7 @@ class RecurrentDecoder(nn.Module):
         return output, torch.cat((next_state, output[:, 0].to(next_state.dtype)), dim=-1)
 
     def _concatenate(self, outputs: list[Tensor]) -> Float[Tensor, "N T D"]:
-        hidden: Tensor = self.dropout(torch.cat(outputs, dim=1))
-        return hidden
+        return self.dropout(torch.cat(outputs, dim=1))
 
     def _attend(
         self,
@@ -218,8 +217,7 @@ class RecurrentDecoder(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         if self.readout is None or source is None:
             return states
-        output: Tensor = self.readout(states, source, mask)
-        return output
+        return self.readout(states, source, mask)
 
     def _keys_values(self, memory: Float[Tensor, "B S D"]) -> KeyValues | None:
         return None if self.readout is None else self.readout.cross.keys_values(memory)

@@ -89,5 +89,4 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
-        normed: Tensor = self.norm(x + self.dropout(sublayer(x)))
-        return normed
+        return self.norm(x + self.dropout(sublayer(x)))

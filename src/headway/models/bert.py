@@ -231,8 +231,7 @@ class Bert(nn.Module):
         if self.config.token_types < 2:
             types = None
         embedded = self.widen(self.embedding(tokens, types))
-        hidden: Tensor = self.encoder(embedded, Mask(keys=keys))
-        return hidden
+        return self.encoder(embedded, Mask(keys=keys))
 
     def pool(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
         """Return one vector for each text, from [CLS]. ValueError for a model without a pooler."""
@@ -240,8 +239,7 @@ class Bert(nn.Module):
             raise ValueError(
                 "this model has no pooler: use the vector of [CLS] or the mean instead"
             )
-        pooled: Tensor = self.pooler(hidden)
-        return pooled
+        return self.pooler(hidden)
 
     def words(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Return the logits of the word at each position.
@@ -250,8 +248,7 @@ class Bert(nn.Module):
         """
         if self.masked_lm_head is None:
             raise ValueError("this model has no head of masked language modelling (masked_lm_head)")
-        logits: Tensor = self.masked_lm_head(hidden)
-        return logits
+        return self.masked_lm_head(hidden)
 
     def follows(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
         """Return the logits of next-sentence prediction: the second text follows (0) or not (1).
@@ -260,8 +257,7 @@ class Bert(nn.Module):
         """
         if self.next_sentence is None:
             raise ValueError("this model has no head of next-sentence prediction (next_sentence)")
-        logits: Tensor = self.next_sentence(self.pool(hidden))
-        return logits
+        return self.next_sentence(self.pool(hidden))
 
     def forward(
         self,

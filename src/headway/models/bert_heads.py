@@ -89,8 +89,7 @@ class BertClassifier(nn.Module):
         """Return the logits of the classes from the vectors of the encoder. keys: True = real."""
         mean = self.config.pooling == "mean"
         pooled = mean_pool(hidden, keys) if mean else self.bert.pool(hidden)
-        logits: Tensor = self.head(self.dropout(pooled))
-        return logits
+        return self.head(self.dropout(pooled))
 
     def forward(
         self,
@@ -139,8 +138,7 @@ class BertTagger(nn.Module):
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T C"]:
         """Return the logits of the tags of each token. keys: True = real; types: segments."""
-        logits: Tensor = self.head(self.dropout(self.bert.encode(tokens, keys, types)))
-        return logits
+        return self.head(self.dropout(self.bert.encode(tokens, keys, types)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,8 +177,7 @@ class BertQuestionAnswering(nn.Module):
         types: Int[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B T 2"]:
         """Return two logits for each token: first and last token of the answer."""
-        logits: Tensor = self.head(self.bert.encode(tokens, keys, types))
-        return logits
+        return self.head(self.bert.encode(tokens, keys, types))
 
 
 def bert_classifier(config: BertClassifierConfig) -> BertClassifier:

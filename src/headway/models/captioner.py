@@ -146,15 +146,13 @@ class Captioner(nn.Module):
         self, target_in: Int[Tensor, "B T"], memory: Float[Tensor, "B S E"]
     ) -> Float[Tensor, "B T D"]:
         """Return the hidden vectors that predict the next token after each token of target_in."""
-        hidden: Tensor = self.decoder(self.embedding(target_in), memory, Mask())
-        return hidden
+        return self.decoder(self.embedding(target_in), memory, Mask())
 
     def forward(
         self, images: Float[Tensor, "B C Y X"], target_in: Int[Tensor, "B T"]
     ) -> Float[Tensor, "B T V"]:
         """Return the logits of the next token after each token of target_in (teacher forcing)."""
-        logits: Tensor = self.output(self.decode(target_in, self.encode(images)))
-        return logits
+        return self.output(self.decode(target_in, self.encode(images)))
 
     def start(self, images: Float[Tensor, "B C Y X"]) -> DecoderState:
         """Encode the images once and return the decode state before the first token.

@@ -95,8 +95,7 @@ class TextClassifier(nn.Module):
         """
         rows = torch.arange(hidden.shape[0], device=hidden.device)
         last = hidden[rows, keys.sum(1) - 1]  # B T D -> B D
-        logits: Tensor = self.head(self.dropout(last))
-        return logits
+        return self.head(self.dropout(last))
 
     def forward(
         self,

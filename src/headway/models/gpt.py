@@ -269,15 +269,13 @@ class GPT(nn.Module):
         packed sequences; each is computed as if it were alone.
         """
         embedded = self.embedding(tokens, documents=documents)
-        hidden: Tensor = self.decoder(embedded, documents)
-        return hidden
+        return self.decoder(embedded, documents)
 
     def forward(
         self, tokens: Int[Tensor, "B T"], documents: Documents | None = None
     ) -> Float[Tensor, "B T V"]:
         """Return the logits of the next token after each of `tokens`."""
-        logits: Tensor = self.output(self.hidden(tokens, documents))
-        return logits
+        return self.output(self.hidden(tokens, documents))
 
     def start(
         self, tokens: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None

@@ -164,8 +164,7 @@ def _principal_components(student: nn.Module, teacher: nn.Module) -> Float[Tenso
         return None
     exact = embeddings.double()
     _, directions = torch.linalg.eigh(exact.T @ exact)  # ascending
-    basis: Tensor = directions[:, -narrow:].flip(1).to(embeddings.dtype)
-    return basis
+    return directions[:, -narrow:].flip(1).to(embeddings.dtype)
 
 
 def _token_embeddings(model: nn.Module) -> Float[Tensor, "V E"]:
@@ -192,8 +191,7 @@ def _largest_neurons(layer: FeedForward | GatedFeedForward, count: int) -> Int[T
     bound = layer.expand.weight.norm(dim=1) * layer.contract.weight.norm(dim=0)
     if isinstance(layer, GatedFeedForward):
         bound = bound * layer.gate.weight.norm(dim=1)
-    neurons: Tensor = bound.topk(count).indices.sort().values
-    return neurons
+    return bound.topk(count).indices.sort().values
 
 
 def _select(

@@ -115,8 +115,7 @@ class Translator(nn.Module):
 
         keys: True for real tokens, False for padding; None if nothing is padded.
         """
-        memory: Tensor = self.encoder(self.source_embedding(source), Mask(keys=keys))
-        return memory
+        return self.encoder(self.source_embedding(source), Mask(keys=keys))
 
     def decode(
         self,
@@ -139,8 +138,7 @@ class Translator(nn.Module):
         keys: Bool[Tensor, "B S"] | None = None,
     ) -> Float[Tensor, "B T V"]:
         """Return the logits of the next token after each token of target_in (teacher forcing)."""
-        logits: Tensor = self.output(self.decode(target_in, self.encode(source, keys), keys))
-        return logits
+        return self.output(self.decode(target_in, self.encode(source, keys), keys))
 
     def start(
         self, source: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None

@@ -198,8 +198,7 @@ class ViT(nn.Module):
         hidden: True where the mask token replaces a patch.
         """
         embedded = self.embedding(images, hidden)
-        encoded: Tensor = self.encoder(embedded, Mask())
-        return encoded
+        return self.encoder(embedded, Mask())
 
     def patch_vectors(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B P D"]:
         """Return the vectors of the patches only."""
@@ -217,8 +216,7 @@ class ViT(nn.Module):
             raise ValueError(
                 "this model has no pooler: use the vector of [CLS] or the mean instead"
             )
-        pooled: Tensor = self.pooler(hidden)
-        return pooled
+        return self.pooler(hidden)
 
     def forward(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
         """Return `encode(images)`."""

@@ -93,8 +93,7 @@ class ViTClassifier(nn.Module):
 
     def classify(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B C"]:
         """Return the logits of the classes from the vectors of the encoder."""
-        logits: Tensor = self.head(self.dropout(pooled(self.vit, hidden, self.config.pooling)))
-        return logits
+        return self.head(self.dropout(pooled(self.vit, hidden, self.config.pooling)))
 
     def forward(self, images: Float[Tensor, "B C_in Y X"]) -> Float[Tensor, "B C"]:
         """Return the logits of the classes of each image."""

@@ -80,8 +80,7 @@ class NextWord(nn.Module):
 
     def hidden(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
         """Return onehot(word) E, which is row `word` of E."""
-        vectors: Tensor = self.embedding(words)
-        return vectors
+        return self.embedding(words)
 
     def one_hot(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B D"]:
         """Return the same as a matrix product: V inputs, all 0 but one, into D linear units."""
@@ -90,8 +89,7 @@ class NextWord(nn.Module):
 
     def forward(self, words: Int[Tensor, " B"]) -> Float[Tensor, "B V"]:
         """Return the logits of the next word."""
-        logits: Tensor = self.output(self.hidden(words))
-        return logits
+        return self.output(self.hidden(words))
 
 
 class WordVectors(nn.Module):

@@ -69,7 +69,7 @@ class LoRALinear(nn.Linear):
         """Return the layer's own matrix, changed in place."""
         weight: Any = self.weight
         weight += change
-        return weight  # type: ignore[no-any-return]
+        return weight
 
 
 class LoRAQuantizedLinear(LoRALinear, QuantizedLinear):

@@ -33,8 +33,7 @@ class Recomputed:
     def __call__(self, *inputs: Any) -> Tensor:
         if not torch.is_grad_enabled():
             return self.forward(*inputs)
-        out: Tensor = checkpoint(self.forward, *inputs, use_reentrant=False)
-        return out
+        return checkpoint(self.forward, *inputs, use_reentrant=False)
 
 
 def recompute(model: M) -> M:

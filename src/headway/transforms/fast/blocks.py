@@ -51,8 +51,7 @@ def block_attention(
     keeps_weights: whether P is kept for the gradient, or computed again.
     """
     if torch.is_grad_enabled():
-        context: Tensor = _BlockAttention.apply(q, k, v, added, keeps_weights)  # type: ignore[no-untyped-call]
-        return context
+        return _BlockAttention.apply(q, k, v, added, keeps_weights)  # type: ignore[no-untyped-call]
     if q.shape[2] == 1:
         return _of_last_query(q, k, v, added)
     context = _context(*_joined(q, k, v), added, _plan(q, k, v, added))[0]
@@ -254,7 +253,6 @@ def _through_softmax(
     exact = torch.promote_types(weights.dtype, torch.float32)
     grad_weights, weights = grad_weights.to(exact), weights.to(exact)
     if by_torch:
-        grad_scores: Tensor = torch._softmax_backward_data(grad_weights, weights, -1, exact)
-        return grad_scores
+        return torch._softmax_backward_data(grad_weights, weights, -1, exact)
     inner = (grad_weights * weights).sum(-1, keepdim=True)
     return grad_weights.sub_(inner).mul_(weights)

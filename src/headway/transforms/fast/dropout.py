@@ -30,8 +30,7 @@ class FastDropout(Dropout):
         if x.device.type != "cpu" or tracing(x):
             return F.dropout(x, self.p, training=True)
         keep = keep_mask(x.shape, threshold)
-        dropped: Tensor = _Masked.apply(x, keep, threshold)  # type: ignore[no-untyped-call]
-        return dropped
+        return _Masked.apply(x, keep, threshold)  # type: ignore[no-untyped-call]
 
 
 def keep_mask(shape: torch.Size, threshold: int) -> Bool[Tensor, ...]:

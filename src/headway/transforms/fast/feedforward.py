@@ -26,8 +26,7 @@ class FastFeedForward(FeedForward):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         if (activated := self._activated(x)) is not None:
-            out: Tensor = self.contract(self.dropout(activated))
-            return out
+            return self.contract(self.dropout(activated))
         rows = x.numel() // max(x.shape[-1], 1)
         is_quantised = isinstance(self.expand, FastQuantizedLinear)
         if not is_quantised or rows <= ROWS or torch.is_grad_enabled() or tracing(x):
@@ -58,5 +57,4 @@ class FastGatedFeedForward(GatedFeedForward):
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         gate, expanded = linears(x, (self.gate, self.expand))
         gated = self.activation(gate) * expanded
-        out: Tensor = self.contract(self.dropout(gated))
-        return out
+        return self.contract(self.dropout(gated))

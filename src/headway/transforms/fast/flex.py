@@ -73,8 +73,7 @@ def flex_dot(
         blocks = create_block_mask(rule, rows, None, q.shape[2], k.shape[2], device=q.device)
     score = None if bias is None else score_rule(bias)
     grouped = q.shape[1] != k.shape[1]
-    context: Tensor = attend(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=grouped)
-    return context
+    return attend(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=grouped)
 
 
 def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
@@ -97,7 +96,7 @@ def mask_rule(mask: Mask, q: Tensor, k: Tensor) -> Callable[..., Tensor]:
         back = first[b] + t - s
         return (back >= least) & (back <= most) & keys[b, s] & (number[b, t] == number[b, s])
 
-    return may_attend  # type: ignore[no-any-return]
+    return may_attend
 
 
 def score_rule(bias: Float[Tensor, "#B #H T S"]) -> Callable[..., Tensor]:
@@ -108,7 +107,7 @@ def score_rule(bias: Float[Tensor, "#B #H T S"]) -> Callable[..., Tensor]:
     def with_bias(score: Tensor, b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
         return score + bias[b if own_row else b * 0, h if own_head else h * 0, t, s]
 
-    return with_bias  # type: ignore[no-any-return]
+    return with_bias
 
 
 @cache

@@ -74,8 +74,7 @@ def int4_product_exists() -> bool:
 
 def _packed(codes: UInt8[Tensor, "O I"]) -> Tensor:
     padded: Any = F.pad(codes, (0, 0, 0, -len(codes) % ROWS)).to(torch.int32)
-    packed: Tensor = torch._convert_weight_to_int4pack_for_cpu(padded, 1)
-    return packed
+    return torch._convert_weight_to_int4pack_for_cpu(padded, 1)
 
 
 def _nibbles(packed: Tensor) -> UInt8[Tensor, " N"]:

@@ -66,10 +66,9 @@ class Fbgemm(Int8Kernel):
 
     def _product(self, x: Tensor, step: float, zero: int) -> Tensor:
         """Return the product for x rounded to multiples of `step`; `zero` is the code of 0."""
-        y: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        return torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
             x, step, zero, self._packed
         )
-        return y
 
 
 class FbgemmInTwoParts(Fbgemm):
@@ -183,7 +182,7 @@ class OneDNN(Int8Kernel):
         return codes.contiguous()
 
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
-        y: Tensor = torch.ops.onednn.qlinear_pointwise(
+        return torch.ops.onednn.qlinear_pointwise(
             qx=_rounded(x),
             x_scale=1.0,
             x_zero_point=128,
@@ -198,7 +197,6 @@ class OneDNN(Int8Kernel):
             post_op_args=[],
             post_op_algorithm="",
         )
-        return y
 
 
 def _rounded(x: Float[Tensor, "R I"]) -> Tensor:

@@ -187,8 +187,7 @@ def by_onednn(
     a: Float[Tensor, "M K"], b: Float[Tensor, "N K"], bias: Float[Tensor, " N"] | None = None
 ) -> Float[Tensor, "M N"]:
     """Return a b^T + bias by oneDNN, outside autograd."""
-    y: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
-    return y
+    return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
 
 
 def pack_weights(model: nn.Module) -> None:

@@ -38,8 +38,7 @@ def additive(
     key = num_queries, num_keys, like.dtype, like.device, torch.is_inference_mode_enabled()
     if key not in mask.made:
         mask.made[key] = _matrix(mask, num_queries, num_keys, like)
-    matrix: Tensor = mask.made[key]
-    return matrix
+    return mask.made[key]
 
 
 def _matrix(

@@ -52,8 +52,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         if source is x:
             queries, keys, values = linears(x, (self.query, self.key, self.value))
             if isinstance(cache, StaticLayer) and step is not None and bias is None:
-                out: Tensor = self.output(self.context_of_new(step, cache, queries, keys, values))
-                return out
+                return self.output(self.context_of_new(step, cache, queries, keys, values))
             k, v = self.split_keys_values(keys, values, step)
             documents = None if tracing(x, *self.query._parameters.values()) else mask.documents
             if documents is not None and mask.causal and cache is None:
@@ -103,8 +102,7 @@ class FastMultiHeadAttention(MultiHeadAttention):
         self, context: Float[Tensor, "M H U Kv"], x: Float[Tensor, "N T _"]
     ) -> Float[Tensor, "N T D"]:
         merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H U Kv -> N T HKv
-        out: Tensor = self.output(merged)
-        return out
+        return self.output(merged)
 
 
 class FastGroupedQueryAttention(FastMultiHeadAttention, GroupedQueryAttention):

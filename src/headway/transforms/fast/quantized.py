@@ -197,8 +197,7 @@ class FastInt4Linear(FastQuantizedLinear, Int4Linear):
         return PackedInt4(self.stored())
 
     def packed_codes(self) -> Tensor:
-        codes: Tensor = self.packed.codes()
-        return codes
+        return self.packed.codes()
 
 
 class FastBFloat16Linear(BFloat16Linear):

@@ -38,8 +38,7 @@ class StaticLayer(LayerCache):
             from headway.transforms.kernels.new_token import attend_new_tokens
 
             return attend_new_tokens(q, k, v, (keys, values), step.positions[:, 0])
-        context: Tensor = kernel(q, *self.append(step, k, v), step.mask, None)
-        return context
+        return kernel(q, *self.append(step, k, v), step.mask, None)
 
 
 class StaticCache(KeyValueCache):

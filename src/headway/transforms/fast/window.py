@@ -22,8 +22,7 @@ class FastSlidingWindow(SlidingWindow):
             return super().narrowed(mask)
         if self.window not in mask.made:
             mask.made[self.window] = super().narrowed(mask)
-        narrow: Mask = mask.made[self.window]
-        return narrow
+        return mask.made[self.window]
 
     def forward(
         self,

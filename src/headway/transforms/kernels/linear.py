@@ -53,8 +53,7 @@ def linear_for_training(
 
     With y = x W^T + b:  dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows.
     """
-    y: Tensor = _Linear.apply(x, weight, bias, dtype, activation)  # type: ignore[no-untyped-call]
-    return y
+    return _Linear.apply(x, weight, bias, dtype, activation)  # type: ignore[no-untyped-call]
 
 
 class _Linear(torch.autograd.Function):

@@ -226,8 +226,7 @@ def _norm_backward(  # type: ignore[no-untyped-def]
 
 def added(x: Float[Tensor, "*B D"], change: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
     """Return x + change in the dtype of x. torch adds numbers of two dtypes one by one."""
-    total: Tensor = _Added.apply(x, change)  # type: ignore[no-untyped-call]
-    return total
+    return _Added.apply(x, change)  # type: ignore[no-untyped-call]
 
 
 class _Added(torch.autograd.Function):
