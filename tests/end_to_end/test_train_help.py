@@ -29,7 +29,7 @@ def test_every_setting_of_a_recipe_is_listed_once(name, tmp_path):
 
 def test_the_help_of_the_evaluation_shows_the_defaults_of_each_task(tmp_path):
     text = " ".join(headway("eval", "--help", cwd=tmp_path).stdout.replace("│", " ").split())
-    assert "beam width (1: greedy) (default: 5)" in text
+    assert "Beam width; 1 is greedy (default: 5)" in text
     assert (
         "maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none (default" in text
     )

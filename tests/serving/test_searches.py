@@ -18,11 +18,13 @@ from headway.serving.engine import (
     EngineSettings,
     Failed,
     Finished,
+    Generation,
     Measurements,
     Metrics,
     at_once,
 )
-from headway.serving.engine.searches import RunningSearch, SharedSteps, spread
+from headway.serving.engine.continuous import ContinuousBatch
+from headway.serving.engine.searches import RunningSearch, spread
 from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.transforms.fast.table import prepare_for_inference
@@ -70,25 +72,28 @@ def job_of(bundle, inputs, options, report):
 
 def run_together(bundle, work):
     """Run searches that begin at different steps: for each, inputs and options, or a function that
-    makes its job. Return the results in order, and the greatest
-    number of searches and of rows in one step."""
-    shared, live, results, most = SharedSteps(bundle.model), [], {}, [0, 0]
+    makes its job. Return the results in order, and the greatest number of searches and of rows in
+    one step."""
+    batch, results, most = ContinuousBatch(bundle.model), {}, [0, 0]
     waiting = list(enumerate(work))
     for step in range(10_000):
-        if waiting and (step % 3 == 0 or not live):
+        if waiting and (step % 3 == 0 or not batch.searches):
             number, make = waiting.pop(0)
             if isinstance(make, tuple):
                 make = partial(job_of, bundle, *make)
             search = RunningSearch([make(results.setdefault(number, []).append)])
             search.start()
-            live += [] if search.done else [search]
-        if not live and not waiting:
+            batch.searches += [] if search.done else [search]
+        if not batch.searches and not waiting:
             break
-        if live:
-            most = [max(most[0], len(live)), max(most[1], sum(len(s.tokens) for s in live))]
-            for search, logits in zip(live, shared.step(live), strict=True):
+        if batch.searches:
+            rows = sum(len(search.tokens) for search in batch.searches)
+            most = [max(most[0], len(batch.searches)), max(most[1], rows)]
+            with torch.inference_mode():
+                answers = batch.step()
+            for search, logits in answers:
                 search.resume(logits)
-            live = [search for search in live if not search.done]
+            batch.searches = [search for search in batch.searches if not search.done]
     return [results[n][-1] for n in range(len(work))], most
 
 
@@ -158,6 +163,43 @@ def test_texts_that_are_searched_by_beams_together_are_those_of_each_alone():
         assert [output.tokens for output in outputs] == [output.tokens for output in expected]
 
 
+def test_streams_and_beams_of_a_language_model_share_their_steps():
+    bundle, rows = bundles.gpt(), []
+    bundle.model.eval()
+    step = bundle.model.step
+    engine = Engine(bundle, EngineSettings(), Measurements(Metrics(), "m"))
+    bundle.model.step = lambda tokens, state: (rows.append(len(tokens)), step(tokens, state))[1]
+    beams, sampled = GenerationConfig(beam=3, max_tokens=9), GenerationConfig(max_tokens=12)
+    prompts = [bundle.tokenizer.begin(text) for text in ("the fox", "a", "bread")]
+    boxes = [Box() for _ in prompts]
+    deadline = time.monotonic() + 60
+    for prompt, box in zip(prompts[:2], boxes[:2], strict=True):
+        engine.submit(
+            Generation(report=box, deadline=deadline, cost=9, prompt=prompt, config=sampled)
+        )
+    search = partial(search_by_beam, bundle.model, bundle.tokenizer, config=beams)
+    engine.submit(
+        Computation(
+            report=boxes[2],
+            deadline=deadline,
+            cost=9,
+            group="",
+            inputs=prompts[2:],
+            compute=search,
+            shares=True,
+        )
+    )
+    engine.start()
+    found = [box.last.result[0] for box in boxes]
+    engine.stop()
+    assert max(rows) == 5, "two streams and three beams"
+    for prompt, output, config in zip(
+        prompts, [*found[:2], found[2][0]], [sampled] * 2 + [beams], strict=True
+    ):
+        ((expected,),) = generate_from_tokens(bundle.model, bundle.tokenizer, [prompt], config)
+        assert output.tokens == expected.tokens
+
+
 class Box:
     """Waits for the last event of a job, and notes the time."""
 
@@ -181,7 +223,7 @@ def engine():
     engine.start()
     yield engine
     engine.stop()
-    assert engine.error is None and not engine.busy and engine._steps._state is None
+    assert engine.error is None and not engine.busy and engine._batch._state is None
 
 
 LONG = [TranslateInput(text=" ".join(WORDS * 8))]

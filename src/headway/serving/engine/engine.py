@@ -1,7 +1,7 @@
 """The engine of one model: a thread that turns jobs into results.
 
-A turn of its loop: forget the jobs that no client waits for; read blocks of the next prompts;
-decode one token of every output; begin the next computations, and take one step of all that search.
+A turn of its loop: forget the jobs that no client waits for; read blocks of the next prompts; begin
+the next computations; take one step of all that decodes, which is one token of every output.
 So an output waits for at most one block and one computation between two tokens, and an output that
 ends makes room for the next at once.
 """
@@ -28,7 +28,7 @@ from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, 
 from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news, read_together
-from headway.serving.engine.searches import RunningSearch, SharedSteps, spread
+from headway.serving.engine.searches import RunningSearch, spread
 from headway.serving.engine.waiting import Refused, Waiting
 from headway.transforms.batch_invariant import make_batch_invariant
 
@@ -77,9 +77,7 @@ class Engine:
         self._prompts_at_once = PROMPTS_AT_ONCE.get(device, 1) if together else 1
         self._tokens_at_once = TOKENS_AT_ONCE.get(device, BLOCK) if together else BLOCK
         self._prefixes = PrefixCache(settings.prefix_bytes)
-        self._searches: list[RunningSearch] = []
         self._current: RunningSearch | None = None  # the one that computes now
-        self._steps = SharedSteps(bundle.model)
         self._watch = ExitStack()
         self._last_beat = time.monotonic()
         self._idle_turns = 0
@@ -105,7 +103,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether there is work to do."""
-        at_work = self._reading or self._batch.streams or self._searches
+        at_work = self._reading or self._batch.streams or self._batch.searches
         return bool(at_work) or len(self.waiting) > 0
 
     @property
@@ -146,9 +144,12 @@ class Engine:
         with torch.inference_mode(), self.settings.precision():
             self._forget_ended()
             self._read_prompts()
-            self._decode()
         self._begin_computations()
-        self._step_searches()
+        with torch.inference_mode(), self.settings.precision():
+            answers = self._decode()
+        for search, answer in answers:
+            self._advance(search, partial(search.resume, answer))
+        self._forget_done()
 
     def _forget_ended(self) -> None:
         for job in self.waiting.remove_ended():
@@ -230,13 +231,19 @@ class Engine:
         for stream in [stream for stream in streams if not stream.live]:
             self._leave(stream)
 
-    def _decode(self) -> None:
-        """Decode one token of every output; those that end leave."""
-        if not self._batch.streams:
-            return
-        streams = list(self._batch.streams)
+    def _decode(self) -> Sequence[tuple[RunningSearch, Tensor | Exception]]:
+        """Decode one token of every output; those that end leave. Return the logits of the
+        searches."""
+        streams = self._batch.streams
+        if not streams and not self._batch.searches:
+            return []
         before = [len(stream.row.tokens) for stream in streams]
-        self._batch.step()
+        try:
+            answers = self._batch.step()
+        except Exception as error:
+            if not self._batch.searches:
+                raise
+            return self._fail_together(error)
         counted = zip(streams, before, strict=True)
         grown = [stream for stream, count in counted if len(stream.row.tokens) > count]
         self.measured.tokens((id(stream), stream.source.job.created) for stream in grown)
@@ -245,6 +252,18 @@ class Engine:
                 self._show(stream)
             elif stream in self._batch.streams:  # a job that fails takes all its outputs along
                 self._leave(stream)
+        return answers
+
+    def _fail_together(self, error: Exception) -> Sequence[tuple[RunningSearch, Exception]]:
+        """End the outputs of a step that failed, perhaps because of a search; the searches get the
+        error, and those of several jobs begin again."""
+        streams = self._batch.streams
+        self._batch.forget()
+        for stream in streams:
+            self.measured.finished(id(stream), "dropped")
+        for job in dict.fromkeys(stream.source.job for stream in streams):
+            job.report(Failed(error))
+        return [(search, error) for search in self._batch.searches]
 
     def _show(self, stream: Stream) -> None:
         job: Generation = stream.source.job
@@ -268,35 +287,21 @@ class Engine:
             job.report(result)
 
     def _begin_computations(self) -> None:
-        """Begin the next computations: they run to their end, or to the first step of a search."""
+        """End searches that no client waits for. Begin the next computations: they run to their
+        end, or to the first step of a search."""
+        for search in [s for s in self._batch.searches if all(job.ended for job in s.jobs)]:
+            self._end_all(search)
+            self._advance(search, partial(search.resume, Cancelled()))
+        self._forget_done()
         exact = self.settings.exact
-        free = (1 if exact else self.settings.slots) - len(self._searches)
+        free = (1 if exact else self.settings.slots) - len(self._batch.searches)
         if free == 0:
             return
         jobs = self.waiting.next_computations(0 if exact else self.settings.budget)
         for part in spread(jobs, free):
             search = RunningSearch(part)
-            self._searches.append(search)
+            self._batch.searches.append(search)
             self._advance(search, search.start)
-        self._forget_done()
-
-    def _step_searches(self) -> None:
-        """Take the next step of all searches."""
-        for search in [s for s in self._searches if all(job.ended for job in s.jobs)]:
-            self._end_all(search)
-            self._advance(search, partial(search.resume, Cancelled()))
-        self._forget_done()
-        if not self._searches:
-            return
-        answers: Sequence[Tensor | Exception]
-        try:
-            with self.settings.precision():
-                answers = self._steps.step(self._searches)
-        except Exception as error:  # every search fails, and those of several jobs begin again
-            self._steps.forget()
-            answers = [error] * len(self._searches)
-        for search, answer in zip(self._searches, answers, strict=True):
-            self._advance(search, partial(search.resume, answer))
         self._forget_done()
 
     def _advance(self, search: RunningSearch, run: Callable[[], None]) -> None:
@@ -309,14 +314,15 @@ class Engine:
             self._current = None
 
     def _forget_done(self) -> None:
-        for search in [search for search in self._searches if search.done]:
-            self._searches.remove(search)
+        done = [search for search in self._batch.searches if search.done]
+        for search in done:
+            self._batch.searches.remove(search)
             seconds = time.monotonic() - search.begun
             cost = sum(job.cost for job in search.jobs)
             self.waiting.finished(cost, seconds)
             self.measured.count("computed", sum(len(job.inputs) for job in search.jobs))
-        if not self._searches:
-            self._steps.forget()
+        if done and not self._batch.searches and not self._batch.streams:
+            self._batch.forget()
 
     def _beat(self) -> None:
         """Note that the engine makes progress; cancel a computation of which no job may go on."""
@@ -336,7 +342,7 @@ class Engine:
         return self._prefixes.num_bytes / max(1, self.settings.prefix_bytes)
 
     def _unfinished(self) -> list[Job]:
-        jobs: list[Job] = [job for search in self._searches for job in search.jobs]
+        jobs: list[Job] = [job for search in self._batch.searches for job in search.jobs]
         jobs += [stream.source.job for stream in self._batch.streams]
         jobs += [reader.job for reader in self._reading]
         return [*dict.fromkeys(jobs), *self.waiting.take_all()]
