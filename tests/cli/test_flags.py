@@ -45,10 +45,8 @@ def called(*words: str) -> Any:
 
 
 def test_values_are_parsed_by_the_types_of_the_fields_own_and_inherited():
-    _, texts, flags, _ = called(
-        *("r", "a", "b", "--top", "3", "--levels", "63", "--layers", "1", "2", "-o", "x.png"),
-        *("--names", "one,two", "--names", "three", "--json", "--threads", "2"),
-    )
+    words = "r a b --top 3 --levels 63 --layers 1 2 -o x.png --names one,two --names three --json"
+    _, texts, flags, _ = called(*words.split(), "--threads", "2")
     assert texts == ("a", "b") and (flags.top, flags.levels, flags.threads) == (3, 63, 2)
     assert flags.layers == (1, 2) and flags.names == ["one,two", "three"]
     assert flags.output == Path("x.png") and flags.json
