@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base.errors import DataError, HeadwayError, UsageError
-from headway.tasks.translation.batches import Batches, collate, collate_sources
-from headway.tasks.translation.bucketing import Buckets
+from headway.data.stream import Batches, ByTokens
+from headway.tasks.translation.batches import collate, collate_sources
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.text import PretrainedSentenceTokenizer, TokenizerPair
@@ -97,21 +97,21 @@ def test_every_index_occurs_once_and_no_batch_exceeds_the_budget(
     lengths: list[tuple[int, int]], tokens: int, pool: int, epoch: int
 ) -> None:
     source, target = np.array(lengths, dtype=np.int32).T
-    buckets = Buckets(source, target, tokens, seed=5, pool=pool)
-    batches = buckets.epoch(epoch)
+    order = ByTokens(source, target, tokens, seed=5, pool=pool)
+    batches = order(epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         longest = max(int(source[batch].max()), int(target[batch].max())) + 1
         assert 0 < len(batch) * longest <= tokens
-    assert 0 <= buckets.padding(batches) < 1
+    assert 0 <= order.padding(batches) < 1
 
 
 def test_epochs_differ_and_depend_on_the_seed_and_number_alone() -> None:
     lengths = np.arange(1, 200, dtype=np.int32) % 17 + 1
-    make = lambda seed: Buckets(lengths, lengths[::-1].copy(), 100, seed)  # noqa: E731
+    make = lambda seed: ByTokens(lengths, lengths[::-1].copy(), 100, seed)  # noqa: E731
 
-    def flat(buckets: Buckets, epoch: int) -> list[list[int]]:
-        return [batch.tolist() for batch in buckets.epoch(epoch)]
+    def flat(order: ByTokens, epoch: int) -> list[list[int]]:
+        return [batch.tolist() for batch in order(epoch)]
 
     first = make(1)
     flat(first, 7)
@@ -122,7 +122,7 @@ def test_epochs_differ_and_depend_on_the_seed_and_number_alone() -> None:
 
 def test_a_pair_above_the_budget_is_refused_with_both_numbers() -> None:
     with pytest.raises(HeadwayError, match="51") as caught:
-        Buckets(np.array([3, 50]), np.array([4, 5]), tokens=40, seed=0)
+        ByTokens(np.array([3, 50]), np.array([4, 5]), tokens=40, seed=0)
     assert "40" in str(caught.value)
 
 
@@ -151,9 +151,9 @@ def test_keys_are_none_when_nothing_is_padded(corpus: Corpus) -> None:
 
 
 def test_a_stream_started_at_any_batch_equals_the_rest_of_the_whole(corpus: Corpus) -> None:
-    buckets = Buckets(corpus.source_lengths, corpus.target_lengths, 300, seed=3)
-    batches = Batches(corpus, buckets, TOKENIZERS)
-    whole = list(islice(batches.stream(0, 0), 3 * len(buckets.epoch(0))))
+    order = ByTokens(corpus.source_lengths, corpus.target_lengths, 300, seed=3)
+    batches = Batches(order, lambda chosen, epoch: collate(corpus, chosen, TOKENIZERS))
+    whole = list(islice(batches.stream(0, 0), 3 * batches.batches_per_epoch))
     for batch_index, (epoch, position, _) in enumerate(whole[:-2]):
         for expected, batch in zip(
             whole[batch_index + 1 :], batches.stream(epoch, position), strict=False

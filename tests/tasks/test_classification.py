@@ -12,7 +12,7 @@ from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
@@ -156,11 +156,13 @@ def test_a_malformed_example_is_refused_with_its_line(tmp_path, name, content, k
 
 def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
     texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
-    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), batch_size=4, seed=5)
-    first_, second = rows.epoch(0), rows.epoch(1)
+    order = ByLength(texts.lengths, batch_size=4, seed=5)
+    rows = Batches(order, lambda chosen, epoch: texts.batch(chosen, 0))
+    first_, second = ([batch.tolist() for batch in order(epoch)] for epoch in (0, 1))
     for batches in (first_, second):
         assert sorted(i for batch in batches for i in batch) == list(range(53))
-    assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
+    again = ByLength(texts.lengths, 4, 5)(0)
+    assert first_ != second and first_ == [batch.tolist() for batch in again]
     assert len(first_) == rows.batches_per_epoch == 14
     stream = rows.stream(0, 12)
     positions = [

@@ -14,6 +14,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import section, setting
 from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
+from headway.data.split import hold_out
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
@@ -27,7 +28,6 @@ from headway.tasks.sections import (
     RunSettings,
     StartedModelConfig,
 )
-from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Styled, TaskDefaults, TextInput
 from headway.training import Loss, OptimizerConfig
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
@@ -125,7 +125,7 @@ class RateJob(EncoderJob):
         super().__init__(config, start, machine, lengths, least=300)
 
     def batch(self, chosen: list[int]) -> WordBatch:
-        return self.train.batch(chosen, self.pad, self.machine.device)
+        return self.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> WordRegressor:
         return WordRegressor(bert)

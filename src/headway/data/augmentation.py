@@ -22,6 +22,7 @@ ERASED = (0.02, 1 / 3)  # range of the erased fraction of the image area
 ATTEMPTS = 10
 GREY = (0.299, 0.587, 0.114)
 Random = np.random.Generator
+VIEW = 1  # purpose of random numbers; `stream.SHUFFLE` is another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +162,12 @@ def mixup_weight(alpha: float, random: Random) -> float:
     """
     weight = float(random.beta(alpha, alpha))
     return max(weight, 1 - weight)
+
+
+def view_generator(seed: int, epoch: int, index: int) -> Random:
+    """Return the random generator for the augmentation of image `index` in an epoch, independent of
+    the other images in its batch."""
+    return np.random.default_rng([seed, VIEW, epoch, index])
 
 
 def to_grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:

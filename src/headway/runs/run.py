@@ -27,8 +27,7 @@ from headway.runs.pace import Pace, fitted_to_time, untrained
 from headway.runs.prepared import begin
 from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
 from headway.runs.report import PAGE, write_report
-from headway.tasks.held_out_scores import scores_of
-from headway.tasks.job import Emit, HasBaseline, Job, Watchable
+from headway.tasks.job import Emit, HasBaseline, HasUnsavedParts, Job, Watchable
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
 from headway.tasks.task import Task
@@ -306,7 +305,11 @@ def _train(
     glimpses = None if example is None else AttentionSnapshots(folder / SNAPSHOTS, example)
 
     def evaluate(model: Any) -> Scores:
-        scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())
+        subject = job.evaluated(model) if isinstance(job, HasUnsavedParts) else job.bundle(model)
+        with machine.precision():
+            scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
+        for sample in scores.samples:
+            run.emit("sample", **sample)
         if glimpses is not None:
             glimpses.keep(job.bundle(model), run.step)
         return scores

@@ -11,7 +11,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.bundle import Bundle, EncoderBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batch, Batches, ByLength
 from headway.models import Bert
 from headway.tasks.finetuning import copy_encoder, describe_shape
 from headway.tasks.job import planned_steps, prepare_blocks, update_size
@@ -46,8 +46,10 @@ class EncoderJob(ABC):
     ) -> None:
         self.start, self.machine = start, machine
         training = config.training
-        self.train_batches = LengthBatches(
-            list(lengths), self.batch, training.batch_size, training.seed
+        self.train_batches = Batches(
+            ByLength(lengths, training.batch_size, training.seed),
+            lambda chosen, epoch: self.batch(chosen.tolist()),
+            machine.device,
         )
         steps = planned_steps(training, self.train_batches.batches_per_epoch, least, passes)
         self.config = override(config, {**steps, **(decided or {})}, f"the {self.unit}")
@@ -58,8 +60,8 @@ class EncoderJob(ABC):
         return self.start.tokenizer.special_tokens.pad
 
     @abstractmethod
-    def batch(self, chosen: list[int]) -> Any:
-        """Return the training sequences with these indices as a batch, on the machine's device."""
+    def batch(self, chosen: list[int]) -> Batch:
+        """Return the training sequences with these indices as a batch."""
 
     @abstractmethod
     def with_head(self, bert: Bert) -> nn.Module:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
@@ -97,11 +97,6 @@ class HasUnsavedParts(Protocol):
     def evaluated(self, model: Any) -> Any:
         """Return the object that `Task.evaluate` receives instead of the bundle."""
         ...
-
-
-def moved(batches: Iterator[tuple[int, int, Any]], device: str) -> Stream:
-    """Move batches to a device."""
-    return ((epoch, position, batch.to(device)) for epoch, position, batch in batches)
 
 
 def planned_steps(

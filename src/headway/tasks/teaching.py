@@ -15,10 +15,11 @@ from headway.base.devices import Machine
 from headway.base.settings import BATCH, LENGTH, setting
 from headway.bundle import Bundle
 from headway.data.encoder_batches import EncoderBatch
+from headway.data.stream import Batches
 from headway.tasks.job import Emit
 from headway.tasks.sections import LoopConfig, ObservationConfig
 from headway.tasks.task import NO_OPTIONS
-from headway.training import DistillationConfig, LayersConfig, Stream, View
+from headway.training import DistillationConfig, LayersConfig, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +69,6 @@ class TextStudentTrainingConfig(StudentTrainingConfig):
     )
 
 
-@runtime_checkable
-class BatchStream(Protocol):
-    """The batches that a student is trained on."""
-
-    @property
-    def examples_per_epoch(self) -> int: ...
-
-    @property
-    def batches_per_epoch(self) -> int: ...
-
-    def stream(self, epoch: int, position: int) -> Stream: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class StudentData:
     """The data of a student's run.
@@ -93,7 +81,7 @@ class StudentData:
     the teacher, by dotted key.
     """
 
-    train_batches: BatchStream
+    train_batches: Batches[Any, Any]
     views: Callable[[Any], Sequence[View]]
     bundle: Callable[[Any], Bundle]
     unit: str

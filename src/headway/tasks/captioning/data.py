@@ -15,6 +15,7 @@ from headway.bundle import ImageEncoding, TextBundle
 from headway.data.formats import check_table
 from headway.data.image_corpus import mean_and_deviation
 from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
+from headway.data.split import check_sides, evenly_spaced, hold_out
 from headway.tasks.captioning.batches import CaptionCorpus, TokenizedCaption, prepare_captions
 from headway.tasks.captioning.caption_files import (
     CaptionColumns,
@@ -27,7 +28,6 @@ from headway.tasks.captioning.config import CaptionDataConfig, CaptionRunConfig
 from headway.tasks.captioning.reader import FILE, CaptionReader
 from headway.tasks.image_data import content, sized_reader, warn_of_dark_images
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextBPE, TextTokenizer
 
 SPLITS = ("train", "valid")

@@ -15,8 +15,9 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
+from headway.data.stream import Array, Batches, Shuffled
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.tasks.captioning.batches import CaptionBatches, CaptionCorpus
+from headway.tasks.captioning.batches import CaptionBatch, CaptionCorpus, CaptionedImages
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.config import WRITES, CaptionRunConfig, caption
 from headway.tasks.captioning.data import (
@@ -30,7 +31,7 @@ from headway.tasks.captioning.evaluation import CaptionEvaluation
 from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.image_config import SHAPE
 from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
-from headway.tasks.job import Emit, Example, Job, moved, update_size
+from headway.tasks.job import Emit, Example, Job, update_size
 from headway.tasks.opening import load_as
 from headway.training import Stream
 from headway.transforms import compile, recompute
@@ -56,7 +57,7 @@ class CaptionJob:
             samples=settings.samples,
         )
 
-    def _batches(self, corpus: CaptionCorpus) -> tuple[CaptionBatches, int]:
+    def _batches(self, corpus: CaptionCorpus) -> tuple[Batches[Array, CaptionBatch], int]:
         config, reader = self.config, self.prepared.reader
         columns = config.data.text
         captions, longer = caption_tokens(corpus.captions, columns, reader, reader.longest)
@@ -65,15 +66,13 @@ class CaptionJob:
                 f"all captions have more than {reader.longest} tokens",
                 hint="a greater --data.max-length",
             )
-        batches = CaptionBatches(
-            corpus.images,
-            captions,
-            reader.images.normalised,
-            config.augmentation,
-            config.training.batch_size,
-            config.training.seed,
+        training, normalise = config.training, reader.images.normalised
+        images = CaptionedImages(
+            corpus.images, captions, normalise, config.augmentation, training.seed
         )
-        return batches, longer
+        count = len(images.images_with_captions)
+        order = Shuffled(count, training.batch_size, training.seed)
+        return Batches(order, images.batch, self.machine.device), longer
 
     def build(self) -> nn.Module:
         config, tokenizer = self.config, self.prepared.reader.tokenizer
@@ -91,7 +90,7 @@ class CaptionJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.train_batches.stream(epoch, position), self.machine.device)
+        return self.train_batches.stream(epoch, position)
 
     def example(self) -> Example | None:
         corpus, language = self.prepared.valid, self.config.data.text[0]

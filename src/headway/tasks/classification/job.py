@@ -17,7 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.models import GPT, Bert, BertClassifier, TextClassifier
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig
@@ -96,11 +96,10 @@ class ClassifyJob:
         self.pad = prepared.reader.pad
         training = config.training
         train = prepared.train
-        self.train_batches = LengthBatches(
-            train.lengths,
-            lambda chosen: train.batch(chosen, self.pad).to(machine.device),
-            training.batch_size,
-            training.seed,
+        self.train_batches = Batches(
+            ByLength(train.lengths, training.batch_size, training.seed),
+            lambda chosen, epoch: train.batch(chosen, self.pad),
+            machine.device,
         )
         self.config = _fitted(config, self.kind, self.train_batches.batches_per_epoch)
         auxiliary = training.auxiliary if self.kind.writes else 0.0

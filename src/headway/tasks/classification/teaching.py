@@ -9,7 +9,7 @@ from typing import Any
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import COPIES, setting
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.models import backbone_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
@@ -66,11 +66,10 @@ def _prepare(
     prepared = prepare_for_reader(data, teacher.reader, extra, folder, emit)
     texts, pad = _augmented(config, prepared, teacher), teacher.reader.pad
     return StudentData(
-        train_batches=LengthBatches(
-            texts.lengths,
-            lambda chosen: texts.batch(chosen, pad).to(machine.device),
-            rows,
-            seed,
+        train_batches=Batches(
+            ByLength(texts.lengths, rows, seed),
+            lambda chosen, epoch: texts.batch(chosen, pad),
+            machine.device,
         ),
         views=lambda batch: [view_of(batch)],
         held_out=prepared.held_out,

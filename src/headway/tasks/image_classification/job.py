@@ -17,14 +17,15 @@ from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
-from headway.data.image_batches import ImageBatches
 from headway.data.image_examples import PreparedExamples
+from headway.data.stream import Batches, Shuffled
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
+from headway.tasks.image_classification.batches import AugmentedImages
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
-from headway.tasks.job import Emit, Example, Job, moved, planned_steps, prepare_blocks, update_size
+from headway.tasks.job import Emit, Example, Job, planned_steps, prepare_blocks, update_size
 from headway.tasks.task import NO_OPTIONS
 from headway.training import ImageObjective, Stream
 
@@ -44,13 +45,12 @@ class VisionJob:
     ) -> None:
         self.prepared, self.start, self.machine = prepared, start, machine
         self.held_out, self.evaluation = PreparedExamples(prepared.valid), NO_OPTIONS
-        self.train_batches = ImageBatches(
-            prepared.train,
-            prepared.reader.normalised,
-            config.augmentation,
-            config.training.batch_size,
-            config.training.seed,
+        train, training = prepared.train, config.training
+        images = AugmentedImages(
+            train, prepared.reader.normalised, config.augmentation, training.seed
         )
+        order = Shuffled(len(train), training.batch_size, training.seed)
+        self.train_batches = Batches(order, images.batch, machine.device)
         self.config = _fitted(config, prepared, start, self.train_batches.batches_per_epoch)
         self.objective = ImageObjective(config.training.smoothing)
 
@@ -74,7 +74,7 @@ class VisionJob:
         return patchify(images, *shape.patch).flatten(0, 1)
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.train_batches.stream(epoch, position), self.machine.device)
+        return self.train_batches.stream(epoch, position)
 
     def example(self) -> Example:
         return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))

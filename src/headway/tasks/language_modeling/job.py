@@ -13,7 +13,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
-from headway.data.packing import PackedBatches
+from headway.data.stream import Batches
 from headway.interop import NO_SETTINGS
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
@@ -26,6 +26,7 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
 from headway.tasks.language_modeling.evaluation import ScoredText, Windows
+from headway.tasks.language_modeling.packing import PackedSequences
 from headway.tasks.text_data import opened
 from headway.training import Stream, TextObjective
 
@@ -53,15 +54,15 @@ class LanguageJob:
         )
         self.held_out = ScoredText(corpus=prepared.valid, windows=windows)
         self.objective = TextObjective()
-        self.train_batches = PackedBatches(
+        sequences = PackedSequences(
             prepared.train,
             training.batch_size,
             training.length,
             weights=data.weights,
             names=data.train,
             seed=training.seed,
-            device=machine.device,
         )
+        self.train_batches = Batches(sequences, sequences.batch, machine.device)
 
     def build(self) -> nn.Module:
         model = GPT(self.config.model)

@@ -12,7 +12,7 @@ from headway.attention import Documents
 from headway.base.devices import Machine
 from headway.base.settings import setting
 from headway.bundle import TextBundle
-from headway.data.packing import IGNORED, TextBatch
+from headway.data.padding import IGNORED
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import (
     LanguageDataConfig,
@@ -22,6 +22,7 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.language_modeling.data import check_sources, prepare_language
 from headway.tasks.language_modeling.job import LanguageJob
+from headway.tasks.language_modeling.packing import TextBatch
 from headway.tasks.sections import TextDataConfig
 from headway.tasks.teaching import StudentData, Students, TextStudentTrainingConfig
 from headway.tasks.text_data import check_max_length

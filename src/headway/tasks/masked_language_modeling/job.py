@@ -20,6 +20,8 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.bundle import EncoderBundle
+from headway.data.padding import IGNORED
+from headway.data.stream import Batches
 from headway.models import Bert, start_from
 from headway.tasks.job import Emit, Example, prepare_blocks, update_size
 from headway.tasks.masked_language_modeling.config import EncoderRunConfig, EncoderScoring
@@ -36,9 +38,8 @@ from headway.tasks.masked_language_modeling.held_out import (
     sources_of,
 )
 from headway.tasks.masked_language_modeling.masked_batches import (
-    IGNORED,
     MaskedBatch,
-    MaskedBatches,
+    MaskedSequences,
     evaluation_batches,
     predictions_per_sequence,
 )
@@ -62,7 +63,8 @@ class PretrainingJob:
         self.prepared, self.start, self.machine = prepared, start, machine
         tokenizer = prepared.tokenizer
         train = sources_of(self.config, prepared.train, tokenizer, 0)
-        self.train_batches = MaskedBatches(train, machine.device)
+        self.sequences = MaskedSequences(train)
+        self.train_batches = Batches(self.sequences, self.sequences.batch, machine.device)
         sources = sources_of(self.config, prepared.valid, tokenizer, HELD_OUT)
         names = held_out_folders(self.config, Path())
         self.held_out = HeldOutText(
@@ -76,9 +78,7 @@ class PretrainingJob:
             sentences=0 if start is None else evaluation.sentences,
             sample=evaluation.sample,
         )
-        self.objective = MaskedLanguageModelingObjective(
-            predictions_per_sequence(self.train_batches.sources[0])
-        )
+        self.objective = MaskedLanguageModelingObjective(predictions_per_sequence(train[0]))
 
     def build(self) -> nn.Module:
         model = Bert(self.config.model)
@@ -117,7 +117,7 @@ class PretrainingJob:
                 "a longer text, or --data.valid FILE",
             )
         counts = np.ones(size)
-        for source in self.train_batches.sources:
+        for source in self.sequences.sources:
             counts += source.corpus.counts(size)
         counts[list(self.prepared.tokenizer.special_ids)] = 0
         occurs = masked > 0
@@ -203,7 +203,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
         f"cross-entropy of {cross_entropy:.3f} nats by the frequencies of the training text"
     )
     if job.config.model.next_sentence:
-        for source in job.train_batches.sources:
+        for source in job.sequences.sources:
             if len(source.corpus.documents) == 2:
                 note(
                     f"{source.corpus.text.folder.name} is one document: the random second texts of "
@@ -211,7 +211,7 @@ def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit
                     "documents"
                 )
     if len(prepared.train) > 1:
-        weights = ", ".join(f"{fraction:.1%}" for fraction in job.train_batches.fractions)
+        weights = ", ".join(f"{fraction:.1%}" for fraction in job.sequences.fractions)
         note(
             f"sampling weights of the texts: {weights} (--data.smoothing {config.data.smoothing:g})"
         )

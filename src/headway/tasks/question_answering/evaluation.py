@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headway.base.errors import DataError
+from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.squad import score_answers
 from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import AnswerScoring
 from headway.tasks.question_answering.question_files import Question
-from headway.tasks.splits import evenly_spaced
 
 ALL_QUESTIONS = AnswerScoring()
 

@@ -40,7 +40,7 @@ class AnswerJob(EncoderJob):
         super().__init__(config, start, machine, lengths, least=1000, passes=2.0)
 
     def batch(self, chosen: list[int]) -> AnswerBatch:
-        return self.prepared.train.batch(chosen, self.pad, self.machine.device)
+        return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> BertQuestionAnswering:
         return BertQuestionAnswering(bert)

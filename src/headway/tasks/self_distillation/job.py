@@ -15,14 +15,15 @@ from headway.base.settings import override
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import PreparedExamples
+from headway.data.stream import Batches, Shuffled
 from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
-from headway.tasks.job import Emit, Example, Job, moved, prepare_blocks, update_size
+from headway.tasks.job import Emit, Example, Job, prepare_blocks, update_size
 from headway.tasks.self_distillation.config import DinoRunConfig
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
-from headway.tasks.self_distillation.multi_crop import ViewBatches
+from headway.tasks.self_distillation.multi_crop import Views
 from headway.tasks.self_distillation.objective import SelfDistillationObjective
 from headway.training import Stream
 
@@ -43,14 +44,10 @@ class DinoJob:
         self.config: DinoRunConfig = override(config, decided, "the images")
         self.prepared, self.start, self.machine = prepared, start, machine
         model, training = self.config.model, self.config.training
-        self.train_batches = ViewBatches(
-            prepared.train,
-            prepared.reader.normalised,
-            config.views,
-            model.patch,
-            training.batch_size,
-            training.seed,
-        )
+        train, normalise = prepared.train, prepared.reader.normalised
+        self.views = Views(train, normalise, config.views, model.patch, training.seed)
+        order = Shuffled(len(train), training.batch_size, training.seed)
+        self.train_batches = Batches(order, self.views.batch, machine.device)
         self.held_out = NeighbourExamples(
             PreparedExamples(prepared.valid), PreparedExamples(prepared.train)
         )
@@ -74,7 +71,7 @@ class DinoJob:
         return model
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return moved(self.train_batches.stream(epoch, position), self.machine.device)
+        return self.train_batches.stream(epoch, position)
 
     def example(self) -> Example:
         return Example(self.prepared.valid.pixels[0].transpose(1, 2, 0))
@@ -85,7 +82,7 @@ class DinoJob:
 
     def plan(self) -> dict[str, Any]:
         model, training, views = self.config.model, self.config.training, self.config.views
-        small = self.train_batches.small
+        small = self.views.small
         examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.described}, and a teacher",

@@ -57,7 +57,7 @@ class EmbedJob(EncoderJob):
         )
 
     def batch(self, chosen: list[int]) -> SimilarBatch:
-        return self.prepared.train.batch(chosen, self.pad).to(self.machine.device)
+        return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> Bert:
         """Remove the heads, which would not be trained with the encoder.

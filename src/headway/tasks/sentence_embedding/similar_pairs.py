@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Batch
 
 Ids = Sequence[int]
 
 
 @dataclass(frozen=True)
-class SimilarBatch:
+class SimilarBatch(Batch):
     """Pairs of texts: row i of `first` and row i of `second` are a pair.
 
     shared: True where two different pairs have a text in common. scores: similarity of each pair,
     from 0 to 1; None if all pairs are similar. indices: indices of the pairs in the data.
     """
 
-    examples: ClassVar[str] = "text pairs"  # what `indices` count, for messages
+    examples = "text pairs"
     first: EncoderBatch
     second: EncoderBatch
     shared: Bool[Tensor, "B B"]
     scores: Float[Tensor, " B"] | None
     indices: tuple[int, ...]
-
-    def to(self, device: str) -> SimilarBatch:
-        """Return the batch on another device."""
-        scores = None if self.scores is None else upload(self.scores, device)
-        sides = self.first.to(device), self.second.to(device)
-        return SimilarBatch(*sides, upload(self.shared, device), scores, self.indices)
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.split import check_known, check_sides, hold_out
 from headway.data.word_targets import WordTargets
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.tasks.tagging.bundle import TagReader
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
 from headway.tasks.tagging.tag_files import TaggedSentence, check_tagged, read_tagged

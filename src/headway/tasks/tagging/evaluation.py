@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from headway.base.errors import DataError
+from headway.data.split import check_known
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.splits import check_known
 from headway.tasks.tagging.bundle import TaggerBundle
 from headway.tasks.tagging.data import tags_of
 from headway.tasks.tagging.span_f1 import score_spans

@@ -48,7 +48,7 @@ class TagJob(EncoderJob):
         )
 
     def batch(self, chosen: list[int]) -> WordBatch:
-        return self.prepared.train.batch(chosen, self.pad, self.machine.device)
+        return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> BertTagger:
         return BertTagger(bert, len(self.reader.tags), self.config.model.head_dropout)

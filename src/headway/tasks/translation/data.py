@@ -9,7 +9,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.tasks.splits import is_held_out, repeats
+from headway.data.split import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.directions import (

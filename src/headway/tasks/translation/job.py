@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,19 @@ from headway.base.errors import UsageError
 from headway.base.memory import free_memory
 from headway.base.settings import override
 from headway.data.mixing import Mixture, quotas_of
+from headway.data.stream import Array, Batches, ByTokens
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.interop import NO_SETTINGS
 from headway.models import Translator, shapes_only
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.batches import Batches, RandomSplits, longest_batch
-from headway.tasks.translation.bucketing import Buckets
+from headway.tasks.translation.batches import (
+    RandomSplits,
+    TranslationBatch,
+    collate,
+    longest_batch,
+)
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
@@ -62,7 +68,7 @@ class TranslationJob:
         self.prepared, self.start, self.machine = prepared, start, machine
         self.corruption = corruption_of(config.data, prepared.tokenizers, config.training.seed)
         training, corpus, evaluation = config.training, prepared.train, config.evaluation
-        self.buckets = Buckets(
+        self.order = ByTokens(
             corpus.source_lengths,
             corpus.target_lengths,
             training.batch_tokens,
@@ -104,17 +110,19 @@ class TranslationJob:
             compile(model, dynamic=True)  # sentences of another length in each batch
         return model  # type: ignore[no-any-return]
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        prepared = self.prepared
-        batches = Batches(
-            prepared.train,
-            self.buckets,
-            prepared.tokenizers,
+    @cached_property
+    def train_batches(self) -> Batches[Array, TranslationBatch]:
+        """The batches of the training pairs."""
+        corpus, tokenizers = self.prepared.train, self.prepared.tokenizers
+        splits, noise = self._splits(), self._noise()
+        return Batches(
+            self.order,
+            lambda chosen, epoch: collate(corpus, chosen, tokenizers, splits, epoch, noise),
             self.machine.device,
-            self._splits(),
-            self._noise(),
         )
-        return batches.stream(epoch, position)
+
+    def stream(self, epoch: int, position: int) -> Stream:
+        return self.train_batches.stream(epoch, position)
 
     def _splits(self) -> RandomSplits | SpanCorruption | None:
         if self.corruption is not None:
@@ -145,8 +153,8 @@ class TranslationJob:
         return TranslatorBundle(model, self.prepared.tokenizers, settings=settings)
 
     def plan(self) -> dict[str, Any]:
-        first = self.buckets.epoch(0)
-        padding, training = self.buckets.padding(first), self.config.training
+        first = self.order(0)
+        padding, training = self.order.padding(first), self.config.training
         tokens = training.batch_tokens * training.accumulate
         return {
             "model": _shape(self.config),

@@ -10,6 +10,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
+from headway.data.stream import Batches
 from headway.models import words_model
 from headway.tasks.job import Emit, Job, update_size
 from headway.tasks.task import NO_OPTIONS
@@ -35,25 +36,26 @@ class WordsJob:
         self.objective = objective_of(model, training.negatives)
         settings = window_settings(model, training, training.seed)
         counts = prepared.vocabulary.counts
-        self.windows = Windows(prepared.train, counts, settings, machine.device)
+        self.windows = Windows(prepared.train, counts, settings)
+        self.train_batches = Batches(self.windows, self.windows.batch, machine.device)
         self.held_out, self.evaluation = examples_of(prepared.valid, model, training), NO_OPTIONS
 
     def build(self) -> nn.Module:
         return words_model(self.config.model)
 
     def stream(self, epoch: int, position: int) -> Stream:
-        return self.windows.stream(epoch, position)
+        return self.train_batches.stream(epoch, position)
 
     def bundle(self, model: Any) -> WordsBundle:
         return WordsBundle(model, self.prepared.vocabulary)
 
     def plan(self) -> dict[str, Any]:
         model, training = self.config.model, self.config.training
-        examples = update_size(training, self.windows.examples_per_epoch)
+        examples = update_size(training, self.train_batches.examples_per_epoch)
         return {
             "model": f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
             "batches": f"{examples:,} words",
-            "batches_per_epoch": self.windows.batches_per_epoch(),
+            "batches_per_epoch": self.train_batches.batches_per_epoch,
             "unit": "pairs",
         }
 

@@ -6,10 +6,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headway.base.errors import DataError
-from headway.tasks.job import Emit
 
 T = TypeVar("T")
 
@@ -27,7 +26,7 @@ def hold_out(
     content: Callable[[T], str | bytes],
     fraction: float,
     labels: Callable[[T], Iterable[str]] = lambda example: (),
-    emit: Emit = lambda event: None,
+    emit: Callable[[dict[str, Any]], None] = lambda event: None,
     unit: str = "examples",
 ) -> tuple[list[T], list[T]]:
     """Split examples into training examples and held-out examples; both keep their order.
