@@ -54,28 +54,25 @@ class AugmentationConfig:
     )
 
 
-class Augmentation:
-    """Augments one image by a configuration. Mixup, which needs two images, is not included; see
-    `mixup_weight`."""
+def augmented(
+    image: Float[Tensor, "C Y X"], config: AugmentationConfig, random: Random
+) -> Float[Tensor, "C Y X"]:
+    """Return the image after random resized crop, shift, flip, colour jitter and erasing.
 
-    def __init__(self, config: AugmentationConfig) -> None:
-        self.config = config
-
-    def __call__(self, image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor, "C Y X"]:
-        """Return the image after random resized crop, shift, flip, colour jitter and erasing."""
-        config = self.config
-        if config.crop < 1:
-            y, x = image.shape[1:]
-            image = random_resized_crop(image, (config.crop, 1.0), (y, x), random)
-        if config.padding:
-            image = random_shift(image, config.padding, random)
-        if config.flip and random.random() < config.flip:
-            image = image.flip(2)
-        if config.colour:
-            image = colour_jitter(image, config.colour, random)
-        if config.erase and random.random() < config.erase:
-            image = random_erase(image, random)
-        return image
+    Mixup, which needs two images, is not included; see `mixup_weight`.
+    """
+    if config.crop < 1:
+        y, x = image.shape[1:]
+        image = random_resized_crop(image, (config.crop, 1.0), (y, x), random)
+    if config.padding:
+        image = random_shift(image, config.padding, random)
+    if config.flip and random.random() < config.flip:
+        image = image.flip(2)
+    if config.colour:
+        image = colour_jitter(image, config.colour, random)
+    if config.erase and random.random() < config.erase:
+        image = random_erase(image, random)
+    return image
 
 
 def random_shift(

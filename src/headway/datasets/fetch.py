@@ -15,8 +15,8 @@ from typing import Any
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import read_json, write_file
 from headway.base.folders import new_folder, verify_folder
+from headway.data.split import SPLITS, split_of
 from headway.datasets import interface_strings, shakespeare
-from headway.datasets.hash_splits import SPLITS, split_of
 from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
 

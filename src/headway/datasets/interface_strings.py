@@ -19,7 +19,7 @@ from typing import Any
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import check_new_file, make_folder, read_json, write_file
 from headway.base.folders import new_folder, verify_folder
-from headway.datasets.hash_splits import SPLITS, split_of
+from headway.data.split import SPLITS, split_of
 from headway.datasets.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.tasks.translation.documents.jed import jed_pairs
 from headway.tasks.translation.documents.mo import mo_pairs

@@ -14,7 +14,7 @@ from headway.base.errors import DataError
 from headway.base.files import read_json, write_file
 from headway.base.folders import new_folder
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.data.augmentation import Augmentation, AugmentationConfig, view_generator
+from headway.data.augmentation import AugmentationConfig, augmented, view_generator
 from headway.data.image_corpus import ImageCorpus, write_images
 from headway.data.image_reader import ImageReader, Normalise
 from headway.data.padding import padded
@@ -151,7 +151,7 @@ class CaptionedImages:
         seed: int,
     ) -> None:
         self.images, self.normalise, self.seed = images, normalise, seed
-        self.augmentation, self.captions = Augmentation(augmentation), by_image(captions)
+        self.augmentation, self.captions = augmentation, by_image(captions)
         self.images_with_captions = sorted(self.captions)
 
     def batch(self, numbers: Indices, epoch: int) -> CaptionBatch:
@@ -162,4 +162,5 @@ class CaptionedImages:
         return collate_captions(self.normalise(images * 255), captions, indices)
 
     def _seen(self, index: int, epoch: int) -> Float[Tensor, "C Y X"]:
-        return self.augmentation(self.images.image(index), view_generator(self.seed, epoch, index))
+        random = view_generator(self.seed, epoch, index)
+        return augmented(self.images.image(index), self.augmentation, random)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from headway.base.shapes import Float, Int, Tensor
-from headway.data.augmentation import Augmentation, AugmentationConfig, mixup_weight, view_generator
+from headway.data.augmentation import AugmentationConfig, augmented, mixup_weight, view_generator
 from headway.data.image_corpus import ImageCorpus
 from headway.data.image_reader import Normalise
 from headway.data.stream import Batch, Indices
@@ -30,19 +30,15 @@ class ImageBatch(Batch):
     indices: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
 class AugmentedImages:
     """Makes batches of a corpus. The augmentation and mixup of an image depend only on (seed,
     epoch, its index)."""
 
-    def __init__(
-        self,
-        corpus: ImageCorpus,
-        normalise: Normalise,
-        augmentation: AugmentationConfig,
-        seed: int,
-    ) -> None:
-        self.corpus, self.normalise, self.seed = corpus, normalise, seed
-        self.config, self.augmentation = augmentation, Augmentation(augmentation)
+    corpus: ImageCorpus
+    normalise: Normalise
+    config: AugmentationConfig
+    seed: int
 
     def batch(self, indices: Indices, epoch: int) -> ImageBatch:
         """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
@@ -61,10 +57,10 @@ class AugmentedImages:
     def _seen(self, index: int, epoch: int) -> tuple[Tensor, int, float]:
         """Return (augmented image, index of the image mixed in, mixing weight of the first)."""
         random = view_generator(self.seed, epoch, index)
-        image = self.augmentation(self.corpus.image(index), random)
+        image = augmented(self.corpus.image(index), self.config, random)
         if not self.config.mixup:
             return image, index, 1.0
         weight = mixup_weight(self.config.mixup, random)
         other_index = int(random.integers(len(self.corpus)))
-        other_image = self.augmentation(self.corpus.image(other_index), random)
+        other_image = augmented(self.corpus.image(other_index), self.config, random)
         return torch.lerp(other_image, image, weight), other_index, weight

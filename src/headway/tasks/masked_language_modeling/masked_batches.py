@@ -210,8 +210,8 @@ def evaluation_batches(
     """
     plan = source.plan(0)
     chosen = np.unique(np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int))
-    for start in range(0, len(chosen), batch_size):
-        indices = chosen[start : start + batch_size].tolist()
+    for part in parts(chosen, batch_size):
+        indices = part.tolist()
         examples = [source.row(plan[index], index, 0) for index in indices]
         elsewhere = plan[indices, ELSEWHERE].tolist()
         yield _collate(source, examples, elsewhere, indices).to(device)

@@ -9,7 +9,7 @@ word of the text at the start of an epoch, then 8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -114,9 +114,8 @@ class Windows(Order[Centres]):
         if self.settings.kind == "next-word":
             range_of_bags = np.arange(len(centres))
             no_noise = np.zeros((0, BLOCK), np.int64)
-            return _tensors(
-                ids[centres], range_of_bags, ids[centres + 1], range_of_bags, no_noise, indices
-            )
+            targets = ids[centres + 1]
+            return _batch_of(indices, ids[centres], range_of_bags, targets, range_of_bags, no_noise)
         neighbours, owner = self._neighbours(
             ids, centres, key_of(self.settings.seed, epoch, _REACH)
         )
@@ -127,9 +126,9 @@ class Windows(Order[Centres]):
         sampled = self._noise(-(-len(centres) // BLOCK), epoch, chosen.number)
         range_of_bags = np.arange(len(centres))
         if self.settings.kind == "skip-gram":
-            return _tensors(ids[centres], range_of_bags, neighbours, owner, sampled, indices)
+            return _batch_of(indices, ids[centres], range_of_bags, neighbours, owner, sampled)
         starts = np.searchsorted(owner, range_of_bags)
-        return _tensors(neighbours, starts, ids[centres], range_of_bags, sampled, indices)
+        return _batch_of(indices, neighbours, starts, ids[centres], range_of_bags, sampled)
 
     def _neighbours(
         self, ids: npt.NDArray[np.int32], centres: npt.NDArray[np.int64], key: int
@@ -160,14 +159,6 @@ class Windows(Order[Centres]):
         return np.minimum(word_ids, len(self.noise) - 1)
 
 
-def _tensors(
-    words: npt.NDArray[Any],
-    starts: npt.NDArray[Any],
-    targets: npt.NDArray[Any],
-    owner: npt.NDArray[Any],
-    sampled: npt.NDArray[Any],
-    indices: tuple[int, ...],
-) -> WordBatch:
-    arrays = (words, starts, targets, owner, sampled)
+def _batch_of(indices: tuple[int, ...], *arrays: Array) -> WordBatch:
     a, b, c, d, e = (torch.from_numpy(np.ascontiguousarray(x, np.int64)) for x in arrays)
     return WordBatch(a, b, c, d, e, indices)
