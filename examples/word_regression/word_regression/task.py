@@ -15,6 +15,7 @@ from headway.base.settings import section, setting
 from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
 from headway.data.split import hold_out
+from headway.data.stream import Indices
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
@@ -124,7 +125,7 @@ class RateJob(EncoderJob):
         lengths = [len(row.ids) for row in self.train.rows]
         super().__init__(config, start, machine, lengths, least=300)
 
-    def batch(self, chosen: list[int]) -> WordBatch:
+    def batch(self, chosen: Indices) -> WordBatch:
         return self.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> WordRegressor:

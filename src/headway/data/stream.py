@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -97,7 +98,7 @@ class Batches(Generic[T, B]):
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
-            raise ValueError(f"rank={self.rank} must be from 0 to {self.ranks=} - 1")
+            raise ValueError(f"rank={self.rank} must be from 0 to {self.ranks - 1}")
 
     @property
     def examples_per_epoch(self) -> int:
@@ -198,9 +199,15 @@ class ByTokens(ByLength):
                 hint=f"set --training.tokens to {longest} or more, or --data.max-length lower",
             )
 
+    @cached_property
+    def first_epoch(self) -> tuple[int, float]:
+        """The number of batches of epoch 0, and the fraction of padding in them."""
+        batches = self(0)
+        return len(batches), self.padding(batches)
+
     @property
     def batches_per_epoch(self) -> int:
-        return len(self(0))
+        return self.first_epoch[0]
 
     def _cut(self, ranked: Array) -> list[Array]:
         batches, start, widest = [], 0, 0

@@ -10,7 +10,7 @@ import torch
 
 from headway.base.shapes import Bool, Shaped, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.stream import Batch
+from headway.data.stream import Batch, Indices
 from headway.text import EncoderTokenizer
 
 
@@ -122,12 +122,13 @@ class WordTargets:
                 targets.append([next(remaining) for _ in row.firsts])
         return cls(rows, targets)
 
-    def batch(self, indices: Sequence[int], pad: int) -> WordBatch:
+    def batch(self, indices: Indices, pad: int) -> WordBatch:
         """Return the sequences with these indices as a batch."""
-        rows = [self.rows[i] for i in indices]
+        chosen = [int(i) for i in indices]
+        rows = [self.rows[i] for i in chosen]
         texts = collate_encoder_batch([row.ids for row in rows], None, pad)
         words = torch.zeros_like(texts.keys)
         for row, firsts in zip(words, (row.firsts for row in rows), strict=True):
             row[list(firsts)] = True
-        targets = torch.tensor([target for i in indices for target in self.targets[i]])
-        return WordBatch(texts, words, targets, tuple(indices))
+        targets = torch.tensor([target for i in chosen for target in self.targets[i]])
+        return WordBatch(texts, words, targets, tuple(chosen))

@@ -11,7 +11,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.bundle import Bundle, EncoderBundle
-from headway.data.stream import Batch, Batches, ByLength
+from headway.data.stream import Batch, Batches, ByLength, Indices
 from headway.models import Bert
 from headway.tasks.finetuning import copy_encoder, describe_shape
 from headway.tasks.job import planned_steps, prepare_blocks, update_size
@@ -48,7 +48,7 @@ class EncoderJob(ABC):
         training = config.training
         self.train_batches = Batches(
             ByLength(lengths, training.batch_size, training.seed),
-            lambda chosen, epoch: self.batch(chosen.tolist()),
+            lambda chosen, epoch: self.batch(chosen),
             machine.device,
         )
         steps = planned_steps(training, self.train_batches.batches_per_epoch, least, passes)
@@ -60,7 +60,7 @@ class EncoderJob(ABC):
         return self.start.tokenizer.special_tokens.pad
 
     @abstractmethod
-    def batch(self, chosen: list[int]) -> Batch:
+    def batch(self, chosen: Indices) -> Batch:
         """Return the training sequences with these indices as a batch."""
 
     @abstractmethod

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
+from headway.data.stream import Indices
 from headway.models import Bert, BertQuestionAnswering
 from headway.tasks.encoder_job import EncoderJob
 from headway.tasks.finetuning import load_encoder
@@ -39,7 +40,7 @@ class AnswerJob(EncoderJob):
         lengths = [len(window.ids) for window in prepared.train.windows]
         super().__init__(config, start, machine, lengths, least=1000, passes=2.0)
 
-    def batch(self, chosen: list[int]) -> AnswerBatch:
+    def batch(self, chosen: Indices) -> AnswerBatch:
         return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> BertQuestionAnswering:

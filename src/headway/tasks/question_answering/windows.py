@@ -13,7 +13,7 @@ import torch
 
 from headway.base.shapes import Int, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.stream import Batch
+from headway.data.stream import Batch, Indices
 from headway.text import SpecialTokens
 
 LONGEST_QUESTION = 64
@@ -126,8 +126,9 @@ class AnswerTexts:
     targets: Sequence[tuple[int, int]]
     typed: bool = True
 
-    def batch(self, indices: Sequence[int], pad: int) -> AnswerBatch:
+    def batch(self, indices: Indices, pad: int) -> AnswerBatch:
         """Return the windows with these indices as a batch."""
-        texts = collate_windows([self.windows[i] for i in indices], pad, self.typed)
-        targets = torch.tensor([self.targets[i] for i in indices])
-        return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(indices))
+        chosen = [int(i) for i in indices]
+        texts = collate_windows([self.windows[i] for i in chosen], pad, self.typed)
+        targets = torch.tensor([self.targets[i] for i in chosen])
+        return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(chosen))

@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
+from headway.data.stream import Indices
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
 from headway.tasks.encoder_job import EncoderJob
@@ -56,7 +57,7 @@ class EmbedJob(EncoderJob):
             decided={"evaluation.metric": "spearman" if scored else "reciprocal_rank"},
         )
 
-    def batch(self, chosen: list[int]) -> SimilarBatch:
+    def batch(self, chosen: Indices) -> SimilarBatch:
         return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> Bert:

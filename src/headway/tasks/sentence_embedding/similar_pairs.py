@@ -9,7 +9,7 @@ import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.stream import Batch
+from headway.data.stream import Batch, Indices
 
 Ids = Sequence[int]
 
@@ -46,15 +46,16 @@ class SimilarPairs:
         """The number of tokens of both texts of each pair."""
         return [len(a) + len(b) for a, b in zip(self.first, self.second, strict=True)]
 
-    def batch(self, indices: Sequence[int], pad: int) -> SimilarBatch:
+    def batch(self, indices: Indices, pad: int) -> SimilarBatch:
         """Return the pairs with these indices as a batch."""
-        first, second = ([side[i] for i in indices] for side in (self.first, self.second))
+        chosen = [int(i) for i in indices]
+        first, second = ([side[i] for i in chosen] for side in (self.first, self.second))
         return SimilarBatch(
             collate_encoder_batch(first, None, pad),
             collate_encoder_batch(second, None, pad),
             share_texts(first, second),
-            None if self.scores is None else torch.tensor([self.scores[i] for i in indices]),
-            tuple(indices),
+            None if self.scores is None else torch.tensor([self.scores[i] for i in chosen]),
+            tuple(chosen),
         )
 
 

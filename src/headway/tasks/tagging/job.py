@@ -11,6 +11,7 @@ from typing import Any
 
 from headway.base.devices import Machine
 from headway.bundle import EncoderBundle
+from headway.data.stream import Indices
 from headway.data.word_targets import WordBatch
 from headway.models import Bert, BertTagger
 from headway.tasks.encoder_job import EncoderJob
@@ -47,7 +48,7 @@ class TagJob(EncoderJob):
             decided={} if are_span_tags(tags) else {"evaluation.metric": "accuracy"},
         )
 
-    def batch(self, chosen: list[int]) -> WordBatch:
+    def batch(self, chosen: Indices) -> WordBatch:
         return self.prepared.train.batch(chosen, self.pad)
 
     def with_head(self, bert: Bert) -> BertTagger:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
 import torch
 
@@ -13,10 +12,10 @@ from headway.data.padding import padded
 from headway.data.stream import Array, Batch
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
+from headway.tasks.translation.random_splits import RandomSplits
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.word_alignment import token_alignment, word_of_each_token
 from headway.text import SentenceTokenizer, TokenizerPair
-from headway.text.random_splitter import RandomSplitter
 
 
 @dataclass(frozen=True)
@@ -39,28 +38,6 @@ class TranslationBatch(Batch):
     indices: tuple[int, ...]
     count: int | None = None
     alignment: Float[Tensor, "B T S"] | None = None
-
-
-class RandomSplits:
-    """Splits sentence pairs into other tokens in each epoch: BPE-dropout, or Unigram sampling.
-
-    A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
-    pair that would have more than `longest` tokens on a side keeps its tokens.
-    """
-
-    def __init__(
-        self, source: RandomSplitter, target: RandomSplitter, seed: int, longest: int
-    ) -> None:
-        self._source, self._target = source, target
-        self._seed, self._longest = seed, longest
-
-    def pair(
-        self, source: list[int], target: list[int], epoch: int, index: int
-    ) -> tuple[list[int], list[int]]:
-        """Return the ids of both sides of pair `index` in an epoch."""
-        random = Random(f"{self._seed} {epoch} {index}")
-        split = self._source.again(source, random), self._target.again(target, random)
-        return (source, target) if max(map(len, split)) > self._longest else split
 
 
 def collate(

@@ -23,12 +23,7 @@ from headway.models import Translator, shapes_only
 from headway.tasks.job import Emit, Example, Job
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.batches import (
-    RandomSplits,
-    TranslationBatch,
-    collate,
-    longest_batch,
-)
+from headway.tasks.translation.batches import TranslationBatch, collate, longest_batch
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
@@ -45,7 +40,7 @@ from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.parallel_corpus import Corpus, JoinedCorpora
 from headway.tasks.translation.r_drop import RDropObjective
-from headway.tasks.translation.random_splits import check_random_splits, random_splits
+from headway.tasks.translation.random_splits import RandomSplits, check_random_splits, random_splits
 from headway.tasks.translation.search import max_source_tokens
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.target_languages import check_chosen
@@ -153,13 +148,13 @@ class TranslationJob:
         return TranslatorBundle(model, self.prepared.tokenizers, settings=settings)
 
     def plan(self) -> dict[str, Any]:
-        first = self.order(0)
-        padding, training = self.order.padding(first), self.config.training
+        count, padding = self.order.first_epoch
+        training = self.config.training
         tokens = training.batch_tokens * training.accumulate
         return {
             "model": _shape(self.config),
             "batches": f"{tokens:,} tokens, {padding:.1%} padding",
-            "batches_per_epoch": len(first),
+            "batches_per_epoch": count,
             "unit": "tok",
         }
 
