@@ -17,6 +17,7 @@ from headway.data.formats import check_table
 from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
 from headway.data.image_reader import ImageReader
 from headway.data.prepared import prepared
+from headway.data.split import check_sides, evenly_spaced, hold_out
 from headway.tasks.captioning.batches import TokenizedCaption
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
@@ -36,7 +37,6 @@ from headway.tasks.image_data import (
     warn_of_dark_images,
 )
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextBPE, TextTokenizer
 
 SPLITS = ("train", "valid")
