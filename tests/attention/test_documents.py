@@ -10,7 +10,6 @@ from torch.testing import assert_close
 
 from headway.attention import Documents, Mask, MultiHeadAttention, ScaledDot
 from headway.transforms import fast
-from headway.transforms.fast.documents import unpacked
 from headway.transforms.fast.dot import FusedDot
 from tests.fixtures.zoo import KERNELS
 
@@ -31,7 +30,7 @@ def test_joining_reverses_splitting(lengths):
     documents = Documents(lengths)
     total = sum(lengths[0])
     x = torch.randn(len(lengths), 2, total, 3)
-    assert torch.equal(unpacked(documents).join(unpacked(documents).split(x)), x)
+    assert torch.equal(documents.apart.join(documents.apart.split(x)), x)
     assert documents.positions.tolist() == [[i for n in row for i in range(n)] for row in lengths]
     assert documents.longest == max(max(row) for row in lengths)
     starts = [
@@ -43,7 +42,7 @@ def test_joining_reverses_splitting(lengths):
 
 @given(packed_lengths())
 def test_documents_are_padded_by_less_than_half(lengths):
-    for group in unpacked(Documents(lengths)).groups:
+    for group in Documents(lengths).apart.groups:
         longest = int(group.lengths.max())
         assert group.tokens.shape[1] == longest
         assert longest < 2 * int(group.lengths.min()) or longest == 1
@@ -54,7 +53,7 @@ def test_splitting_into_documents_equals_the_dense_mask(lengths):
     documents, total = Documents(lengths), sum(lengths[0])
     q, k, v = torch.randn(3, len(lengths), 2, total, 4)
     dense = ScaledDot()(q, k, v, Mask(causal=True, documents=documents))
-    groups = unpacked(documents)
+    groups = documents.apart
     parts = zip(*(groups.split(x) for x in (q, k, v)), strict=True)
     context = groups.join([FusedDot()(*part, Mask(causal=True)) for part in parts])
     assert_close(context, dense, rtol=0, atol=1e-5)
@@ -65,7 +64,7 @@ def test_every_kernel_applies_the_documents_of_a_mask(name):
     documents = Documents([[3, 1, 5], [9], [1, 8]])
     kernel = KERNELS[name](2, 4, 4)
     q, k, v = torch.randn(3, 3, 2, 9, 4)
-    groups = unpacked(documents)
+    groups = documents.apart
     parts = zip(*(groups.split(x) for x in (q, k, v)), strict=True)
     expected = groups.join([kernel(*part, Mask(causal=True)) for part in parts])
     masked = kernel(q, k, v, Mask(causal=True, documents=documents))

@@ -17,9 +17,10 @@ from headway.blocks import RMSNorm
 from headway.transforms import fast
 from headway.transforms.fast import blocks
 from headway.transforms.fast import dot as fused_module
-from headway.transforms.fast.cache import PreallocatedKeyValues
+from headway.transforms.fast.cache import FastCache
 from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.flex import FlexDot
+from tests.fixtures.steps import attend
 
 B, T, S, D, H, G, K = 2, 5, 7, 24, 6, 2, 4
 
@@ -71,13 +72,12 @@ def test_the_fused_kernels_and_their_gradients_equal_the_reference_on_copies(
 
 def test_decoding_copies_no_shared_keys(monkeypatch):
     """The short path reads the cache without copying: no tensor of H x S x K is made."""
-    grouped, cache = fast(GroupedQueryAttention(D, H, G)), PreallocatedKeyValues(B)
-    x, mask = torch.randn(B, 40, D), Mask(causal=True)
+    grouped, cache = fast(GroupedQueryAttention(D, H, G)), FastCache(B, 1)
+    x = torch.randn(B, 40, D)
     with torch.no_grad():
-        grouped(x, x, mask, cache=cache)
-        last = x[:, :1]
+        attend(grouped, x, cache)
         monkeypatch.setattr(fused_module, "spread", None)
-        step = grouped(last, last, mask, cache=cache)
+        step = attend(grouped, x[:, :1], cache)
     assert step.shape == (B, 1, D)
 
 

@@ -3,6 +3,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import KeyValueCache, Mask, MultiHeadAttention, record_attention
+from tests.fixtures.steps import attend
 from tests.fixtures.zoo import KERNELS
 
 B, T, S, D, E, H = 2, 5, 7, 12, 9, 3
@@ -76,15 +77,15 @@ def test_beams_that_share_keys_equal_copies_of_the_keys():
 
 
 def test_a_cache_grows_beyond_its_initial_size():
-    attention, cache = MultiHeadAttention(D, H), KeyValueCache(B)
+    attention, cache = MultiHeadAttention(D, H), KeyValueCache(B, 1)
     x = torch.randn(B, 40, D)
-    steps = [attention(x[:, [t]], x[:, [t]], Mask(causal=True), cache=cache) for t in range(40)]
+    steps = [attend(attention, x[:, [t]], cache) for t in range(40)]
     assert_close(torch.cat(steps, 1), attention(x, x, Mask(causal=True)), rtol=0, atol=1e-5)
 
 
 def test_a_cache_cannot_be_rewound_forward():
-    cache = KeyValueCache(2)
-    cache.append(torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
+    cache = KeyValueCache(2, 1)
+    cache.extend([[torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4)]])
     with pytest.raises(ValueError, match="cannot rewind a sequence of 3 tokens to 4"):
         cache.rewind([4, 0])
 

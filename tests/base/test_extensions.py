@@ -33,6 +33,8 @@ def refusing(num_heads, head_dim, **options):
 constant = 5
 entry = Entry(path="broken_module:constant", kind="oracle")
 missing = Entry(path="no_such_module:TASK", kind="oracle")
+silent = Entry(path="headway.tasks.word_vectors.task:WORD_VECTORS", kind="oracle", verb="see")
+incomplete = Entry(path="incomplete_module:TASK", kind="oracle")
 """
 
 
@@ -49,6 +51,9 @@ def provide(tmp_path, monkeypatch):
         )
         (information / "entry_points.txt").write_text(f"[{group}]\n{name} = {value}\n")
         (tmp_path / "broken_module.py").write_text(textwrap.dedent(MODULE))
+        (tmp_path / "incomplete_module.py").write_text(
+            "from headway.tasks.task import Task\n\nTASK = Task(name='oracle')\n"
+        )
         monkeypatch.syspath_prepend(tmp_path)
         refresh()
 
@@ -143,7 +148,12 @@ def test_a_broken_task_is_left_out_with_a_warning(provide, value, reason):
 
 @pytest.mark.parametrize(
     ("entry", "reason"),
-    [("entry", "must name a Task, found an object of int"), ("missing", "no_such_module")],
+    [
+        ("entry", "must name a Task, found an object of int"),
+        ("missing", "no_such_module"),
+        ("silent", "must have both a verb and the part predicts"),
+        ("incomplete", "cannot be imported: TypeError: .*'config'"),
+    ],
 )
 def test_a_task_whose_path_is_wrong_is_left_out_with_a_warning(provide, entry, reason):
     provide("headway.tasks", "broken", f"broken_module:{entry}")

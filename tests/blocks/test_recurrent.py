@@ -395,4 +395,4 @@ def test_states_with_and_without_attention_are_not_joined():
     states = [steps(case(attends=attends), [T])[1] for attends in (True, False)]
     for first, second in (states, states[::-1]):
         with pytest.raises(ValueError, match="two models"):
-            first.admit(second)
+            first.join(second)

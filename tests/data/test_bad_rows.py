@@ -7,11 +7,14 @@ import pytest
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
+from headway.runs import recipe, train
 from headway.tasks.captioning.caption_files import CaptionColumns, read_captions
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
 from headway.tasks.tagging.data import read_tagged
+from headway.tasks.translation.corpora.corpus_check import check
+from headway.tasks.translation.pairs.splits import locate
 
 QUESTION = {"question": "Who?", "context": "Ada wrote it.", "answer": "Ada", "start": 0}
 SQUAD = {
@@ -127,3 +130,39 @@ def test_the_summary_names_three_rows_and_counts_the_others():
         "5 rows were left out: x.tsv:1: it is empty; x.tsv:2: it is empty; x.tsv:3: it is empty; "
         "and 2 more"
     )
+
+
+PAIRS = "en\tde\n" + "".join(f"w{i} x\tW{i} X\n" for i in range(60)) + "no pair\nlast one\tLETZTE\n"
+
+
+def test_a_translator_is_trained_without_rows_that_are_no_pair(tmp_path):
+    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    data = {"data.train": (str(tmp_path / "pairs.tsv"),), "data.source": "en", "data.target": "de"}
+    shape = {
+        "data.vocabulary": 300,
+        "model.model_dim": 16,
+        "model.ffn_dim": 16,
+        "model.num_heads": 2,
+    }
+    few = {"training.steps": 1, "evaluation.sentences": 2, "machine.threads": 1}
+
+    def run(policy: str) -> list[dict]:
+        events = []
+        changes = {**data, **shape, **few, "data.bad_rows": policy}
+        config = recipe("translate", ("the test", changes))
+        train(config, tmp_path / policy.replace(":", "-"), listeners=[events.append])
+        return events
+
+    with pytest.raises(DataError, match="at least 2 columns"):
+        run("stop")
+    (left_out,) = [event for event in run("skip:1") if event["kind"] == "left_out"]
+    line = f"{tmp_path / 'pairs.tsv'}:62: the row must have at least 2 columns"
+    (listed,) = (tmp_path / "skip-1" / "left_out.txt").read_text().splitlines()
+    assert listed.startswith(line) and left_out["rows"] == [listed]
+
+
+def test_a_corpus_check_counts_rows_that_are_no_pair_and_goes_on(tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"en": "a", "de": "b"}\nno\n{"en": "c", "de": "d"}\n')
+    report = check(locate(tmp_path / "pairs.jsonl", "en", "de"))
+    assert report.splits["train"].pairs == 2
+    assert any(f"{tmp_path / 'pairs.jsonl'}:2" in fault for fault in report.faults)

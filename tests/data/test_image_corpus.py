@@ -14,7 +14,7 @@ from headway.base.errors import DataError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.images import LabelledImage
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
-from headway.data.image_examples import FileExamples, PreparedExamples
+from headway.data.image_examples import examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.store import DESCRIPTION_FILE
 from headway.data.stream import Batches, Shuffled
@@ -148,7 +148,7 @@ def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
 
 
 def test_for_evaluation_images_are_the_prepared_ones_or_those_of_their_files(corpus):
-    prepared, files = PreparedExamples(corpus), FileExamples(images())
+    prepared, files = examples_of_corpus(corpus), examples_of_images(images())
     assert len(prepared) == len(files) == len(corpus)
     assert list(prepared.labels) == list(files.labels) == [image.label for image in images()]
     pixels = prepared.batch(range(len(corpus)), READER)

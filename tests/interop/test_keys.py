@@ -40,6 +40,15 @@ def test_every_key_of_a_family_is_used_or_has_a_reason(family):
         assert rule is not None and rule.reason, f"{key} of {family} is neither used nor listed"
 
 
+@pytest.mark.parametrize("family", [name for name in FAMILIES if "vision" not in name])
+def test_a_configuration_is_read_as_it_was_written(family):
+    values = json.loads(json.dumps(transformers.CONFIG_MAPPING[family]().to_dict()))
+    for architecture in FAMILIES[family].architectures:
+        config = architecture.config(HFConfig(values, "theirs"), ())
+        written = {**FAMILIES[family].to_hf_config(config), "model_type": family}
+        assert architecture.config(HFConfig(written, "ours"), ()) == config
+
+
 def test_every_key_of_generation_config_is_used_or_has_a_reason():
     keys = set(transformers.GenerationConfig().to_dict())
     assert keys <= {*ignored_keys.GENERATION, *ignored_keys.READ_GENERATION, *ignored_keys.ROLES}

@@ -153,8 +153,7 @@ def test_a_new_row_joins_a_row_with_a_cache():
     model = GPT(SMALL).eval()
     ids = torch.randint(0, 11, (3, 4))
     states = [model.start(ids[:1, :3]), model.start(ids[1:, :0])]
-    joined = states[0]
-    joined.admit(states[1])
+    joined = states[0].join(states[1])
     assert joined.lengths == [3, 0, 0]
     logits, _ = model.step(ids[:, 3:], joined)
     assert_close(logits[0, 0], model(ids[:1])[0, -1], rtol=0, atol=1e-6)
@@ -181,7 +180,7 @@ def test_a_text_longer_than_a_learned_table_is_refused_and_other_schemes_have_no
 def test_the_cache_stores_shared_heads_once():
     model = GPT(replace(SMALL, num_kv_heads=2))
     state = model.start(torch.zeros(5, 7, dtype=torch.long))
-    keys, values, _ = state.caches[0].append(torch.zeros(5, 2, 0, 4), torch.zeros(5, 2, 0, 4))
+    keys, values = state.cache.layers[0].stores
     assert keys.shape[:2] == values.shape[:2] == (5, 2)
 
 

@@ -92,7 +92,8 @@ def test_a_student_of_a_language_model_is_initialised_in_the_same_way(tie_output
 
 
 def _into(model):
-    return model.embedding(TOKENS), Mask(causal=True)
+    x = model.embedding(TOKENS)
+    return x, model.decoder.whole(x, Mask(causal=True))
 
 
 @pytest.mark.parametrize(

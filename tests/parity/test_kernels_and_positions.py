@@ -39,6 +39,7 @@ from headway.attention import (
 )
 from headway.transforms import fast
 from headway.transforms.fast import window
+from tests.fixtures.steps import attend
 
 B, T, S, D, H, K, KV = 2, 5, 7, 24, 3, 8, 6
 DOUBLE, CPU = torch.float64, torch.device("cpu")
@@ -108,11 +109,9 @@ def test_a_layer_with_rotary_and_a_window_equals_mistrals(monkeypatch, size, cac
     allowed = masks.sdpa_mask(B, S, S, mask_function=rule, allow_is_causal_skip=False)
     expected, _ = theirs(x, angles(torch.arange(S)[None]), allowed)
     if cached:
-        cache = KeyValueCache(B)
-        chunks, causal = (slice(0, 3), slice(3, 4), slice(4, S)), Mask(causal=True)
-        actual = torch.cat(
-            [ours(x[:, chunk], x[:, chunk], causal, cache=cache) for chunk in chunks], dim=1
-        )
+        cache = KeyValueCache(B, 1)
+        chunks = (slice(0, 3), slice(3, 4), slice(4, S))
+        actual = torch.cat([attend(ours, x[:, chunk], cache) for chunk in chunks], dim=1)
         assert_close(actual, expected, rtol=0, atol=1e-10)
     else:
         assert_same(ours(x, x, Mask(causal=True)), expected, [x])

@@ -84,7 +84,7 @@ def cache_equals_no_cache(family: Family, model: Any) -> None:
 
 
 @torch.no_grad()
-def states_reorder_admit_and_release(family: Family, model: Any) -> None:
+def states_reorder_and_join(family: Family, model: Any) -> None:
     """Rows may repeat, be dropped, change their order, and join another state's rows."""
     rows, read = some_rows(5), some_targets(5, 6)
     whole = family.full(model, rows, read)
@@ -96,10 +96,9 @@ def states_reorder_admit_and_release(family: Family, model: Any) -> None:
     assert_close(logits, whole[order, 2:4], rtol=0, atol=1e-5)
     state = state.reorder([0, 1, 3])  # two rows of one sentence, one of another
     _, second_state = model.step(read[1:3, :3], model.start(*family.inputs(rows[1:3])))
-    joined = state
-    joined.admit(second_state)
+    joined = state.join(second_state)
     order_after_join, lengths = [3, 3, 4, 1, 2], [4, 4, 4, 3, 3]
-    joined.release(1)  # the last row takes its place
+    joined = joined.reorder([0, 4, 2, 3])  # the last row takes the place of another
     order_after_join, lengths = [3, 2, 4, 1], [4, 3, 4, 3]
     assert joined.lengths == _sums([first[r] for r in order_after_join], lengths)
     following = torch.stack(
@@ -309,7 +308,7 @@ ALL = [
     causality_with_dropout,
     padding,
     cache_equals_no_cache,
-    states_reorder_admit_and_release,
+    states_reorder_and_join,
     batch_invariance,
     recording,
     captured_weights_equal_the_reference,

@@ -6,6 +6,7 @@ import torch
 from headway.attention import (
     Documents,
     KernelInputs,
+    KeyValueCache,
     KeyValues,
     Mask,
     MultiHeadAttention,
@@ -17,7 +18,6 @@ from headway.attention import (
 from headway.blocks import Embeddings, LearnedGrid, Memory, image_embedding, patches, recurrent
 from headway.models import GPT
 from headway.transforms.fast import cache, masks
-from headway.transforms.fast import multihead as fast_multihead
 from tests.fixtures.zoo import MODELS, VITS, with_kernel
 from tests.properties import checks
 
@@ -69,13 +69,13 @@ def test_positions_off_by_one_in_decoding_fail_with_a_cache(monkeypatch):
 
 
 def test_documents_that_attend_to_each_other_fail_packing(monkeypatch):
-    unpacked = fast_multihead.unpacked
+    apart = Documents.apart.func
 
     def whole_rows(documents):
         rows, length = documents.numbers.shape
-        return unpacked(Documents([[length]] * rows))
+        return apart(Documents([[length]] * rows))
 
-    monkeypatch.setattr(fast_multihead, "unpacked", whole_rows)
+    monkeypatch.setattr(Documents, "apart", property(whole_rows))
     fails(lambda family, model: checks.packing(model), MODELS["gpt modern"])
 
 
@@ -92,7 +92,7 @@ def test_a_cache_that_does_not_follow_its_beam_fails(monkeypatch):
         return store[torch.arange(len(index)) % len(store)]
 
     monkeypatch.setattr(cache, "_select", stays)
-    fails(checks.states_reorder_admit_and_release)
+    fails(checks.states_reorder_and_join)
     fails(checks.batch_invariance)
 
 
@@ -103,11 +103,11 @@ def test_a_memory_that_does_not_follow_its_sentence_fails(monkeypatch):
         self.rows = list(range(len(rows)))
 
     monkeypatch.setattr(Memory, "arrange", forgetful)
-    fails(checks.states_reorder_admit_and_release)
+    fails(checks.states_reorder_and_join)
 
 
 def test_a_rewind_without_effect_fails(monkeypatch):
-    monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
+    monkeypatch.setattr(KeyValueCache, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache)
 
 
@@ -134,17 +134,17 @@ def test_a_context_taken_from_the_padding_fails_padding(monkeypatch):
 
 
 def test_a_recurrent_state_that_is_not_rewound_fails_with_a_cache(monkeypatch):
-    monkeypatch.setattr(cache.PreallocatedTokens, "rewind", lambda self, lengths: None)
+    monkeypatch.setattr(KeyValueCache, "rewind", lambda self, lengths: None)
     fails(checks.cache_equals_no_cache, MODELS["rnn"])
 
 
 def test_a_rotation_that_starts_over_at_every_step_fails_with_a_cache(monkeypatch):
-    rotate = Rotary.rotate
+    cos_sin = Rotary.cos_sin
 
-    def forgetful(self, x, positions):
-        return rotate(self, x, positions - positions[:, :1])
+    def forgetful(self, positions, dtype):
+        return cos_sin(self, positions - positions[:, :1], dtype)
 
-    monkeypatch.setattr(Rotary, "rotate", forgetful)
+    monkeypatch.setattr(Rotary, "cos_sin", forgetful)
     fails(checks.cache_equals_no_cache, MODELS["translator rotary"])
 
 

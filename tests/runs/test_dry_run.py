@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from headway import runs
 from headway.base.settings import flat
 from headway.cli.main import main
 from headway.runs import RECIPES, DryRun
@@ -63,7 +62,7 @@ def test_a_dry_run_evaluates_no_more_batches_than_its_limit(name, folder, monkey
     monkeypatch.chdir(folder)
     monkeypatch.delenv("HEADWAY_DATA", raising=False)
     train_prerequisites(name, folder)
-    monkeypatch.setattr(runs, "DryRun", partial(DryRun, steps=1, batches=0))
+    monkeypatch.setattr("headway.cli.train.DryRun", partial(DryRun, steps=1, batches=0))
     evaluated = Evaluated()
     with register_module_forward_pre_hook(evaluated):
         headway("train", *_words(name), "--evaluation.every", "1", "--run", "dry", "--dry-run")

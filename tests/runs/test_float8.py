@@ -14,7 +14,7 @@ from tests.fixtures.command_line import headway
 from tests.fixtures.language_model_runs import STORY, configured, weights
 
 FLOAT8 = {
-    "devices.dtype": "float8",
+    "machine.dtype": "float8",
     "model.model_dim": 32,
     "model.ffn_dim": 48,
     "training.average": 0.9,
@@ -41,8 +41,8 @@ def test_a_run_saves_an_ordinary_model(with_float8, story, tmp_path):
     assert not [e for e in events if e["kind"] == "note" and "float8" in e["text"]]
     plan = next(e for e in events if e["kind"] == "plan")
     assert plan["machine"] == "cpu (1 threads) · float8"
-    assert saved(tmp_path / "run").devices.dtype == "float8"
-    train(configured(story, **{**FLOAT8, "devices.dtype": "bfloat16"}), tmp_path / "narrow")
+    assert saved(tmp_path / "run").machine.dtype == "float8"
+    train(configured(story, **{**FLOAT8, "machine.dtype": "bfloat16"}), tmp_path / "narrow")
     tensors, narrow = weights(tmp_path / "run"), weights(tmp_path / "narrow")
     assert {name: t.shape for name, t in tensors.items()} == {n: t.shape for n, t in narrow.items()}
     assert {t.dtype for t in tensors.values()} == {torch.float32}
@@ -97,7 +97,7 @@ def test_a_device_without_float8_is_refused_with_the_dtypes_that_work(monkeypatc
 def test_the_command_refuses_float8_before_it_prepares_the_data(story, tmp_path):
     words = ("train", "gpt-tiny", story, "--dtype", "float8", "--device", "cpu")
     done = headway(*words, cwd=tmp_path, check=2)
-    assert "devices.dtype=float8" in done.stderr and "--dtype bfloat16" in done.stderr
+    assert "machine.dtype=float8" in done.stderr and "--dtype bfloat16" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

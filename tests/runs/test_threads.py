@@ -1,5 +1,7 @@
 """The number of CPU threads of a run: the fastest when it starts, recorded, the same later."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -71,7 +73,8 @@ def test_a_run_is_evaluated_with_its_number(train, probed, monkeypatch, tmp_path
         numbers.append(torch.get_num_threads())
         return evaluate(*arguments)
 
-    monkeypatch.setattr(task("translation"), "evaluate", noted)
+    watched = replace(task("translation"), evaluate=noted)
+    monkeypatch.setattr("headway.runs.evaluation.evaluating_task", lambda *arguments: watched)
     probed[:] = [1]
     torch.set_num_threads(1)
     headway.evaluate(run.folder)

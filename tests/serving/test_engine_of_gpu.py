@@ -19,7 +19,7 @@ from headway.serving.engine import engine as engine_module
 from headway.serving.engine.prompts import PromptReader
 from headway.transforms import replay_steps
 from headway.transforms.fast.table import prepare_for_inference
-from tests.fixtures.emulated_graph import EmulatedGraph, storage_of, tensors
+from tests.fixtures.emulated_graph import EmulatedGraph, storage_of
 from tests.fixtures.engine_jobs import (
     WORDS,
     Box,
@@ -106,7 +106,8 @@ def test_the_keys_and_values_of_a_prompt_are_freed_once_they_are_in_the_batch(mo
     finish = PromptReader.finish
 
     def watched_finish(reader):
-        held.append([storage_of(x) for cache in reader.state.caches for x in vectors_of(cache)])
+        layers = reader.state.cache.layers
+        held.append([storage_of(x) for layer in layers for x in layer.stores])
         return finish(reader)
 
     monkeypatch.setattr(PromptReader, "finish", watched_finish)
@@ -119,11 +120,6 @@ def test_the_keys_and_values_of_a_prompt_are_freed_once_they_are_in_the_batch(mo
             engine._turn()
     assert len(engine._batch.streams) == 2 * samples
     assert held[1] and all(storage.expired() for storage in held[1])
-
-
-def vectors_of(cache):
-    """Return the tensors of a cache that hold keys and values."""
-    return [x for x in tensors(list(vars(cache).values())) if x.ndim == 4]
 
 
 @pytest.mark.parametrize("prefix_bytes", [0, 2**28])

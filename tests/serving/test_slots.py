@@ -44,7 +44,7 @@ def test_outputs_of_full_length_in_all_slots_of_a_gpu_are_replayed(monkeypatch, 
             if state is None:
                 state = joining
             else:
-                state.admit(joining)
+                state.join(joining)
             del joining
             for _ in range(2):
                 _, state = model.step(torch.ones(len(state.lengths), 1, dtype=torch.long), state)

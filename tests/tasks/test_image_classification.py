@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
-from headway.data.image_examples import FileExamples
+from headway.data.image_examples import examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.evaluation.scores import Scores
 from headway.models import ViT, ViTConfig
@@ -101,7 +101,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
         main(["eval", str(run), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
-    predictions = bundle.classify([image.data() for image in held_out.images])
+    predictions = bundle.classify([image.data() for image in labelled_images(config.data).valid])
     pairs = list(zip(predictions, held_out.labels, strict=True))
     correct = sum(prediction.label == label for prediction, label in pairs)
     assert scores.counts == {"correct": correct, "images": len(pairs)}
@@ -122,7 +122,7 @@ def test_an_unknown_class_is_refused_with_its_file(shades, tmp_path):
         TASK.evaluate(bundle, TASK.read(bundle, [folder], None, NO_OPTIONS))
     assert error.value.where.endswith("blue/0.png")
     with pytest.raises(DataError, match="no images to evaluate"):
-        TASK.evaluate(bundle, FileExamples([]))
+        TASK.evaluate(bundle, examples_of_images([]))
 
 
 def test_a_resumed_run_ends_with_the_same_bits(shades, tmp_path):

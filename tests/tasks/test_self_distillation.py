@@ -12,9 +12,10 @@ from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
-from headway.data.image_examples import FileExamples
+from headway.data.image_examples import examples_of_images
 from headway.inspection.image_attention import image_attention_of_heads
 from headway.runs import check_same, recipe, saved, train
+from headway.tasks.image_data import labelled_images
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.evaluation import NeighbourOptions
 from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
@@ -81,13 +82,13 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
         main(["eval", str(run), "--json"])
     assert leaving.value.code == 0
     assert json.loads(capsys.readouterr().out) == scores.as_dict()
-    known, images = held_out.known, held_out.images
-    assert scores.counts == {"known": len(known), "images": len(images)}
-    numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
+    splits = labelled_images(saved(run).data)
+    assert scores.counts == {"known": len(splits.train), "images": len(splits.valid)}
+    numbers = {label: i for i, label in enumerate(sorted(set(held_out.known.labels)))}
     sides = []
-    for side in (known, images):
-        vectors = bundle.embed([image.data() for image in side.images], normalise=False)
-        sides += [vectors, torch.tensor([numbers[label] for label in side.labels])]
+    for images in (splits.train, splits.valid):
+        vectors = bundle.embed([image.data() for image in images], normalise=False)
+        sides += [vectors, torch.tensor([numbers[image.label] for image in images])]
     assert scores["knn"] == knn_accuracy(*sides)
     assert scores["linear"] == pytest.approx(linear_accuracy(*sides), abs=1e-3)
     assert scores["spread"] == pytest.approx(spread(sides[2]), abs=1e-5)
@@ -121,7 +122,7 @@ def test_images_of_one_class_are_enough_to_learn_without_labels(tmp_path):
     assert rows[-1]["spread"] > 0 and "knn" not in rows[-1]
     assert saved(tmp_path / "run").evaluation.metric == "spread"
     check_same(tmp_path / "run", config)
-    bundle, images = load(tmp_path / "run"), FileExamples([])
+    bundle, images = load(tmp_path / "run"), examples_of_images([])
     with pytest.raises(DataError, match="no images to evaluate"):
         TASK.evaluate(bundle, NeighbourExamples(images, images))
 

@@ -13,16 +13,18 @@ from headway.attention import (
     Documents,
     Dot,
     GroupedQueryAttention,
-    KeyValueCache,
     Mask,
     MultiHeadAttention,
     Rotary,
     ScaledDot,
     SlidingWindow,
+    Step,
 )
 from headway.blocks import (
     GRU,
     LSTM,
+    Decoder,
+    DecoderBlock,
     DecoderOnly,
     DecoderOnlyBlock,
     Dropout,
@@ -36,7 +38,6 @@ from headway.blocks import (
     RMSNorm,
 )
 from headway.inspection import walk
-from headway.models import GPT, GPTConfig
 from headway.training import cross_entropy_sum
 from headway.training.objectives.cross_entropy import cross_entropy_of
 from headway.transforms import LoRALinear, fast, is_fast
@@ -67,10 +68,11 @@ def kernel(layer, inputs):
 def attention(layer, inputs):
     x, source = inputs
     documents = Documents([[2, 3], [1, 4]])
+    keys = KEYS[:, :T] if layer.positions else KEYS  # positions are those of self-attention
     return torch.cat(
         (
             layer(x, x, Mask(causal=True)),
-            layer(x, source, Mask(keys=KEYS)),
+            layer(x, source[:, :T] if layer.positions else source, Mask(keys=keys)),
             layer(x, x, Mask(causal=True, documents=documents)),
         ),
         dim=1,
@@ -89,6 +91,11 @@ def small_linear(layer):
 
 def block(kind):
     return kind(MultiHeadAttention(D, H), FeedForward(D, E), lambda: PreNorm(LayerNorm(D)))
+
+
+def decoder_block():
+    attentions = [MultiHeadAttention(D, H) for _ in range(2)]
+    return DecoderBlock(*attentions, FeedForward(D, E), lambda: PreNorm(LayerNorm(D)))
 
 
 CASES = {
@@ -138,7 +145,12 @@ CASES = {
     DecoderOnlyBlock: (
         lambda: block(DecoderOnlyBlock),
         lambda: (real(B, T, D),),
-        lambda m, i: m(*i, Mask(causal=True)),
+        lambda m, i: m(*i, Step.whole(T, Mask(causal=True), torch.device("cpu"))),
+    ),
+    Decoder: (
+        lambda: Decoder([decoder_block()], LayerNorm(D)),
+        lambda: (real(B, T, D), real(B, S, D)),
+        lambda m, i: m(*i, Mask(keys=KEYS)),
     ),
     DecoderOnly: (
         lambda: DecoderOnly([block(DecoderOnlyBlock) for _ in range(2)], LayerNorm(D)),
@@ -154,11 +166,6 @@ CASES = {
         lambda: PreNorm(LayerNorm(D)),
         lambda: (real(B, T, D),),
         lambda m, i: m(*i, torch.sin),
-    ),
-    Rotary: (
-        lambda: Rotary(K),
-        lambda: (real(B, H, T, K), real(B, H, S, K)),
-        lambda m, i: torch.cat([m.rotate(x, 3 + torch.arange(x.shape[2])[None]) for x in i], 2),
     ),
     ScaledDot: (ScaledDot, kernel_inputs, kernel),
     Dot: (Dot, kernel_inputs, kernel),
@@ -299,41 +306,6 @@ def test_objectives_use_the_twin_of_the_cross_entropy_for_a_fast_model():
     assert cross_entropy_of(fast(model)) is chunked_cross_entropy
 
 
-@pytest.mark.parametrize("transform", [lambda model: model, fast], ids=["plain", "fast"])
-def test_caches_of_both_kinds_append_reorder_rewind_admit_and_release(transform):
-    layer = transform(MultiHeadAttention(D, H))
-    tokens = [torch.randn(1, H, 1, K) for _ in range(9)]
-    cache = layer.cache_type(2)
-    for n in range(3):
-        cache.append(tokens[n].repeat(2, 1, 1, 1), tokens[n].repeat(2, 1, 1, 1))
-    cache.rewind([3, 1])
-    k, v, mask = cache.append(torch.cat(tokens[3:5]), torch.cat(tokens[5:7]))
-    assert cache.lengths == [4, 2] and mask.past.tolist() == [3, 1]
-    expected = [[0, 1, 2, 3], [0, 4]]
-    for row, numbers in enumerate(expected):
-        assert torch.equal(k[row, :, : len(numbers)], torch.cat([tokens[n] for n in numbers], 2)[0])
-    assert torch.equal(v[1, :, 1], tokens[6][0, :, 0])
-    assert torch.equal(cache.last()[0], torch.cat((tokens[3], tokens[4]))[:, :, 0])
-    joined = layer.cache_type(1)
-    joined.admit(cache)
-    assert joined.lengths == [0, 4, 2]
-    joined.reorder([2, 1, 1])
-    k, _, _ = joined.append(torch.cat(tokens[6:9]), torch.cat(tokens[6:9]))
-    assert joined.lengths == [3, 5, 5]
-    assert torch.equal(k[0, :, :3], torch.cat([tokens[n] for n in (0, 4, 6)], 2)[0])
-    joined.reserve(rows=5, tokens=40)
-    joined.admit(layer.cache_type(1))
-    joined.release(0)  # the empty sequence takes its place
-    assert joined.lengths == [0, 5, 5]
-    kept = torch.cat([tokens[n] for n in (0, 1, 2, 3, 7)], 2)[0]
-    assert torch.equal(joined.tokens(1, 1, 5)[0], kept[:, 1:])
-    k, _, _ = joined.append(torch.cat(tokens[6:9]), torch.cat(tokens[6:9]))
-    assert torch.equal(k[0, :, :1], tokens[6][0]) and torch.equal(k[1, :, :5], kept)
-    joined.release(2)
-    assert joined.lengths == [1, 6] and torch.equal(joined.tokens(1, 0, 5)[0], kept)
-    assert isinstance(cache, KeyValueCache)
-
-
 def test_a_walk_through_a_fast_model_refers_to_the_plain_equations():
     bundle = bundles.translator()
     fast(bundle.model)
@@ -348,46 +320,3 @@ def test_a_subclass_defined_by_a_user_keeps_its_code():
 
     model = fast(nn.ModuleList([UserKernel(), Dot()]))
     assert type(model[0]) is UserKernel and type(model[1]) is FAST[Dot]
-
-
-def test_the_mask_of_a_decoding_step_is_made_once_for_all_layers(monkeypatch):
-    made = []
-    plain = Mask.dense
-    monkeypatch.setattr(Mask, "dense", lambda mask, *a: (made.append(mask), plain(mask, *a))[1])
-    layers = [fast(MultiHeadAttention(D, H)) for _ in range(3)]
-    caches = [layer.cache_type(2) for layer in layers]
-    with torch.inference_mode():
-        for cache in caches:
-            cache.extend(*(torch.randn(2, H, 5, K) for _ in "kv"))
-            cache.rewind([5, 3])
-        for step in range(1, 4):
-            x = torch.randn(2, 1, D)
-            for layer, cache in zip(layers, caches, strict=True):
-                mine = cache.tokens(1, 0, cache.lengths[1])
-                alone = KeyValueCache(1)
-                alone.extend(*(part[None] for part in mine))
-                together = layer(x, x, Mask(), cache=cache)[1:]
-                assert_close(together, layer(x[1:], x[1:], Mask(), cache=alone))
-            assert len(made) == step
-
-
-def test_angles_of_rotary_positions_are_computed_once_for_all_layers_of_a_step(monkeypatch):
-    config = {"model_dim": 8, "num_heads": 2, "ffn_dim": 12, "num_layers": 3, "vocabulary": 11}
-    model = fast(GPT(GPTConfig(**config, positions="rotary")))
-    plain = deepcopy(model)
-    plain.decoder.apply(lambda module: setattr(module, "__class__", plain_class(module)))
-    calls = []
-    of_class = Rotary.cos_sin
-    monkeypatch.setattr(
-        Rotary, "cos_sin", lambda self, *key: calls.append(key[0].tolist()) or of_class(self, *key)
-    )
-    tokens = torch.randint(11, (2, 5))
-    for keys in (None, torch.tensor([[True] * 4, [True] * 2 + [False] * 2])):
-        with torch.inference_mode():
-            state = model.start(tokens[:, :4], keys)
-            calls.clear()
-            logits = model.step(tokens[:, 4:], state)[0]
-            assert calls == ([[[4]]] if keys is None else [[[4], [2]]])
-            expected = plain.step(tokens[:, 4:], plain.start(tokens[:, :4], keys))[0]
-        assert_close(logits, expected)
-    model(tokens).sum().backward()  # whose gradients need angles of their own

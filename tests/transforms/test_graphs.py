@@ -121,16 +121,12 @@ def test_sequences_are_admitted_and_released_between_steps():
         other = Pair(models, random_tokens(joining, 6, joining))
         other.steps(joining)
         for mine, theirs in zip(pair.states, other.states, strict=True):
-            mine.admit(theirs)
+            mine.join(theirs)
         del other
         pair.steps(2)
-    for state in pair.states:
-        for cache in state.caches:
-            cache.reserve(12, 20)
-    pair.steps(1)
     for row in (0, 5, 2):
-        for state in pair.states:
-            state.release(row)
+        last = len(pair.states[0].lengths) - 1
+        pair.reorder([last if n == row else n for n in range(last)])
         pair.steps(1)
 
 
@@ -152,7 +148,7 @@ def test_graphs_are_bounded_and_states_beyond_take_ordinary_steps(monkeypatch):
         for pair in pairs:
             pair.steps(1, number)
         assert len(models[1].step.graphs) == 2
-    assert sum(pair.states[1].caches[0].stores[0].shape[2] > 16 for pair in pairs) == 0
+    assert sum(pair.states[1].cache.layers[0].stores[0].shape[2] > 16 for pair in pairs) == 0
     monkeypatch.setattr(EmulatedGraph, "free", 0)
     monkeypatch.setattr(graphs, "PART", 0.4)  # none of the size of both together
     for pair in pairs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,8 @@ from headway.data.stream import Batches, ByLength
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.finetuning import (
-    check_unchanged,
-    describe_shape,
-    load_encoder,
-    require_encoder,
-    with_head,
-)
-from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder, with_head
+from headway.tasks.job import Emit, Job, Progress, Summary, planned_steps, update_size
 from headway.tasks.sections import (
     BatchSizeConfig,
     ObservationConfig,
@@ -112,22 +106,20 @@ def squared_error(model: WordRegressor, batch: WordBatch) -> Loss:
 def check(config: RunConfig) -> None:
     """Raise UsageError if sentences or the encoder are missing."""
     if not config.data.train:
-        raise UsageError(
-            "no training sentences are named", hint="headway train rate FILE --from MODEL"
-        )
+        raise UsageError("no sentences are named", hint="headway train rate FILE --from MODEL")
     require_encoder(config.training.start, "a word regressor")
 
 
-def prepare(
-    config: RunConfig, folder: Path, machine: Machine, emit: Emit
-) -> Job[WordBatch, list[Sentence], NoOptions]:
+RateJob = Job[WordBatch, list[Sentence], NoOptions]
+
+
+def prepare(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> RateJob:
     """Load the encoder, encode the sentences, and return the job that trains it with a new head."""
     start = load_encoder(config.training.start)
     train, valid = split(config.data)
     contents = [[[s.words, s.numbers] for s in sentences] for sentences in (train, valid)]
     check_unchanged(folder / "texts.json", start.tokenizer.fingerprint, contents)
-    words = [sentence.words for sentence in train]
-    rows = word_sequences(start.tokenizer, words, start.config.max_length)
+    rows = word_sequences(start.tokenizer, [s.words for s in train], start.config.max_length)
     targets = WordTargets.of(rows, [sentence.numbers for sentence in train])
     pad, training = start.tokenizer.special_tokens.pad, config.training
     batches = Batches(
@@ -137,7 +129,7 @@ def prepare(
     )
     steps = planned_steps(training, batches.batches_per_epoch, least=300)
     config = override(config, steps, "the sentences")
-    size = update_size(training, batches.examples_per_epoch)
+    size = f"{update_size(training, batches.examples_per_epoch):,} sentences"
     return Job(
         config=config,
         build=with_head(start, config, WordRegressor),
@@ -146,25 +138,20 @@ def prepare(
         held_out=valid,
         evaluation=NO_OPTIONS,
         bundle=lambda model: WordRegressorBundle(model, start.tokenizer),
-        summary=Summary(model=describe_shape(start), batches=f"{size:,} sentences", unit="words"),
+        summary=Summary(model="an encoder with a head", batches=size, unit="words"),
     )
 
 
 def evaluate(
-    bundle: WordRegressorBundle,
-    examples: Sequence[Sentence],
-    options: NoOptions,
-    progress: Callable[[int], None],
+    bundle: WordRegressorBundle, examples: list[Sentence], options: NoOptions, progress: Progress
 ) -> Scores:
     """Compute the mean squared error, and the correlation with the true numbers."""
     predictions = bundle.numbers([sentence.words for sentence in examples], progress)
     predicted = torch.tensor([number for numbers in predictions for number in numbers])
     true = torch.tensor([number for sentence in examples for number in sentence.numbers])
     mse = (predicted - true).square().mean().item()
-    metrics = (
-        Metric("mse", mse, higher_is_better=False),
-        Metric("pearson", pearson(predicted, true)),
-    )
+    correlation = Metric("pearson", pearson(predicted, true))
+    metrics = (Metric("mse", mse, higher_is_better=False), correlation)
     return Scores(metrics, {"words": len(predicted)})
 
 

@@ -2,7 +2,7 @@
 
 from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
-from headway.attention.cache import KeyValueCache, KeyValues, TokenCache
+from headway.attention.cache import KeyValueCache, KeyValues, LayerCache
 from headway.attention.documents import Documents
 from headway.attention.dot import Dot
 from headway.attention.grouped import GroupedQueryAttention
@@ -27,6 +27,7 @@ from headway.attention.relative import (
     Rotary,
     positions_after,
 )
+from headway.attention.step import Step
 from headway.attention.window import SlidingWindow
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "KernelInputs",
     "KeyValueCache",
     "KeyValues",
+    "LayerCache",
     "LinearDot",
     "LinearElu",
     "Mask",
@@ -52,7 +54,7 @@ __all__ = [
     "ScaledDot",
     "SlidingWindow",
     "SoftmaxKernel",
-    "TokenCache",
+    "Step",
     "around_kernels",
     "at_attention",
     "attention_layers",

@@ -6,9 +6,12 @@ T tokens costs T steps over at most T keys instead of T full passes.
 
 >>> import torch
 >>> from headway.attention import KeyValueCache
->>> cache = KeyValueCache(num_rows=1)
+>>> cache = KeyValueCache(num_rows=1, num_layers=1)
 >>> for word in (1.0, 2.0, 3.0):
-...     k, v, mask = cache.append(torch.full((1, 1, 1, 2), word), torch.full((1, 1, 1, 2), -word))
+...     step = cache.step(1, torch.device("cpu"))  # one new word
+...     new = torch.full((1, 1, 1, 2), word)  # N G T K: its key, by heads
+...     k, v = cache.layers[0].append(step, new, -new)
+...     cache.advance(1)
 >>> k[0, 0]  # the keys of all three words
 tensor([[1., 1.],
         [2., 2.],
@@ -24,12 +27,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from headway.attention.masks import Mask
-from headway.attention.relative import Past
+from headway.attention.relative import Past, positions_after
+from headway.attention.step import Step
 from headway.base.shapes import Float, Tensor
 from headway.base.transfers import upload
+
+SMALLEST = 16
+"""The first number of tokens that a cache has room for."""
 
 
 class KeyValues(NamedTuple):
@@ -43,30 +49,72 @@ class KeyValues(NamedTuple):
     v: Float[Tensor, "M G S Kv"]
 
 
-class TokenCache:
-    """Vectors of the tokens decoded so far, for N sequences that may differ in length.
+class LayerCache:
+    """Vectors of the tokens of N sequences in one layer.
 
-    A cache is passed to a decoder and returned by it as part of the decode state, never stored on
-    a module. `lengths`: the number of tokens of each sequence.
+    stores: for each kind of vector (keys, values) a tensor "R H C K" with room for further rows and
+    tokens, whose capacity doubles when it is full; none before the first token. What is behind the
+    tokens of a row is left over from earlier ones, and the mask hides it.
     """
 
-    def __init__(self, num_rows: int) -> None:
-        self.lengths = [0] * num_rows
-        self._tokens: list[list[Tensor]] = []  # for each kind of vector: N tensors "H S K"
+    def __init__(self) -> None:
+        self.stores: list[Tensor] = []
 
-    def extend(self, *new: Float[Tensor, "N H T _"]) -> list[Float[Tensor, "N H S _"]]:
-        """Append T tokens to each sequence; return all vectors, padded at the end with zeros.
+    def append(self, step: Step, *new: Float[Tensor, "N H T _"]) -> list[Float[Tensor, "N H S _"]]:
+        """Append T tokens to each sequence, at the places of the step; return all vectors.
 
-        Each call passes the same kinds of vectors (keys, values) in the same order.
+        Each call passes the same kinds of vectors in the same order.
         """
-        if not self._tokens:
-            self._tokens = [[x.new_zeros(x.shape[0], 0, x.shape[2]) for x in kind] for kind in new]
-        self._tokens = [
-            [torch.cat((old, x), dim=1) for old, x in zip(rows, kind, strict=True)]
-            for rows, kind in zip(self._tokens, new, strict=True)
+        self.make_room(new, len(new[0]), step.num_keys)
+        for store, x in zip(self.stores, new, strict=True):
+            if step.start is not None:
+                store[: len(x), :, step.start : step.start + x.shape[2]] = x
+            else:
+                at = x.transpose(1, 2).to(store.dtype)  # N H T K -> N T H K
+                store[step.rows, :, step.positions] = at
+        # a store without further rows is not sliced by rows, which saves an operation
+        return [
+            (s if len(s) == len(x) else s[: len(x)])[:, :, : step.num_keys]
+            for s, x in zip(self.stores, new, strict=True)
         ]
-        self.lengths = [length + new[0].shape[2] for length in self.lengths]
-        return [_padded(rows) for rows in self._tokens]
+
+    def make_room(self, like: Sequence[Float[Tensor, "_ H _ _"]], rows: int, tokens: int) -> None:
+        """Have room for this number of rows and tokens. like: vectors of each kind, of any rows."""
+        if not self.stores:
+            first = max(tokens, SMALLEST)
+            self.stores = [x.new_zeros(rows, x.shape[1], first, x.shape[3]) for x in like]
+        self.stores = [_grown(store, rows, tokens) for store in self.stores]
+
+
+def _grown(store: Float[Tensor, "R H C K"], rows: int, tokens: int) -> Tensor:
+    """Return `store` with room for rows and tokens; doubling keeps the cost of appending linear."""
+    old_rows, heads, old_tokens, width = store.shape
+    if old_rows >= rows and old_tokens >= tokens:
+        return store
+    rows = old_rows if rows <= old_rows else max(rows, 2 * old_rows)
+    tokens = old_tokens if tokens <= old_tokens else max(tokens, 2 * old_tokens)
+    grown = store.new_zeros(rows, heads, tokens, width)
+    grown[:old_rows, :, :old_tokens] = store
+    return grown
+
+
+class KeyValueCache:
+    """Vectors of the tokens decoded so far in every layer: N sequences that may differ in length.
+
+    A cache is passed to a decoder and returned by it as part of the decode state, never stored on
+    a module. A recurrent network keeps its states in one, instead of keys and values.
+
+    lengths: the number of tokens of each sequence.
+    """
+
+    def __init__(self, num_rows: int, num_layers: int) -> None:
+        self.lengths = [0] * num_rows
+        self._layers = [LayerCache() for _ in range(num_layers)]
+
+    @property
+    def layers(self) -> list[LayerCache]:
+        """The vectors of each layer."""
+        return self._layers
 
     @property
     def past(self) -> Past:
@@ -78,9 +126,36 @@ class TokenCache:
         """Whether all sequences have the same length."""
         return len(set(self.lengths)) <= 1
 
-    def last(self) -> list[Float[Tensor, "N H _"]]:
-        """Return the vectors of the last token of each sequence."""
-        return [torch.stack([x[:, -1] for x in rows]) for rows in self._tokens]
+    def step(self, num_tokens: int, device: torch.device) -> Step:
+        """Return the step that appends T tokens to each sequence. `advance` follows it."""
+        positions = positions_after(self.past, num_tokens, device)
+        longest = max(self.lengths, default=0)
+        if self.uniform:
+            return Step(positions, Mask(causal=True), longest + num_tokens, start=longest)
+        rows = torch.arange(len(self.lengths), device=device)[:, None]
+        mask = Mask(causal=True, past=positions[:, 0])
+        return Step(positions, mask, longest + num_tokens, rows=rows)
+
+    def advance(self, num_tokens: int) -> None:
+        """Count T tokens that were appended to each sequence in every layer."""
+        self.lengths = [length + num_tokens for length in self.lengths]
+
+    def extend(self, vectors: Sequence[Sequence[Float[Tensor, "N H T _"]]]) -> None:
+        """Append T tokens to each sequence in all layers. vectors: by layer and kind."""
+        num_tokens, device = vectors[0][0].shape[2], vectors[0][0].device
+        step = self.step(num_tokens, device)
+        for layer, new in zip(self.layers, vectors, strict=True):
+            layer.append(step, *new)
+        self.advance(num_tokens)
+
+    def last(self, layer: int = 0) -> list[Float[Tensor, "N H _"]]:
+        """Return the vectors of the last token of each sequence, by kind."""
+        stores, count = self.layers[layer].stores, len(self.lengths)
+        if self.uniform:
+            return [store[:count, :, self.lengths[0] - 1] for store in stores]
+        rows = torch.arange(count, device=stores[0].device)
+        where = upload(torch.tensor(self.lengths), rows.device) - 1
+        return [store[rows, :, where] for store in stores]
 
     def reorder(self, rows: Sequence[int]) -> None:
         """Make sequence i the former sequence rows[i]; a row may repeat or be dropped.
@@ -88,58 +163,23 @@ class TokenCache:
         Beam search calls it with the parents of the beams that survive.
         """
         self.lengths = [self.lengths[row] for row in rows]
-        self._tokens = [[kind[row] for row in rows] for kind in self._tokens]
+        for layer in self.layers:
+            layer.stores = [store[list(rows)] for store in layer.stores]
 
     def rewind(self, lengths: Sequence[int]) -> None:
         """Take tokens back: sequence n keeps its first lengths[n]. ValueError if it has fewer."""
         check_rewind(self.lengths, lengths)
         self.lengths = list(lengths)
-        self._tokens = [
-            [x[:, :length] for x, length in zip(kind, lengths, strict=True)]
-            for kind in self._tokens
-        ]
 
-    def admit(self, other: TokenCache) -> None:
-        """Append the sequences of another cache of the same layer, which is not used afterwards."""
-        like = next((cache._tokens for cache in (self, other) if any(cache._tokens)), [])
-        self._tokens = [
-            [*mine, *theirs]
-            for mine, theirs in zip(self._with_kinds(like), other._with_kinds(like), strict=True)
-        ]
+    def join(self, other: KeyValueCache) -> None:
+        """Append the sequences of another cache of the model, which is not used afterwards."""
+        old, used = len(self.lengths), max(other.lengths, default=0)
         self.lengths = [*self.lengths, *other.lengths]
-
-    def _with_kinds(self, like: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-        """Return the vectors of all tokens, of the same kinds as `like` if there is none yet."""
-        if any(self._tokens):
-            return self._tokens
-        return [[kind[0][:, :0]] * len(self.lengths) for kind in like]
-
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
-        last = len(self.lengths) - 1
-        self.reorder([last if n == row else n for n in range(last)])
-
-    def reserve(self, rows: int, tokens: int) -> None:
-        """Make room for so many sequences of so many tokens at once, where a cache has such."""
-
-    def tokens(self, row: int, start: int, stop: int) -> list[Float[Tensor, "H T _"]]:
-        """Return copies of the vectors of tokens start ... stop - 1 of a sequence, by kind.
-
-        `extend` with them, in another cache of the layer, appends these tokens.
-        """
-        return [rows[row][:, start:stop].clone() for rows in self._tokens]
-
-
-class KeyValueCache(TokenCache):
-    """Keys and values of one attention layer."""
-
-    def append(
-        self, k: Float[Tensor, "N G T K"], v: Float[Tensor, "N G T Kv"]
-    ) -> tuple[Float[Tensor, "N G S K"], Float[Tensor, "N G S Kv"], Mask]:
-        """Append T tokens; return all keys, all values, and the causal mask for the new queries."""
-        past = None if self.uniform else upload(torch.tensor(self.lengths), k.device)
-        keys, values = self.extend(k, v)
-        return keys, values, Mask(causal=True, past=past)
+        for layer, new in zip(self.layers, other.layers, strict=True):
+            layer.make_room(layer.stores or new.stores, len(self.lengths), max(self.lengths))
+            for store, x in zip(layer.stores, new.stores, strict=bool(new.stores)):
+                rows = len(other.lengths)
+                store[old : old + rows, :, :used] = x[:rows, :, :used]
 
 
 def check_rewind(old: Sequence[int], new: Sequence[int]) -> None:
@@ -147,8 +187,3 @@ def check_rewind(old: Sequence[int], new: Sequence[int]) -> None:
     for before, after in zip(old, new, strict=True):
         if not 0 <= after <= before:
             raise ValueError(f"cannot rewind a sequence of {before} tokens to {after}")
-
-
-def _padded(rows: Sequence[Float[Tensor, "H _ K"]]) -> Float[Tensor, "N H S K"]:
-    """Sequences of different lengths as one tensor; the mask hides the zeros at the end."""
-    return pad_sequence([x.transpose(0, 1) for x in rows], batch_first=True).transpose(1, 2)

@@ -15,7 +15,9 @@ tensor([[1, 1, 0]], dtype=torch.int32)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -36,6 +38,7 @@ class Mask:
     past: the position of the first query of each sequence, for caches that differ in length; None
         if it is S - T for all.
     documents: a query attends only to keys of its own document (packed sequences).
+    made: what kernels have made of these rules, for the next layers of the same pass.
     """
 
     causal: bool = False
@@ -43,6 +46,7 @@ class Mask:
     keys: Bool[Tensor, "B S"] | None = None
     past: Int[Tensor, " B"] | None = None
     documents: Documents | None = None
+    made: dict[Hashable, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:

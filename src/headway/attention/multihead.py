@@ -18,14 +18,14 @@ tensor([[0.8000, 0.6000, 0.0000, 0.0000],
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
-from headway.attention.cache import KeyValueCache, KeyValues
+from headway.attention.cache import KeyValues, LayerCache
 from headway.attention.kernel import Kernel, ScaledDot
 from headway.attention.masks import Mask
-from headway.attention.relative import AttentionPositions, Past, added, positions_after
-from headway.base.shapes import Float, Int, Tensor
+from headway.attention.relative import AttentionPositions, positions_after
+from headway.attention.step import Step
+from headway.base.shapes import Float, Tensor
 
 
 class MultiHeadAttention(nn.Module):
@@ -37,8 +37,6 @@ class MultiHeadAttention(nn.Module):
     source_dim: width E of the source, if not D. value_dim: width of the values of one head, K
     unless set. positions: rotary, ALiBi or relative positions, for self-attention only.
     """
-
-    cache_type: type[KeyValueCache] = KeyValueCache
 
     def __init__(
         self,
@@ -75,55 +73,50 @@ class MultiHeadAttention(nn.Module):
         x: Float[Tensor, "N T D"],
         source: Float[Tensor, "N S E"] | KeyValues,
         mask: Mask,
-        bias: Float[Tensor, "#N #H T S"] | None = None,
-        cache: KeyValueCache | None = None,
+        step: Step | None = None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "N T D"]:
         """Attend from x to the source.
 
         source: vectors, or their keys and values if they were computed before (`keys_values`), as a
-        decoder does once for each sentence. cache: keys and values of the tokens before x in
-        causal self-attention; those of x are appended, and the mask follows from it.
+        decoder does once for each sentence. step: where the tokens of self-attention are; whole
+        sequences if None. cache: keys and values of the tokens before x, to which those of x are
+        appended.
         """
-        past: Past = (0,) if cache is None else cache.past
-        k, v = source if isinstance(source, KeyValues) else self.keys_values(source, past)
-        if cache is not None:
-            k, v, mask = cache.append(k, v)
-        q = self.split_queries(self.query(x))
         if self.positions is not None:
-            at = self.positions_after(past, x.shape[1], x.device)
-            q, bias = self.positions.rotate(q, at), added(bias, self.positions.bias(at, k.shape[2]))
+            whole = Step.whole(x.shape[1], mask, x.device) if step is None else step
+            step = whole.placed(self.positions, x.dtype)
+        k, v = source if isinstance(source, KeyValues) else self.keys_values(source, step)
+        if cache is not None and step is not None:
+            k, v = cache.append(step, k, v)
+        q = self.rotated(self.split_queries(self.query(x)), step)
         # beams that share keys are more queries of one row: N H T K -> M H (N/M T) K
         if q.shape[0] != k.shape[0]:
             q = q.view(k.shape[0], -1, *q.shape[1:]).transpose(1, 2).flatten(2, 3)
+        bias = None if step is None or self.positions is None else step.bias
         context = self.kernel(q, k, v, mask, bias)
         merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H (N/M T) Kv -> N T HKv
         attended: Tensor = self.output(merged)
         return attended
 
-    def keys_values(self, source: Float[Tensor, "M S E"], past: Past = (0,)) -> KeyValues:
-        """Project the source, split it into heads, and apply the positions of its keys.
-
-        past: number of tokens of each sequence before the source.
-        """
-        return self.split_keys_values(self.key(source), self.value(source), past)
+    def keys_values(self, source: Float[Tensor, "M S E"], step: Step | None = None) -> KeyValues:
+        """Project the source, split it into heads, and apply the positions of its keys."""
+        return self.split_keys_values(self.key(source), self.value(source), step)
 
     def split_keys_values(
-        self,
-        keys: Float[Tensor, "M S GK"],
-        values: Float[Tensor, "M S GKv"],
-        past: Past = (0,),
+        self, keys: Float[Tensor, "M S GK"], values: Float[Tensor, "M S GKv"], step: Step | None
     ) -> KeyValues:
         """Split projected keys and values into heads, and apply the positions of the keys."""
-        k = self.split_keys(keys)
-        if self.positions is not None:
-            k = self.positions.rotate(k, self.positions_after(past, k.shape[2], k.device))
+        k = self.rotated(self.split_keys(keys), step)
         return KeyValues(k, split_heads(values, self.value_dim))
 
-    def positions_after(
-        self, past: Past, num_tokens: int, device: torch.device
-    ) -> Int[Tensor, "#N T"]:
-        """Return the positions of new tokens: those that `positions` rotates and biases."""
-        return positions_after(past, num_tokens, device)
+    def rotated(self, x: Float[Tensor, "N H T K"], step: Step | None) -> Float[Tensor, "N H T K"]:
+        """Apply the positions of the step to queries or keys."""
+        if self.positions is None:
+            return x
+        if step is None:
+            return self.positions.rotate(x, positions_after((0,), x.shape[2], x.device))
+        return self.positions.rotate(x, step.positions, step.cos_sin)
 
     def split_queries(self, queries: Float[Tensor, "N T HK"]) -> Float[Tensor, "N H T K"]:
         """Split projected queries into heads."""

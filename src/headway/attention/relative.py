@@ -55,16 +55,34 @@ def added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a + b
 
 
+CosSin = tuple[Float[Tensor, "#B 1 T P"], Float[Tensor, "#B 1 T P"]]
+"""Cosines and sines of the angles of all P = K/2 pairs of dimensions."""
+
+
 class AttentionPositions(nn.Module, abc.ABC):
     """How self-attention depends on positions. No scheme limits the length.
 
-    A scheme overrides `rotate` or `bias`; the other leaves queries, keys and scores unchanged.
+    A scheme overrides `rotate` (with `cos_sin`, if its angles can be shared by the layers) or
+    `bias`; the others leave queries, keys and scores unchanged.
     """
 
+    def cos_sin(self, positions: Int[Tensor, "#B T"], dtype: torch.dtype) -> CosSin | None:
+        """Return what `rotate` needs of the positions, which is computed once for all layers.
+
+        dtype: of the queries and keys.
+        """
+        return None
+
     def rotate(
-        self, x: Float[Tensor, "B H T K"], positions: Int[Tensor, "#B T"]
+        self,
+        x: Float[Tensor, "B H T K"],
+        positions: Int[Tensor, "#B T"],
+        cos_sin: CosSin | None = None,
     ) -> Float[Tensor, "B H T K"]:
-        """Return queries or keys, rotated by their positions."""
+        """Return queries or keys, rotated by their positions.
+
+        cos_sin: the result of `cos_sin`, if it is known.
+        """
         return x
 
     def bias(self, queries: Int[Tensor, "#B T"], num_keys: int) -> Float[Tensor, "#B H T S"] | None:
@@ -88,17 +106,18 @@ class Rotary(AttentionPositions):
         self.base = base
 
     def rotate(
-        self, x: Float[Tensor, "B H T K"], positions: Int[Tensor, "#B T"]
+        self,
+        x: Float[Tensor, "B H T K"],
+        positions: Int[Tensor, "#B T"],
+        cos_sin: CosSin | None = None,
     ) -> Float[Tensor, "B H T K"]:
-        cos, sin = self.cos_sin(positions, torch.promote_types(x.dtype, torch.float32))
+        cos, sin = self.cos_sin(positions, x.dtype) if cos_sin is None else cos_sin
         first, second = x.to(cos.dtype).chunk(2, dim=-1)
         rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
         return rotated.to(x.dtype)
 
-    def cos_sin(
-        self, positions: Int[Tensor, "#B T"], dtype: torch.dtype
-    ) -> tuple[Float[Tensor, "#B 1 T P"], Float[Tensor, "#B 1 T P"]]:
-        """Return the cosines and sines of the angles of all P = K/2 pairs, in this dtype."""
+    def cos_sin(self, positions: Int[Tensor, "#B T"], dtype: torch.dtype) -> CosSin:
+        dtype = torch.promote_types(dtype, torch.float32)
         exact = most_exact(positions.device)
         even = torch.arange(0, self.head_dim, 2, dtype=exact, device=positions.device)
         angle = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.head_dim))

@@ -101,11 +101,12 @@ class Extended(Mapping[str, T]):
 
     def fault(self, name: str, what: str) -> UsageError:
         """The error for an entry of another package that does not do what it must."""
+        kind = self.group.removeprefix("headway.").removesuffix("s")
         return UsageError(
             f"{self.group} {name!r} {what}",
             self._entry_point(name),
-            "correct that package, or ask its authors: docs/howto/new_model.md shows what an entry "
-            "must be",
+            f"correct that package, or ask its authors: docs/howto/new_{kind}.md shows what an "
+            "entry must be",
         )
 
     def _entry_point(self, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from headway.blocks.cells import GRU, LSTM
 from headway.blocks.decoder import Decoder, DecoderBlock
-from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock, DecoderOnlyState
+from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock
 from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
@@ -31,6 +31,7 @@ from headway.blocks.recurrent import (
 )
 from headway.blocks.recurrent_decoder import Attentional, RecurrentDecoder, RecurrentState
 from headway.blocks.residual import PostNorm, PreNorm, Residual, ScaledPreNorm
+from headway.blocks.stack import Stack
 from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
@@ -44,7 +45,6 @@ __all__ = [
     "DecoderBlock",
     "DecoderOnly",
     "DecoderOnlyBlock",
-    "DecoderOnlyState",
     "DecoderState",
     "Dropout",
     "Embeddings",
@@ -81,6 +81,7 @@ __all__ = [
     "SegmentEmbeddings",
     "SinusoidalGrid",
     "SinusoidalTable",
+    "Stack",
     "init_recurrent",
     "mean_pool",
     "patchify",

@@ -24,12 +24,18 @@ from typing import cast
 
 from torch import nn
 
-from headway.attention import KeyValueCache, Mask, MultiHeadAttention
+from headway.attention import (
+    KeyValueCache,
+    KeyValues,
+    LayerCache,
+    Mask,
+    MultiHeadAttention,
+    Step,
+)
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.residual import Residual
+from headway.blocks.stack import Stack
 from headway.blocks.state import DecoderState, Memory
-
-CAUSAL = Mask(causal=True)
 
 
 class DecoderBlock(nn.Module):
@@ -56,34 +62,33 @@ class DecoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
-        memory: Float[Tensor, "B S E"],
+        x: Float[Tensor, "N T D"],
+        memory: Float[Tensor, "N S E"] | KeyValues,
         memory_mask: Mask,
-        mask: Mask,
-    ) -> Float[Tensor, "B T D"]:
-        x = self.around_attention(x, lambda y: self.attention(y, y, mask))
+        step: Step,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "N T D"]:
+        x = self.around_attention(x, lambda y: self.attention(y, y, step.mask, step, cache))
         x = self.around_cross(x, lambda y: self.cross(y, memory, memory_mask))
         return self.around_feedforward(x, self.feedforward)
 
     def step(
-        self, x: Float[Tensor, "N T D"], cache: KeyValueCache, memory: Memory, layer: int
+        self,
+        x: Float[Tensor, "N T D"],
+        source: KeyValues,
+        source_mask: Mask,
+        step: Step,
+        cache: LayerCache,
     ) -> Float[Tensor, "N T D"]:
-        """Compute the output of T new tokens; `cache` has the keys and values of earlier ones.
-
-        layer: index of this block, whose keys and values of the source are in `memory`.
-        """
-        x = self.around_attention(x, lambda y: self.attention(y, y, CAUSAL, cache=cache))
-        x = self.around_cross(x, lambda y: self.cross(y, memory.layers[layer], memory.mask))
-        return self.around_feedforward(x, self.feedforward)
+        """Compute the output of T new tokens; `cache` has the keys and values of earlier ones."""
+        # not `self`, which may be compiled for whole sequences, or have hooks
+        return DecoderBlock.forward(self, x, source, source_mask, step, cache)
 
 
-class Decoder(nn.Module):
-    """A stack of L blocks, then `norm`: the last norm of a pre-norm stack, otherwise Identity."""
+class Decoder(Stack):
+    """A stack of decoder blocks."""
 
-    def __init__(self, blocks: Iterable[DecoderBlock], norm: nn.Module) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = norm
+    cache_type = KeyValueCache
 
     def forward(
         self, x: Float[Tensor, "B T D"], memory: Float[Tensor, "B S E"], memory_mask: Mask
@@ -92,29 +97,34 @@ class Decoder(nn.Module):
 
         Padding must be at the right, where the causal mask already hides it from real tokens.
         """
-        mask = Mask(causal=True)
+        step = self.whole(x, Mask(causal=True))
         for block in self.blocks:
-            x = block(x, memory, memory_mask, mask)
+            x = block(x, memory, memory_mask, step)
         hidden: Tensor = self.norm(x)
         return hidden
 
     def start(
         self, memory: Float[Tensor, "B S E"], keys: Bool[Tensor, "B S"] | None
     ) -> DecoderState:
-        """Return a new decode state: empty caches, and the source's keys and values of every layer.
+        """Return a new decode state: an empty cache, and the source's keys and values of every
+        layer.
 
         keys: True where a source position is a real token; None if nothing is padded.
         """
         num_rows = memory.shape[0]
         blocks = cast("Iterable[DecoderBlock]", self.blocks)
         layers = [block.cross.keys_values(memory) for block in blocks]
-        caches = [block.attention.cache_type(num_rows) for block in blocks]
-        return DecoderState(caches, Memory(layers, keys, list(range(num_rows))))
+        cache = self.cache_type(num_rows, len(layers))
+        return DecoderState(cache, Memory(layers, keys, list(range(num_rows))))
 
     def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
         """Decode T new tokens of each sequence; `state` is updated in place."""
+        cache, memory = state.cache, state.memory
+        assert memory is not None
+        step, mask = self.placed(cache.step(x.shape[1], x.device), x), memory.mask
         blocks = cast("Iterable[DecoderBlock]", self.blocks)
-        for layer, (block, cache) in enumerate(zip(blocks, state.caches, strict=True)):
-            x = block.step(x, cache, state.memory, layer)
+        for block, source, layer in zip(blocks, memory.layers, cache.layers, strict=True):
+            x = block.step(x, source, mask, step, layer)
+        cache.advance(x.shape[1])
         hidden: Tensor = self.norm(x)
         return hidden

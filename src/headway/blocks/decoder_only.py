@@ -20,17 +20,14 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import cast
 
-from torch import nn
-
-from headway.attention import Documents, KeyValueCache, Mask, Past
+from headway.attention import Documents, KeyValueCache, LayerCache, Mask, Step
 from headway.base.shapes import Float, Tensor
 from headway.blocks.encoder import EncoderBlock
-
-CAUSAL = Mask(causal=True)
+from headway.blocks.stack import Stack
+from headway.blocks.state import DecoderState
 
 
 class DecoderOnlyBlock(EncoderBlock):
@@ -40,58 +37,18 @@ class DecoderOnlyBlock(EncoderBlock):
     4.2.3; Radford et al. 2018 (GPT), section 3.1.
     """
 
-    def step(self, x: Float[Tensor, "N T D"], cache: KeyValueCache) -> Float[Tensor, "N T D"]:
+    def step(
+        self, x: Float[Tensor, "N T D"], step: Step, cache: LayerCache
+    ) -> Float[Tensor, "N T D"]:
         """Compute the output of T new tokens; `cache` has the keys and values of earlier ones."""
-        x = self.around_attention(x, lambda y: self.attention(y, y, CAUSAL, cache=cache))
-        return self.around_feedforward(x, self.feedforward)
+        # not `self`, which may be compiled for whole sequences, or have hooks
+        return EncoderBlock.forward(self, x, step, cache)
 
 
-@dataclass
-class DecoderOnlyState:
-    """Decode state: the cached keys and values of every layer."""
+class DecoderOnly(Stack):
+    """A stack of decoder blocks without cross-attention."""
 
-    caches: list[KeyValueCache]
-
-    @property
-    def lengths(self) -> list[int]:
-        """The number of tokens of each sequence, including its prompt."""
-        return self.caches[0].lengths
-
-    @property
-    def past(self) -> Past:
-        """The number of tokens of each sequence before the next step, as the caches have it."""
-        return self.caches[0].past
-
-    def reorder(self, rows: Sequence[int]) -> DecoderOnlyState:
-        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
-        for cache in self.caches:
-            cache.reorder(rows)
-        return self
-
-    def rewind(self, lengths: Sequence[int]) -> DecoderOnlyState:
-        """Take tokens back: sequence n keeps its first lengths[n]."""
-        for cache in self.caches:
-            cache.rewind(lengths)
-        return self
-
-    def admit(self, other: DecoderOnlyState) -> None:
-        """Append the sequences of another state of the model, which is not used afterwards."""
-        for cache, new in zip(self.caches, other.caches, strict=True):
-            cache.admit(new)
-
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
-        for cache in self.caches:
-            cache.release(row)
-
-
-class DecoderOnly(nn.Module):
-    """A stack of L blocks, then `norm`: the last norm of a pre-norm stack, otherwise Identity."""
-
-    def __init__(self, blocks: Iterable[DecoderOnlyBlock], norm: nn.Module) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = norm
+    cache_type = KeyValueCache
 
     def forward(
         self, x: Float[Tensor, "B T D"], documents: Documents | None = None
@@ -101,21 +58,22 @@ class DecoderOnly(nn.Module):
         Padding must be at the right, where the causal mask already hides it from real tokens.
         documents: the documents of packed sequences; a token attends only to its own document.
         """
-        mask = Mask(causal=True, documents=documents)
+        step = self.whole(x, Mask(causal=True, documents=documents))
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, step)
         hidden: Tensor = self.norm(x)
         return hidden
 
-    def start(self, num_rows: int) -> DecoderOnlyState:
+    def start(self, num_rows: int) -> DecoderState:
         """Return a new decode state of `num_rows` sequences without tokens."""
-        blocks = cast("Iterable[DecoderOnlyBlock]", self.blocks)
-        return DecoderOnlyState([block.attention.cache_type(num_rows) for block in blocks])
+        return DecoderState(self.cache_type(num_rows, len(self.blocks)), None)
 
-    def step(self, x: Float[Tensor, "N T D"], state: DecoderOnlyState) -> Float[Tensor, "N T D"]:
+    def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
         """Decode T new tokens of each sequence; `state` is updated in place."""
+        step = self.placed(state.cache.step(x.shape[1], x.device), x)
         blocks = cast("Iterable[DecoderOnlyBlock]", self.blocks)
-        for block, cache in zip(blocks, state.caches, strict=True):
-            x = block.step(x, cache)
+        for block, cache in zip(blocks, state.cache.layers, strict=True):
+            x = block.step(x, step, cache)
+        state.cache.advance(x.shape[1])
         hidden: Tensor = self.norm(x)
         return hidden

@@ -4,7 +4,7 @@ A block is self-attention followed by a feed-forward network, each inside a resi
 output, the memory, has one vector for each token, which depends on the whole sequence.
 
 >>> import torch
->>> from headway.attention import Mask, MultiHeadAttention
+>>> from headway.attention import LayerCache, Mask, MultiHeadAttention, Step
 >>> from headway.blocks import Encoder, EncoderBlock, FeedForward, LayerNorm, PreNorm
 >>> def residual():
 ...     return PreNorm(LayerNorm(4))
@@ -19,13 +19,14 @@ tensor([[True, True, True]])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from torch import nn
 
-from headway.attention import Mask, MultiHeadAttention
+from headway.attention import LayerCache, Mask, MultiHeadAttention, Step
 from headway.base.shapes import Float, Tensor
 from headway.blocks.residual import Residual
+from headway.blocks.stack import Stack
 
 
 class EncoderBlock(nn.Module):
@@ -47,8 +48,10 @@ class EncoderBlock(nn.Module):
         self.feedforward = feedforward
         self.around_feedforward = residual()
 
-    def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
-        x = self.around_attention(x, lambda y: self.attention(y, y, mask))
+    def forward(
+        self, x: Float[Tensor, "B S D"], step: Step, cache: LayerCache | None = None
+    ) -> Float[Tensor, "B S D"]:
+        x = self.around_attention(x, lambda y: self.attention(y, y, step.mask, step, cache))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -60,24 +63,20 @@ class FeedForwardBlock(nn.Module):
         self.feedforward = feedforward
         self.around_feedforward = residual()
 
-    def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
+    def forward(self, x: Float[Tensor, "B S D"], step: Step) -> Float[Tensor, "B S D"]:
         return self.around_feedforward(x, self.feedforward)
 
 
-class Encoder(nn.Module):
-    """A stack of L blocks, then `norm`: the last norm of a pre-norm stack, otherwise Identity.
+class Encoder(Stack):
+    """A stack of encoder blocks.
 
     With `FeedForwardBlock`s it is a position-wise encoder: memory[s] depends on word s and its
     position only.
     """
 
-    def __init__(self, blocks: Iterable[EncoderBlock | FeedForwardBlock], norm: nn.Module) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        self.norm = norm
-
     def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
+        step = self.whole(x, mask)
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, step)
         memory: Tensor = self.norm(x)
         return memory

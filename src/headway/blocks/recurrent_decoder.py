@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from headway.attention import KeyValues, Mask, MultiHeadAttention, Past, TokenCache
+from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, Past
 from headway.attention.cache import check_rewind
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.dropout import Dropout
@@ -62,7 +62,7 @@ class RecurrentState:
     that tokens can be taken back. memory: keys and values of the source; None without attention.
     """
 
-    history: TokenCache
+    history: KeyValueCache
     memory: Memory | None
 
     @property
@@ -82,7 +82,7 @@ class RecurrentState:
 
     def push(self, state: Float[Tensor, "N Z"]) -> None:
         """Append the state after one more token."""
-        self.history.extend(state[:, None, None])  # N Z -> N 1 1 Z
+        self.history.extend([[state[:, None, None]]])  # N Z -> N 1 1 Z
 
     def reorder(self, rows: Sequence[int]) -> RecurrentState:
         """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
@@ -97,7 +97,7 @@ class RecurrentState:
         self.history.rewind([length + 1 for length in lengths])
         return self
 
-    def admit(self, other: RecurrentState) -> None:
+    def join(self, other: RecurrentState) -> RecurrentState:
         """Append the sequences of another state of the model, which is not used afterwards.
 
         Raises ValueError if one of the two has attention and the other has none.
@@ -107,15 +107,10 @@ class RecurrentState:
                 "a state with attention and one without it cannot be put together: they are of "
                 "two models"
             )
-        self.history.admit(other.history)
+        self.history.join(other.history)
         if self.memory is not None and other.memory is not None:
-            self.memory.admit(other.memory)
-
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
-        self.history.release(row)
-        if self.memory is not None:
-            self.memory.release(row)
+            self.memory.join(other.memory)
+        return self
 
 
 class RecurrentDecoder(nn.Module):
@@ -128,7 +123,7 @@ class RecurrentDecoder(nn.Module):
     past alignments (Luong et al. 2015, section 3.3); training is then sequential too.
     """
 
-    history_type: type[TokenCache] = TokenCache
+    cache_type = KeyValueCache
 
     def __init__(
         self,
@@ -178,7 +173,7 @@ class RecurrentDecoder(nn.Module):
         num_rows = memory.shape[0]
         source = self._keys_values(memory)
         source_memory = None if source is None else Memory([source], keys, list(range(num_rows)))
-        state = RecurrentState(self.history_type(num_rows), source_memory)
+        state = RecurrentState(self.cache_type(num_rows, num_layers=1), source_memory)
         state.push(self._first_state(memory, keys))
         return state
 

@@ -64,7 +64,7 @@ class Memory:
             self.keys = None if self.keys is None else self.keys.index_select(0, index)
         self.rows = [sentence for sentence in range(len(runs)) for _ in range(share)]
 
-    def admit(self, other: Memory) -> None:
+    def join(self, other: Memory) -> None:
         """Append the sequences of another memory; short sources are padded.
 
         Each sequence gets a copy of its keys and values.
@@ -89,11 +89,6 @@ class Memory:
         every = k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
         return every if self.keys is None else self.keys
 
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
-        last = len(self.rows) - 1
-        self.arrange([last if n == row else n for n in range(last)])
-
 
 def _pad(x: Tensor, length: int, axis: int) -> Tensor:
     """Append zeros along an axis until it has `length` entries."""
@@ -104,42 +99,39 @@ def _pad(x: Tensor, length: int, axis: int) -> Tensor:
 
 @dataclass
 class DecoderState:
-    """Decode state of a Transformer decoder: caches of the target, memory of the source."""
+    """Decode state of a Transformer decoder: keys and values of its tokens and of the source.
 
-    caches: list[KeyValueCache]
-    memory: Memory
+    memory: None in a language model, which has no source.
+    """
+
+    cache: KeyValueCache
+    memory: Memory | None
 
     @property
     def lengths(self) -> list[int]:
-        """The number of tokens decoded so far in each sequence."""
-        return self.caches[0].lengths
+        """The number of tokens of each sequence, including a prompt."""
+        return self.cache.lengths
 
     @property
     def past(self) -> Past:
-        """The number of tokens of each sequence before the next step, as the caches have it."""
-        return self.caches[0].past
+        """The number of tokens of each sequence before the next step, as the cache has it."""
+        return self.cache.past
 
     def reorder(self, rows: Sequence[int]) -> DecoderState:
         """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
-        for cache in self.caches:
-            cache.reorder(rows)
-        self.memory.arrange(rows)
+        self.cache.reorder(rows)
+        if self.memory is not None:
+            self.memory.arrange(rows)
         return self
 
     def rewind(self, lengths: Sequence[int]) -> DecoderState:
         """Take tokens back: sequence n keeps its first lengths[n]."""
-        for cache in self.caches:
-            cache.rewind(lengths)
+        self.cache.rewind(lengths)
         return self
 
-    def admit(self, other: DecoderState) -> None:
+    def join(self, other: DecoderState) -> DecoderState:
         """Append the sequences of another state of the model, which is not used afterwards."""
-        for cache, new in zip(self.caches, other.caches, strict=True):
-            cache.admit(new)
-        self.memory.admit(other.memory)
-
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
-        for cache in self.caches:
-            cache.release(row)
-        self.memory.release(row)
+        self.cache.join(other.cache)
+        if self.memory is not None and other.memory is not None:
+            self.memory.join(other.memory)
+        return self

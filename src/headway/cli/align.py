@@ -42,13 +42,13 @@ class AlignFlags(LanguageFlags, MachineFlags):
     )
     head: int | None = setting(
         None,
-        "Head of that layer, counted from 1. If unset, the mean over its heads, or the best "
-        "head by the gold alignments.",
+        "Head of that layer, counted from 1. If unset, the mean over its heads, or the best head "
+        "by the gold alignments.",
     )
     gold: Path | None = setting(
         None,
-        "File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. "
-        "Their error rate is printed.",
+        "File of alignments of annotators, one line per pair: 0-0 is sure, 0?1 is possible. Their "
+        "error rate is printed.",
     )
     gold_first: Literal[0, 1] = setting(0, "Number of a sentence's first word in the gold file.")
     output: Annotated[Path | None, OUTPUT] = setting(

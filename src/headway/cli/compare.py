@@ -33,8 +33,8 @@ class CompareFlags:
     )
     seeds: Annotated[tuple[int, ...], SEVERAL] = setting(
         (),
-        "Random seeds; every variant is trained with each, and the report has mean and "
-        "standard deviation.",
+        "Random seeds; every variant is trained with each, and the report has mean and standard "
+        "deviation.",
     )
     beam: int = setting(
         5, "Beam width of the evaluation, for models that decode with beam search.", ge=1, le=BEAMS

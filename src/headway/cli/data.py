@@ -40,8 +40,8 @@ class FetchFlags:
     )
     hold_out: str | None = setting(
         None,
-        "Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no "
-        "other split.",
+        "Program of ui-en-fr or ui-en-de whose messages are the test set, and are in no other "
+        "split.",
     )
 
 

@@ -51,21 +51,20 @@ class EmbedFlags(MachineFlags):
     column: str = setting("text", "Column (or JSON key) of the text.")
     label: str | None = setting(
         None,
-        "Column (or JSON key) of the label, which sets the colours of the plot. For plain "
-        'text files, "file" labels texts by file name; for images, "folder" labels them by '
-        "folder.",
+        "Column (or JSON key) of the label, which sets the colours of the plot. For plain text "
+        'files, "file" labels texts by file name; for images, "folder" labels them by folder.',
     )
     pooling: Literal["mean", "first"] | None = setting(
         None,
-        "Pooling: mean over all tokens or patches, or first (the vector of [CLS]). If "
-        "unset, that of training for texts (mean, where the model does not save it), and "
-        "[CLS] for images if the model has it.",
+        "Pooling: mean over all tokens or patches, or first (the vector of [CLS]). If unset, that "
+        "of training for texts (mean, where the model does not save it), and [CLS] for images if "
+        "the model has it.",
     )
     raw: bool = setting(False, "Do not normalise the vectors to length 1.")
     prompt: str | None = setting(
         None,
-        "Name of the model's prompt that precedes each text, such as query. If unset, the "
-        "model's default, if it has one.",
+        "Name of the model's prompt that precedes each text, such as query. If unset, the model's "
+        "default, if it has one.",
     )
     json: bool = setting(False, "Print JSON objects instead of a table.")
 

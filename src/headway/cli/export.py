@@ -20,7 +20,8 @@ KEEP = "keep it as a Headway model"
 class ExportFlags:
     to: Literal["hf", "ctranslate2"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
-        "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, vocabularies)."
+        "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
+        "vocabularies)."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
         None, "New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2."
@@ -28,9 +29,8 @@ class ExportFlags:
     family: str | None = setting(
         None,
         "Architecture of the exported model, for hf: gpt2, openai-gpt, llama, qwen3, bert, "
-        "roberta, distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, "
-        "dinov2 or vision-encoder-decoder. If unset, the first one that can represent the "
-        "model.",
+        "roberta, distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, dinov2 "
+        "or vision-encoder-decoder. If unset, the first one that can represent the model.",
     )
     dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = setting(
         None, "Numbers of the weight matrices, for ctranslate2. If unset, float32."

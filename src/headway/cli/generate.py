@@ -28,8 +28,8 @@ class GenerateFlags(MachineFlags):
     )
     draft: str | None = setting(
         None,
-        "Draft model for speculative decoding: a smaller model with the same tokenizer, "
-        "which proposes tokens. The output distribution is the same, in less time.",
+        "Draft model for speculative decoding: a smaller model with the same tokenizer, which "
+        "proposes tokens. The output distribution is the same, in less time.",
     )
     echo: bool = setting(False, "Print the prompt before the generated text.")
     json: bool = setting(

@@ -36,8 +36,8 @@ class InspectFlags(LanguageFlags, MachineFlags):
     )
     json: bool = setting(
         False,
-        "Print tokens, output and attention weights as one JSON object; --map, --layers, "
-        "--layer and --head select some of the weights.",
+        "Print tokens, output and attention weights as one JSON object; --map, --layers, --layer "
+        "and --head select some of the weights.",
     )
     target: str | None = setting(
         None, "Output text to inspect. If unset, the output that the model generates."

@@ -26,8 +26,8 @@ class LookFlags(MachineFlags):
     )
     size: int | None = setting(
         None,
-        "Length of the shorter side in pixels, for finer maps than in training; the whole "
-        "image is used, without a crop. If unset, the preprocessing of training.",
+        "Length of the shorter side in pixels, for finer maps than in training; the whole image "
+        "is used, without a crop. If unset, the preprocessing of training.",
         gt=0,
         le=PIXELS,
     )

@@ -59,8 +59,8 @@ class MachineFlags:
     )
     threads: Annotated[int | None, MACHINE] = setting(
         None,
-        "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the one that is fastest when "
-        "the command starts; for headway eval, that of the run.",
+        "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the one that is fastest "
+        "when the command starts; for headway eval, that of the run.",
         gt=0,
         le=THREADS,
     )
@@ -114,8 +114,8 @@ class LanguageFlags:
     )
     from_language: str | None = setting(
         None,
-        "Source language, for mBART, M2M100 and NLLB. If unset, the language that the files of the "
-        "model name.",
+        "Source language, for mBART, M2M100 and NLLB. If unset, the language that the files of "
+        "the model name.",
     )
 
     def source_of(self, bundle: Bundle) -> Bundle:

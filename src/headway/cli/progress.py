@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headway.cli.console import talk
 from headway.cli.numbers import TITLES, best_of, metrics, written
+from headway.data.bad_rows import LEFT_OUT_FILE
 from headway.tasks.sections import parse_time
 
 LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
@@ -155,6 +156,10 @@ class Screen:
 
     def _on_note(self, event: Mapping[str, Any]) -> None:
         talk.print(f"          ! {event['text']}", markup=False)
+
+    def _on_left_out(self, event: Mapping[str, Any]) -> None:
+        text = f"          ! {event['text']}; {LEFT_OUT_FILE} in the run folder lists them"
+        talk.print(text, markup=False)
 
     def _on_plan(self, event: Mapping[str, Any]) -> None:
         self.steps, self.unit = event["steps"], event["unit"]

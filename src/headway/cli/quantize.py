@@ -29,16 +29,15 @@ class QuantizeFlags:
     )
     group: Literal[32, 64, 128] = setting(
         32,
-        "Number of consecutive weights that share a scale in int4; fewer are more accurate "
-        "and need more space.",
+        "Number of consecutive weights that share a scale in int4; fewer are more accurate and "
+        "need more space.",
     )
     calibration: Path | None = setting(
         None,
-        "File of typical texts, one per line, which make the small model more accurate: "
-        "int4 rounds the weights so that the outputs for these texts change least (GPTQ); "
-        "int8 scales the inputs of each layer, so that large ones do not coarsen the others "
-        "(SmoothQuant). The first 128 lines are used. If unset, each weight is rounded to "
-        "its nearest value.",
+        "File of typical texts, one per line, which make the small model more accurate: int4 "
+        "rounds the weights so that the outputs for these texts change least (GPTQ); int8 scales "
+        "the inputs of each layer, so that large ones do not coarsen the others (SmoothQuant). "
+        "The first 128 lines are used. If unset, each weight is rounded to its nearest value.",
     )
     json: bool = setting(False, "Print folder and sizes as one JSON object.")
 

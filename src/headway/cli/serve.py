@@ -49,8 +49,8 @@ class ServeFlags(MachineFlags):
     )
     allow_origin: list[str] | None = setting(
         None,
-        "Other origins whose pages may use this server, such as https://app.example; if "
-        "unset, none.",
+        "Other origins whose pages may use this server, such as https://app.example; if unset, "
+        "none.",
     )
     log: bool = setting(
         False,
@@ -58,16 +58,15 @@ class ServeFlags(MachineFlags):
     )
     slots: int | None = setting(
         None,
-        "Maximum number of outputs of a model that are decoded together. If unset, 16 on a "
-        "CPU, and up to 256 in the memory of a GPU, which decodes many nearly as fast as "
-        "one.",
+        "Maximum number of outputs of a model that are decoded together. If unset, 16 on a CPU, "
+        "and up to 256 in the memory of a GPU, which decodes many nearly as fast as one.",
         ge=1,
         le=SLOTS,
     )
     queue: int | None = setting(
         None,
-        "Maximum number of waiting requests of a model; further ones get 429. If unset, "
-        "four times the number of slots.",
+        "Maximum number of waiting requests of a model; further ones get 429. If unset, four "
+        "times the number of slots.",
         ge=1,
     )
     seconds: int = setting(300, "Seconds after which a request fails.", ge=1, le=SECONDS)

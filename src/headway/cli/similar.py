@@ -32,8 +32,8 @@ class SimilarFlags(MachineFlags):
     column: str = setting("text", "Column (or JSON key) of the text.")
     prompt: str | None = setting(
         None,
-        "Name of the model's prompt that precedes the query. If unset, the model's default, "
-        "if it has one, which also precedes the texts.",
+        "Name of the model's prompt that precedes the query. If unset, the model's default, if it "
+        "has one, which also precedes the texts.",
     )
     json: bool = setting(False, "Print one JSON object per line.")
 

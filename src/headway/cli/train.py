@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
-from headway.base.settings import COMMAND_LINE, differences, setting
+from headway.base.settings import COMMAND_LINE, declared, differences, setting
 from headway.cli.console import data_json, program, say, talk
-from headway.cli.flags import QUIET, WORDS, as_flags, split_words
+from headway.cli.flags import QUIET, WORDS, as_flags, spelled, split_words
 from headway.cli.numbers import gigabytes, time_span
 from headway.cli.progress import Screen
 from headway.cli.streams import copied, in_run
@@ -34,9 +34,6 @@ from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
 from headway.training import Observer
 
-SWITCHES = {"--quiet", "-q", "--json", "--dry-run"}
-"""Flags of the commands without a value; all others are followed by one."""
-
 
 @as_flags
 class TrainFlags:
@@ -45,8 +42,8 @@ class TrainFlags:
     )
     resume: Path | None = setting(
         None,
-        "Run folder to resume. Settings on the command line replace those of the run; the "
-        "changes are recorded in its run.yaml.",
+        "Run folder to resume. Settings on the command line replace those of the run; the changes "
+        "are recorded in its run.yaml.",
     )
     config: Path | None = setting(None, "YAML file of settings; flags override it.")
     dry_run: bool = setting(
@@ -58,6 +55,12 @@ class TrainFlags:
         "Print the outcome, or the report of a dry run, as one JSON object on standard output.",
     )
     quiet: Annotated[bool, QUIET] = setting(False, "Show no progress.")
+
+
+SWITCHES = {"-q"} | {
+    spelled(name) for name, field in declared(TrainFlags).items() if field.type is bool
+}
+"""Flags of `train` and `compare` without a value; all others are followed by one."""
 
 
 def train(

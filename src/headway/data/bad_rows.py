@@ -14,6 +14,8 @@ from typing import TypeVar
 from headway.base.errors import DataError, UsageError
 
 STOP = "stop"
+LEFT_OUT = "left_out"  # kind of an event
+LEFT_OUT_FILE = "left_out.txt"  # in the folder of a run
 HELP = (
     "what happens to a row that is no example: stop, or skip:N, which leaves out at most N rows "
     "and lists them with file, line and reason"
@@ -46,8 +48,8 @@ class BadRows:
         match = _SKIP.fullmatch(policy)
         if match is None:
             raise UsageError(
-                f"bad_rows={policy}: must be stop, or skip:N with the maximum number of rows that "
-                "are left out",
+                f"data.bad_rows={policy}: must be stop, or skip:N with the maximum number of "
+                "rows that are left out",
                 hint="--data.bad-rows skip:100",
             )
         return cls(int(match[1]))
@@ -76,6 +78,11 @@ class BadRows:
     def lines(self) -> list[str]:
         """Return one line for each row that was left out: where it is, and why."""
         return [f"{error.where}: {error.what}" for error in self.errors]
+
+    def announce(self, emit: Callable[[dict[str, object]], object]) -> None:
+        """Emit an event that lists the rows that were left out, if there are any."""
+        if self.errors:
+            emit({"kind": LEFT_OUT, "text": self.summary(), "rows": self.lines()})
 
     def summary(self) -> str | None:
         """Return a sentence on the rows that were left out; None if there are none."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from headway.base.shapes import Float, Tensor
@@ -15,64 +15,43 @@ from headway.data.image_corpus import ImageCorpus, sized_pixels
 from headway.data.image_reader import ImageReader
 
 
-@runtime_checkable
-class ImageExamples(Protocol):
-    """A sequence of labelled images."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def labels(self) -> Sequence[str]:
-        """The label of each image."""
-        ...
-
-    def where(self, index: int) -> str:
-        """Return the source of an image, for messages."""
-        ...
-
-    def batch(self, indices: Sequence[int], reader: ImageReader) -> Float[Tensor, "B C Y X"]:
-        """Return these images as the normalised input of a model with that reader. Raises DataError
-        with the name of an image that cannot be read."""
-        ...
-
-
 @dataclass(frozen=True)
-class PreparedExamples:
-    """The images of a corpus, prepared in the input size of the model."""
+class ImageExamples:
+    """A sequence of labelled images.
 
-    corpus: ImageCorpus
+    labels: the label of each image. where: returns the source of an image, for messages. pixels:
+    returns the images of some indices in the size of a reader, N x C x Y x X; raises DataError with
+    the name of an image that cannot be read.
+    """
+
+    labels: Sequence[str]
+    where: Callable[[int], str]
+    pixels: Callable[[Sequence[int], ImageReader], npt.NDArray[np.uint8]]
 
     def __len__(self) -> int:
-        return len(self.corpus)
-
-    @property
-    def labels(self) -> Sequence[str]:
-        return [self.corpus.classes[number] for number in self.corpus.labels]
-
-    def where(self, index: int) -> str:
-        return f"{self.corpus.folder}, image {index + 1}"
+        return len(self.labels)
 
     def batch(self, indices: Sequence[int], reader: ImageReader) -> Float[Tensor, "B C Y X"]:
-        return reader.normalised(torch.from_numpy(np.array(self.corpus.pixels[list(indices)])))
+        """Return images as the normalised input of a model with that reader."""
+        return reader.normalised(torch.from_numpy(self.pixels(indices, reader)))
 
 
-@dataclass(frozen=True)
-class FileExamples:
-    """Images that are decoded and resized when they are read. The pixels are the same as in a
+def examples_of_corpus(corpus: ImageCorpus) -> ImageExamples:
+    """Return the images of a corpus, which have the input size of the model."""
+    return ImageExamples(
+        [corpus.classes[number] for number in corpus.labels],
+        lambda index: f"{corpus.folder}, image {index + 1}",
+        lambda indices, reader: np.array(corpus.pixels[list(indices)]),
+    )
+
+
+def examples_of_images(images: Sequence[LabelledImage]) -> ImageExamples:
+    """Return images that are decoded and resized when they are read, to the same pixels as in a
     corpus prepared from them."""
-
-    images: Sequence[LabelledImage]
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    @property
-    def labels(self) -> Sequence[str]:
-        return [image.label for image in self.images]
-
-    def where(self, index: int) -> str:
-        return self.images[index].where
-
-    def batch(self, indices: Sequence[int], reader: ImageReader) -> Float[Tensor, "B C Y X"]:
-        pixels = [sized_pixels(self.images[i], reader).transpose(2, 0, 1) for i in indices]
-        return reader.normalised(torch.from_numpy(np.stack(pixels)))
+    return ImageExamples(
+        [image.label for image in images],
+        lambda index: images[index].where,
+        lambda indices, reader: np.stack(
+            [sized_pixels(images[i], reader).transpose(2, 0, 1) for i in indices]
+        ),
+    )

@@ -95,11 +95,15 @@ def read_images(sources: Sequence[str], columns: ImageColumns = BY_NAME) -> Labe
     for source in sources:
         check_source(source)
         path = Path(source)
-        if source in COLLECTIONS and not path.exists():
-            source_images = COLLECTIONS[source]()
+        if tables := parquet_files(path):
+            for table in tables:
+                images.extend(read_parquet(table, columns))
+        elif path.is_dir():
+            images.extend(read_folder(path))
+        elif path.is_file():
+            images.extend(READERS[path.suffix.lower()](path))
         else:
-            source_images = _read(path, columns)
-        images.extend(source_images)
+            images.extend(COLLECTIONS[source]())
     return images
 
 
@@ -108,15 +112,3 @@ def parquet_files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(path.glob(f"*{ENDING}"))
     return [path] if path.is_file() and path.suffix.lower() == ENDING else []
-
-
-def _read(path: Path, columns: ImageColumns) -> LabelledImages:
-    """Return the images of a file, of a folder of .parquet files, or of a folder with class
-    folders."""
-    tables = parquet_files(path)
-    if not tables:
-        return read_folder(path) if path.is_dir() else READERS[path.suffix.lower()](path)
-    images = LabelledImages()
-    for table in tables:
-        images.extend(read_parquet(table, columns))
-    return images

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, ScaledDot
+from headway.attention import (
+    KeyValueCache,
+    KeyValues,
+    LayerCache,
+    Mask,
+    MultiHeadAttention,
+    ScaledDot,
+    Step,
+)
 from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
@@ -16,16 +24,23 @@ Cached = tuple[Tensor, tuple[Tensor, Tensor]]
 """The result, and the new cache."""
 
 
-class PairCache(KeyValueCache):
-    """The cache that the learner's function returned last."""
+class PairLayer(LayerCache):
+    """The cache of a layer that the learner's function returned last."""
 
     pair: Cache = None
+
+
+class PairCache(KeyValueCache):
+    """A `PairLayer` for each layer."""
+
+    def __init__(self, num_rows: int, num_layers: int) -> None:
+        super().__init__(num_rows, 0)
+        self._layers = [PairLayer() for _ in range(num_layers)]
 
 
 class LearnerCached(MultiHeadAttention):
     """Self-attention of a decoder that uses the learner's cache while decoding."""
 
-    cache_type = PairCache
     cached: Function
 
     def forward(
@@ -33,19 +48,19 @@ class LearnerCached(MultiHeadAttention):
         x: Tensor,
         source: Tensor | KeyValues,
         mask: Mask,
-        bias: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        step: Step | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        if not isinstance(cache, PairCache) or isinstance(source, KeyValues):
-            return super().forward(x, source, mask, bias, cache)
-        k, v = self.keys_values(source)
+        if not isinstance(cache, PairLayer) or isinstance(source, KeyValues):
+            return super().forward(x, source, mask, step, cache)
+        k, v = self.keys_values(source, step)
         context, cache.pair = self.cached(self.split_queries(self.query(x)), k, v, cache.pair)
-        cache.lengths = [length + x.shape[1] for length in cache.lengths]
         attended: Tensor = self.output(context.transpose(1, 2).flatten(2))
         return attended
 
 
 def _transform(model: Translator, learner: Function) -> Translator:
+    model.decoder.cache_type = PairCache
     for block in model.decoder.modules():
         if isinstance(block, DecoderBlock):
             block.attention.__class__ = LearnerCached

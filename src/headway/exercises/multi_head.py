@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from headway.attention import KeyValueCache, KeyValues, Mask, MultiHeadAttention, ScaledDot
+from headway.attention import (
+    KeyValues,
+    LayerCache,
+    Mask,
+    MultiHeadAttention,
+    ScaledDot,
+    Step,
+)
 from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import normal
@@ -21,14 +28,14 @@ class LearnerHeads(MultiHeadAttention):
         x: Tensor,
         source: Tensor | KeyValues,
         mask: Mask,
-        bias: Tensor | None = None,
-        cache: KeyValueCache | None = None,
+        step: Step | None = None,
+        cache: LayerCache | None = None,
     ) -> Tensor:
         if cache is not None or isinstance(source, KeyValues):
-            return super().forward(x, source, mask, bias, cache)
+            return super().forward(x, source, mask, step, cache)
 
         def kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            context: Tensor = self.kernel(q, k, v, mask, bias)
+            context: Tensor = self.kernel(q, k, v, mask)
             return context
 
         q, k, v = self.query(x), self.key(source), self.value(source)

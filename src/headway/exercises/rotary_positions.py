@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from headway.attention import AttentionPositions, Rotary
+from headway.attention.relative import CosSin
 from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.inputs import integers, normal
@@ -20,7 +21,7 @@ class LearnerRotary(AttentionPositions):
         super().__init__()
         self.rotation = rotation
 
-    def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, positions: Tensor, cos_sin: CosSin | None = None) -> Tensor:
         rows = [
             self.rotation(x[i], positions[i if len(positions) > 1 else 0]) for i in range(len(x))
         ]

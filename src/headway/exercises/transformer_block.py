@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.attention import Mask
+from headway.attention import LayerCache, Step
 from headway.base.shapes import Tensor
 from headway.blocks import EncoderBlock, PreNorm
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
@@ -20,11 +20,11 @@ class LearnerBlock(EncoderBlock):
 
     block: Function
 
-    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+    def forward(self, x: Tensor, step: Step, cache: LayerCache | None = None) -> Tensor:
         arounds: Any = (self.around_attention, self.around_feedforward)
         norms = [around.norm for around in arounds]
         result: Tensor = self.block(
-            x, lambda y: self.attention(y, y, mask), self.feedforward, *norms
+            x, lambda y: self.attention(y, y, step.mask, step), self.feedforward, *norms
         )
         return result
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from headway.attention import AttentionPositions, MultiHeadAttention
+from headway.attention.relative import CosSin
 from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock, EncoderBlock
 from headway.inspection.block_stacks import Stack
@@ -87,8 +88,8 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
 def _turning(positions: AttentionPositions, trace: Trace) -> Iterator[None]:
     rotate: Callable[..., Tensor] = positions.rotate
 
-    def recorded(x: Tensor, where: Tensor) -> Tensor:
-        rotated = rotate(x, where)
+    def recorded(x: Tensor, where: Tensor, cos_sin: CosSin | None = None) -> Tensor:
+        rotated = rotate(x, where, cos_sin)
         if rotated is not x:
             trace.turned.append((x, rotated))
         return rotated

@@ -31,12 +31,8 @@ class DecodeState(Protocol):
         """Take tokens back: sequence n keeps its first lengths[n]."""
         ...
 
-    def admit(self, other: Any) -> None:
+    def join(self, other: Any) -> DecodeState:
         """Append the sequences of another state of the model, which is not used afterwards."""
-        ...
-
-    def release(self, row: int) -> None:
-        """Remove a sequence; the last one takes its place."""
         ...
 
 

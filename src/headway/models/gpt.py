@@ -38,7 +38,7 @@ from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     DecoderOnly,
     DecoderOnlyBlock,
-    DecoderOnlyState,
+    DecoderState,
     Embeddings,
     FeedForward,
     GatedFeedForward,
@@ -281,7 +281,7 @@ class GPT(nn.Module):
 
     def start(
         self, tokens: Int[Tensor, "B S"], keys: Bool[Tensor, "B S"] | None = None
-    ) -> DecoderOnlyState:
+    ) -> DecoderState:
         """Process S earlier tokens, at least 0, and return the decode state after them.
 
         To continue a prompt, pass all of its tokens but the last one, and the last one to the first
@@ -302,13 +302,13 @@ class GPT(nn.Module):
             )
         return state.rewind(lengths.tolist())
 
-    def extend(self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState) -> None:
+    def extend(self, tokens: Int[Tensor, "N T"], state: DecoderState) -> None:
         """Process T further tokens of a prompt, whose logits are not needed; updates `state`."""
         self.decoder.step(self.embedding(tokens, state.past), state)
 
     def step(
-        self, tokens: Int[Tensor, "N T"], state: DecoderOnlyState
-    ) -> tuple[Float[Tensor, "N T V"], DecoderOnlyState]:
+        self, tokens: Int[Tensor, "N T"], state: DecoderState
+    ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
         """Return the logits after each of T new tokens, and the next state.
 
         state: the state returned by `start` or by the last `step`; it is updated in place.

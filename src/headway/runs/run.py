@@ -17,6 +17,7 @@ from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
 from headway.base.settings import flat, override
 from headway.bundle.files import verify_files
+from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
@@ -97,6 +98,8 @@ def train(
         note = begin(folder, config, history)
 
         def emit(event: Event) -> None:
+            if event["kind"] == LEFT_OUT:
+                write_file(folder / LEFT_OUT_FILE, "\n".join([*event["rows"], ""]).encode())
             for listener in listeners:
                 listener(event)
             if request:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Literal
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.base.settings import BATCH, COPIES, LENGTH, SEED, WIDTH, section, setting
+from headway.data.bad_rows import HELP as BAD_ROWS
+from headway.data.bad_rows import STOP
 from headway.data.documents import Split
 from headway.training import DistillationConfig, OptimizerConfig, ScheduleConfig
 
@@ -250,6 +252,7 @@ class ExamplesConfig:
     held_out: float = setting(
         0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
     )
+    bad_rows: str = setting(STOP, BAD_ROWS)
 
 
 @dataclass(frozen=True, kw_only=True)

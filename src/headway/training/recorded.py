@@ -21,12 +21,7 @@ from headway.base.shapes import Tensor
 from headway.training.objectives import ImageObjective, Loss, TextObjective
 from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed
-from headway.transforms.recorder import (
-    CudaRecorder,
-    Recorder,
-    forget_last_step,
-    recorded_or_refused,
-)
+from headway.transforms.recorder import CudaRecorder, Recorder, recorded_or_refused
 from headway.transforms.stacks import stacked_blocks
 
 Compute = Callable[[Any], Loss]
@@ -129,14 +124,12 @@ class _Recorded:
         devices = [recorder.device] if recorder.device.type == "cuda" else []
         with torch.random.fork_rng(devices):  # the runs of a recording draw numbers, too
             self._total, self._nats, self._gradients = recorder.record(lambda: self._run(compute))
-        forget_last_step()  # whose mask and positions are in the memory of the graph
         for buffer, value in zip(buffers, before, strict=True):
             buffer.copy_(value)
         for parameter, gradient in zip(self._parameters, earlier, strict=True):
             parameter.grad = gradient
 
     def _run(self, compute: Compute) -> tuple[Tensor, Tensor, list[Tensor | None]]:
-        forget_last_step()  # or what it computed would be recorded as constants
         for parameter in self._parameters:
             parameter.grad = None
         loss = compute(self._batch)

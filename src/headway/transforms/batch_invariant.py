@@ -15,10 +15,10 @@ from torch import nn
 
 from headway.attention import MultiHeadAttention
 from headway.base.errors import UsageError
-from headway.transforms.fast.cache import AlignedKeyValues
+from headway.blocks import Decoder, DecoderOnly
+from headway.transforms.fast.cache import AlignedCache
 from headway.transforms.fast.dot import FusedDot
 from headway.transforms.fast.linear import FastLinear, available
-from headway.transforms.fast.multihead import FastMultiHeadAttention
 
 M = TypeVar("M", bound=nn.Module)
 VECTOR = 64
@@ -40,8 +40,8 @@ def make_batch_invariant(model: M) -> M:
     for module in model.modules():
         if isinstance(module, FastLinear):
             module.invariant = True
-        if isinstance(module, FastMultiHeadAttention):
-            module.cache_type = AlignedKeyValues
+        if isinstance(module, Decoder | DecoderOnly):
+            module.cache_type = AlignedCache
     return model
 
 

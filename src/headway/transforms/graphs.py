@@ -23,10 +23,10 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import Decoder, DecoderOnly, DecoderState
 from headway.models import Translator
 from headway.transforms.autocast import autocast_dtype
-from headway.transforms.fast.cache import ALIGNED, PreallocatedKeyValues
+from headway.transforms.fast.cache import ALIGNED, FastCache
 from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of
 from headway.transforms.static_memory import Sources, sources_of
-from headway.transforms.step_graph import Shape, State, StepGraph
+from headway.transforms.step_graph import Shape, StepGraph
 from headway.transforms.tracing import tracing
 
 M = TypeVar("M", bound=nn.Module)
@@ -69,10 +69,8 @@ def replay_steps(
             hint="replay_steps is for language models and models with a Transformer decoder",
         )
     decoder: Any = model.decoder
-    for block in decoder.blocks:
-        attention = block.attention
-        if attention.cache_type is KeyValueCache:
-            attention.cache_type = PreallocatedKeyValues
+    if decoder.cache_type is KeyValueCache:
+        decoder.cache_type = FastCache
     vars(model)["step"] = ReplayedSteps(model, recorder, smallest)  # no module of its own
     return model
 
@@ -93,8 +91,8 @@ class ReplayedSteps:
         return ReplayedSteps(deepcopy(self.model, memo), self.recorder, self.smallest)
 
     def __call__(
-        self, tokens: Int[Tensor, "N T"], state: State
-    ) -> tuple[Float[Tensor, "N T V"], State]:
+        self, tokens: Int[Tensor, "N T"], state: DecoderState
+    ) -> tuple[Float[Tensor, "N T V"], DecoderState]:
         """Return the logits after each of T new tokens, and the next state."""
         if self._is_replayable(tokens, state):
             with self._lock:
@@ -108,7 +106,7 @@ class ReplayedSteps:
         logits, state = model_class.step(self.model, tokens, state)
         return logits, state
 
-    def _is_replayable(self, tokens: Tensor, state: State) -> bool:
+    def _is_replayable(self, tokens: Tensor, state: DecoderState) -> bool:
         """Whether the step is one that graphs compute. The plain step has the error of a text that
         is too long."""
         longest = _most_tokens(self.model)
@@ -120,10 +118,11 @@ class ReplayedSteps:
             and not (torch.is_grad_enabled() or self.model.training)
             and not tracing(tokens)
             and (longest is None or max(lengths) < longest)
-            and all(isinstance(c, PreallocatedKeyValues) and c.is_begun for c in state.caches)
+            and isinstance(state.cache, FastCache)
+            and state.cache.is_begun
         )
 
-    def _graph_of(self, state: State) -> StepGraph | None:
+    def _graph_of(self, state: DecoderState) -> StepGraph | None:
         """Return the graph that the state owns, which is another one if it has grown.
 
         None if a hook is registered, which no graph would call, if the step of the model cannot be
@@ -162,10 +161,10 @@ class ReplayedSteps:
             self._hooks = [m._forward_hooks for m in modules]
             self._hooks += [m._forward_pre_hooks for m in modules]
 
-    def _shape_for(self, state: State, autocast: torch.dtype | None) -> Shape:
+    def _shape_for(self, state: DecoderState, autocast: torch.dtype | None) -> Shape:
         """Return the shape of a graph with room for one more token of each sequence."""
         capacity = capacity_for(max(state.lengths) + 1, self.smallest)
-        if not isinstance(state, DecoderState):
+        if state.memory is None:
             return Shape(_doubled(1, len(state.lengths)), capacity, autocast)
         sentences, share, length = sources_of(state.memory)
         sources = Sources(_doubled(1, sentences), share, capacity_for(length, self.smallest))
@@ -175,7 +174,9 @@ class ReplayedSteps:
         free = (graph for graph in self.graphs if graph.is_free and graph.shape == shape)
         return next(free, None)
 
-    def _recorded(self, shape: Shape, state: State, own: StepGraph | None) -> StepGraph | None:
+    def _recorded(
+        self, shape: Shape, state: DecoderState, own: StepGraph | None
+    ) -> StepGraph | None:
         """Return a new graph, for which free ones are dropped if need be; None if there is no room,
         or after a warning if the step cannot be recorded.
 

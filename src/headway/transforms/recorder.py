@@ -15,8 +15,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 
 from headway.base.errors import UsageError
-from headway.transforms.fast.masks import forget_last_mask
-from headway.transforms.fast.positions import forget_last_positions
 
 R = TypeVar("R")
 
@@ -116,12 +114,3 @@ def refusal_of(error: BaseException) -> BaseException:
 def first_line(error: BaseException) -> str:
     """Return the first line of the message of an exception, or its class if it has none."""
     return str(error).split("\n")[0] or type(error).__name__
-
-
-def forget_last_step() -> None:
-    """Let the next step compute its mask and positions, which all of its layers share.
-
-    Those of before a recording would be constants in it, and those that it makes are in its memory.
-    """
-    forget_last_mask()
-    forget_last_positions()

@@ -17,14 +17,13 @@ import torch
 from headway.attention import KeyValueCache
 from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import upload
-from headway.blocks import DecoderOnlyState, DecoderState
-from headway.transforms.fast.cache import PreallocatedKeyValues
-from headway.transforms.fast.static_cache import StaticKeyValues
-from headway.transforms.recorder import Recorder, forget_last_step
+from headway.blocks import DecoderState
+from headway.transforms.fast.cache import FastCache
+from headway.transforms.fast.static_cache import StaticCache
+from headway.transforms.recorder import Recorder
 from headway.transforms.static_memory import Sources, StaticMemory
 
-State = DecoderOnlyState | DecoderState
-Step = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
+StepFunction = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
 
 
 class Shape(NamedTuple):
@@ -39,11 +38,11 @@ class Shape(NamedTuple):
     autocast: torch.dtype | None
     sources: Sources | None = None
 
-    def num_bytes(self, like: State) -> int:
+    def num_bytes(self, like: DecoderState) -> int:
         """Return the size of the keys and values in a graph of this shape, for states like this."""
-        caches = [cache for cache in like.caches if isinstance(cache, PreallocatedKeyValues)]
-        total = self.rows * self.capacity * _bytes_of_token(x for c in caches for x in c.stores)
-        if isinstance(like, DecoderState) and self.sources is not None:
+        stores = chain.from_iterable(layer.stores for layer in like.cache.layers)
+        total = self.rows * self.capacity * _bytes_of_token(stores)
+        if like.memory is not None and self.sources is not None:
             total += self.sources.tokens * _bytes_of_token(chain(*like.memory.layers))
         return total
 
@@ -86,12 +85,13 @@ class StepGraph:
     tensors. Rows without a sequence compute numbers that are not used.
     """
 
-    def __init__(self, step: Step, like: State, shape: Shape, recorder: Recorder) -> None:
+    def __init__(
+        self, step: StepFunction, like: DecoderState, shape: Shape, recorder: Recorder
+    ) -> None:
         self.shape, self.num_bytes = shape, shape.num_bytes(like)
         self._recorder = recorder
         self._owner: ReferenceType[KeyValueCache] | None = None
         rows, capacity, dtype, sources = shape
-        caches = [cache for cache in like.caches if isinstance(cache, PreallocatedKeyValues)]
         # without autocast's cache: weights in it would be recorded as constants
         autocast = torch.autocast(
             recorder.device.type, dtype, enabled=dtype is not None, cache_enabled=False
@@ -102,55 +102,47 @@ class StepGraph:
             self._past = torch.zeros_like(of_rows)
             self._tokens = torch.zeros_like(of_rows)[:, None]
             self._stores = [
-                [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in cache.stores]
-                for cache in caches
+                [x.new_zeros(rows, x.shape[1], capacity, x.shape[3]) for x in layer.stores]
+                for layer in like.cache.layers
             ]
             self._moved = sum(x.nbytes for x in chain(*self._stores))
             self._row_order: RowOrder | None = None
-            static: list[KeyValueCache] = [
-                StaticKeyValues(stores, of_rows, self._past) for stores in self._stores
-            ]
             self._memory: StaticMemory | None = None
-            # kept, as all tensors that the recorded step reads: their memory must not be reused
-            self._state: State = DecoderOnlyState(static)
-            if isinstance(like, DecoderState) and sources is not None:
+            if like.memory is not None and sources is not None:
                 self._memory = StaticMemory(like.memory, sources)
-                self._state = DecoderState(static, self._memory.memory)
-            try:
-                self._logits = recorder.record(lambda: self._run(step, self._state))
-            finally:
-                forget_last_step()  # whose mask and positions are in the memory of the graph
-
-    def _run(self, step: Step, state: State) -> Float[Tensor, "R 1 V"]:
-        forget_last_step()  # or what it computed would be recorded as constants
-        return step(self._tokens, state)[0]
+            static = StaticCache(self._stores, of_rows, self._past)
+            # kept, as all tensors that the recorded step reads: their memory must not be reused
+            self._state = DecoderState(
+                static, None if self._memory is None else self._memory.memory
+            )
+            self._logits = recorder.record(lambda: step(self._tokens, self._state)[0])
 
     @property
     def is_free(self) -> bool:
         """Whether the owner is gone."""
         return self._owner is None or self._owner() is None
 
-    def belongs_to(self, state: State) -> bool:
+    def belongs_to(self, state: DecoderState) -> bool:
         """Whether the state is the owner."""
-        return self._owner is not None and self._owner() is state.caches[0]
+        return self._owner is not None and self._owner() is state.cache
 
-    def fits(self, state: State, autocast: torch.dtype | None) -> bool:
+    def fits(self, state: DecoderState, autocast: torch.dtype | None) -> bool:
         """Whether the state has room for one more token of each sequence."""
         rows, capacity, dtype, sources = self.shape
         has_room = len(state.lengths) <= rows and max(state.lengths) < capacity
-        if isinstance(state, DecoderState) and sources is not None:
+        if state.memory is not None and sources is not None:
             has_room = has_room and sources.fit(state.memory)
         return has_room and dtype == autocast
 
-    def adopt(self, state: State) -> None:
+    def adopt(self, state: DecoderState) -> None:
         """Make the state the owner."""
-        self._owner = ref(state.caches[0])
+        self._owner = ref(state.cache)
 
     def release(self) -> None:
         """Be free: the owner has moved its keys and values into other tensors."""
         self._owner = None
 
-    def step(self, tokens: Int[Tensor, "N 1"], state: State) -> Float[Tensor, "N 1 V"]:
+    def step(self, tokens: Int[Tensor, "N 1"], state: DecoderState) -> Float[Tensor, "N 1 V"]:
         """Return the logits after the new tokens of the owner, which are appended to it."""
         self.hold(state)
         lengths, count = state.lengths, len(state.lengths)
@@ -158,28 +150,23 @@ class StepGraph:
         unused = [0] * (self.shape[0] - count)
         self._past.copy_(upload(torch.tensor([*lengths, *unused]), self._past.device))
         self._recorder.replay()
-        following = [length + 1 for length in lengths]
-        for cache in state.caches:
-            cache.lengths = following
+        state.cache.advance(1)
         return self._logits[:count].clone()  # the next replay overwrites them
 
-    def hold(self, state: State) -> None:
+    def hold(self, state: DecoderState) -> None:
         """Have the keys and values of the owner in the graph's tensors, in their order.
 
         It may have left them: growing writes other tensors.
         """
-        caches = [cache for cache in state.caches if isinstance(cache, PreallocatedKeyValues)]
-        pairs = list(zip(caches, self._stores, strict=True))
-        order = caches[0].order_in(self._stores[0])
-        is_same = all(cache.order_in(stores) == order for cache, stores in pairs)
-        if order is not None and is_same and self._moved <= MOST_MOVED:
+        cache = state.cache
+        assert isinstance(cache, FastCache)
+        order = cache.order_in(self._stores)
+        if order is not None and self._moved <= MOST_MOVED:
             if self._row_order is None:
                 recorder = type(self._recorder)(self._recorder.device, self._recorder)
                 self._row_order = RowOrder(list(chain(*self._stores)), recorder)
             self._row_order.apply(order)
-            for cache in caches:
-                cache.order_was_applied()
-        for cache, stores in pairs:
-            cache.move_into(stores)
-        if self._memory is not None and isinstance(state, DecoderState):
+            cache.order_was_applied()
+        cache.move_into(self._stores)
+        if self._memory is not None and state.memory is not None:
             self._memory.keep(state.memory)

@@ -115,7 +115,7 @@ class ContinuousBatch:
         if self._state is None:
             self._state = state
         else:
-            self._state.admit(state)
+            self._state = self._state.join(state)
         self.streams.extend(streams)
 
     def release(self, stream: Stream) -> None:
@@ -127,7 +127,9 @@ class ContinuousBatch:
         self.streams[row] = self.streams[-1]
         self.streams.pop()
         if self.streams or self._empty:
-            self._state.release(self._empty + row)
+            last = self._empty + len(self.streams)
+            rows = [last if n == self._empty + row else n for n in range(last)]
+            self._state = self._state.reorder(rows)
         else:
             self._state = self._begun = None
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headway.base.shapes import Tensor
-from headway.blocks import DecoderOnlyState
+from headway.blocks import DecoderState
 
 BLOCK = 64
 """Number of tokens of a block."""
@@ -40,7 +40,7 @@ class PrefixCache:
         self.num_bytes = 0
         self._blocks: OrderedDict[bytes, _Block] = OrderedDict()
 
-    def read(self, prompt: Sequence[int], salt: str, state: DecoderOnlyState) -> int:
+    def read(self, prompt: Sequence[int], salt: str, state: DecoderState) -> int:
         """Append the longest cached beginning of a prompt to an empty state; return its length.
 
         The last token of the prompt is never read: its logits are needed.
@@ -51,19 +51,21 @@ class PrefixCache:
                 break
             found.append(name)
         for name in found:
-            for cache, vectors in zip(state.caches, self._blocks[name].vectors, strict=True):
-                cache.extend(*(x[None] for x in vectors))
+            layers = self._blocks[name].vectors
+            state.cache.extend([[x[None] for x in vectors] for vectors in layers])
         for name in reversed(found):  # the first block of a prompt is dropped last
             self._blocks.move_to_end(name)
         return len(found) * BLOCK
 
-    def write(self, prompt: Sequence[int], salt: str, state: DecoderOnlyState, start: int) -> None:
+    def write(self, prompt: Sequence[int], salt: str, state: DecoderState, start: int) -> None:
         """Keep the blocks of a prompt from token `start` on, of the only sequence of a state."""
         for number, name in enumerate(block_names(prompt[:-1], salt)):
             first = number * BLOCK
             if first < start or name in self._blocks:
                 continue
-            block = _Block([cache.tokens(0, first, first + BLOCK) for cache in state.caches])
+            stores = [layer.stores for layer in state.cache.layers]
+            at = slice(first, first + BLOCK)
+            block = _Block([[store[0, :, at].clone() for store in kinds] for kinds in stores])
             if block.num_bytes > self.max_bytes:
                 return
             self._blocks[name] = block

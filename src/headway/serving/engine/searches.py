@@ -89,7 +89,7 @@ class SharedSteps:
             if self._state is None:
                 self._state = search.sequences.state
             else:
-                self._state.admit(search.sequences.state)
+                self._state = self._state.join(search.sequences.state)
             search.sequences.state = None
         ordered = [*old, *new]
         tokens = [search.tokens for search in ordered]

@@ -35,7 +35,7 @@ def slots_in(bundle: Bundle, memory: int) -> int:
     model: Any = bundle.model
     with torch.inference_mode():
         state = model.start(torch.zeros(1, 1, dtype=torch.long, device=bundle.device))
-    of_token: int = sum(x.nbytes for cache in state.caches for x in cache.tokens(0, 0, 1))
+    of_token: int = sum(x[0, :, 0].nbytes for layer in state.cache.layers for x in layer.stores)
     length: int = model.max_length or model.config.max_length
     slots = MOST
     while slots > FEWEST and slots * capacity_for(length) * of_token > memory:

@@ -131,8 +131,8 @@ def _verbs(models: ServedModels) -> dict[str, list[AnyPredicts]]:
     verbs: dict[str, list[AnyPredicts]] = {}
     for model in models:
         for verb, task in model.verbs.items():
-            if task.prediction not in verbs.setdefault(verb, []):
-                verbs[verb].append(task.prediction)
+            if task not in verbs.setdefault(verb, []):
+                verbs[verb].append(task)
     return verbs
 
 

@@ -21,6 +21,7 @@ from headway.serving.http.exchange import Exchange
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, routes_of
 from headway.serving.page import start_page
+from headway.tasks.task import AnyPredicts
 
 LONGEST_TEXT = 2000
 MOST_TOKENS = 256
@@ -74,7 +75,7 @@ def _described(model: ServedModel) -> dict[str, object]:
     }
 
 
-def _fields(task: Any) -> list[dict[str, object]]:
+def _fields(task: AnyPredicts) -> list[dict[str, object]]:
     """Return the fields of an input of a task, for a page that asks for them."""
     kinds = typing.get_type_hints(task.input)
     return [

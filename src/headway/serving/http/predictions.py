@@ -64,7 +64,7 @@ async def predict(request: Request) -> Response:
     media = await _media_type(request)
     if media == RAW or media.startswith(("image/", "audio/")):
         served = _model(models, verb, request.query_params.get("model"))
-        if not takes_files(served.verbs[verb].prediction):
+        if not takes_files(served.verbs[verb]):
             raise ApiError(415, f"{verb} takes application/json, not a file, with this model")
         body = base64.b64encode(await request.body()).decode()
         return await _answer(request, served, verb, PredictionRequest(inputs=body))
@@ -72,12 +72,12 @@ async def predict(request: Request) -> Response:
     if media == FORM:
         fields |= await parse_form(request)
     else:
-        files = any(takes_files(m.verbs[verb].prediction) for m in models if verb in m.verbs)
+        files = any(takes_files(m.verbs[verb]) for m in models if verb in m.verbs)
         fields |= await read_object(request, None if files else TEXT_BODY)
     if fields.get("model") is None:  # a client of one address names the model there
         fields["model"] = request.query_params.get("model")
     served = _model(models, verb, fields["model"])
-    task = served.verbs[verb].prediction
+    task = served.verbs[verb]
     is_foreign = task.foreign is not None and task.foreign.is_request(fields)
     _check_fields(request, task, fields, is_foreign=is_foreign)
     if is_foreign:
@@ -115,7 +115,7 @@ async def languages(request: Request) -> Response:
     known: dict[str, dict[str, None]] = {}
     for model in chosen:
         for task in model.verbs.values():
-            if (foreign := task.prediction.foreign) is not None:
+            if (foreign := task.foreign) is not None:
                 for source, targets in foreign.targets(model.bundle).items():
                     known.setdefault(source, {}).update(dict.fromkeys(targets))
     return json_reply(
@@ -156,7 +156,7 @@ def _model(models: ServedModels, verb: str, name: object) -> ServedModel:
 async def _answer(
     request: Request, served: ServedModel, verb: str, asked: PredictionRequest
 ) -> Response:
-    task = served.verbs[verb].prediction
+    task = served.verbs[verb]
     known = PARAMETERS.get(verb, {})
     options = options_of(task, served.bundle, asked.parameters or {}, known)
     is_list = isinstance(asked.inputs, list)

@@ -25,7 +25,7 @@ from headway.serving.http.known_fields import RERANK, SCORE, KnownFields, Reques
 from headway.serving.http.predictions import computed, options_of
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, cannot
-from headway.tasks.task import AnyTask
+from headway.tasks.task import AnyPredicts
 
 Texts = Annotated[list[str], msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -105,9 +105,9 @@ def scores_pairs(model: ServedModel) -> bool:
 
 def _verb_of_pairs(model: ServedModel) -> str | None:
     """Return the verb by which a model gives labels to pairs of texts; None if it has none."""
-    for verb, task in model.verbs.items():
-        names = {field.name for field in dataclasses.fields(task.prediction.input)}
-        is_piped = task.prediction.pipeline is not None
+    for verb, predicts in model.verbs.items():
+        names = {field.name for field in dataclasses.fields(predicts.input)}
+        is_piped = predicts.pipeline is not None
         if "second" in names and model.bundle.inputs.second and is_piped:
             return verb
     return None
@@ -136,12 +136,12 @@ async def _scores(
 async def _by_labels(
     request: Request,
     served: ServedModel,
-    task: AnyTask,
+    predicts: AnyPredicts,
     pairs: Sequence[tuple[str, str]],
     label: str | None,
 ) -> list[float]:
     """Return the probability of a label for each pair, or the number of a regression model."""
-    predicts, pipeline = task.prediction, task.prediction.pipeline
+    pipeline = predicts.pipeline
     assert pipeline is not None
     options = options_of(predicts, served.bundle, {}, {})
     inputs = [predicts.input(text=first, second=second) for first, second in pairs]

@@ -14,7 +14,7 @@ from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
 from headway.serving.http.replies import ApiError
 from headway.tasks.registry import TASKS, task
-from headway.tasks.task import AnyTask
+from headway.tasks.task import AnyPredicts
 
 LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 
@@ -23,7 +23,7 @@ LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 class ServedModel:
     """A model with its engine.
 
-    template: its chat templates; None if it has none. verbs: verb -> the task whose models predict
+    template: its chat templates; None if it has none. verbs: verb -> how models of its kind predict
     by it.
     """
 
@@ -79,9 +79,9 @@ class ServedModel:
             )
 
     @property
-    def verbs(self) -> dict[str, AnyTask]:
+    def verbs(self) -> dict[str, AnyPredicts]:
         names = [name for name, entry in TASKS.items() if entry.kind == self.bundle.kind]
-        return {verb: task(name) for name in names if (verb := TASKS[name].verb) is not None}
+        return {verb: task(name).prediction for name in names if (verb := TASKS[name].verb)}
 
 
 class ServedModels:

@@ -13,8 +13,9 @@ from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
+from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
-from headway.data.image_examples import FileExamples, ImageExamples, PreparedExamples
+from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.prepared import prepared
 from headway.data.split import check_sides, evenly_spaced, hold_out
@@ -102,7 +103,9 @@ def captioned_images(
     """
     columns = CaptionColumns(text=data.text, image=data.image, split=data.split_column)
     images = None if data.images is None else Path(data.images)
-    captioned_images = read_captions(Path(str(data.train)), columns, images)
+    bad_rows = BadRows.of(data.bad_rows)
+    captioned_images = read_captions(Path(str(data.train)), columns, images, bad_rows)
+    bad_rows.announce(emit)
     splits = {name: split_of(captioned_images, name) for name in (*SPLITS, "test")}
     if not splits["valid"]:
         splits["train"], splits["valid"] = hold_out(
@@ -240,7 +243,7 @@ class CaptionExamples:
 def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:
     """Return the prepared validation images of a run as examples."""
     name = corpus.images.folder.name
-    return CaptionExamples(PreparedExamples(corpus.images), corpus.captions, columns, name)
+    return CaptionExamples(examples_of_corpus(corpus.images), corpus.captions, columns, name)
 
 
 def read_examples(
@@ -279,5 +282,5 @@ def held_out_examples(
 def _of_images(
     images: Sequence[CaptionedImage], columns: tuple[str, ...], split: str
 ) -> CaptionExamples:
-    files = FileExamples([captioned.image for captioned in images])
+    files = examples_of_images([captioned.image for captioned in images])
     return CaptionExamples(files, [captioned.captions for captioned in images], columns, split)

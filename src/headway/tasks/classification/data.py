@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table, read_rows
 from headway.data.split import check_known, check_sides, hold_out
 from headway.tasks.classification.bundle import ClassifierBundle
@@ -108,11 +109,12 @@ def labelled_texts(
     split is empty, if there is only one label, for a label of data.valid that data.train does not
     have, and for a label that is no number if data.kind is number.
     """
-    texts = list(read_labelled([Path(name) for name in data.train], data.columns))
+    bad_rows = BadRows.of(data.bad_rows)
+    texts = list(read_labelled([Path(name) for name in data.train], data.columns, bad_rows))
     sources = ", ".join(data.train)
     _check_labels(texts, data, sources)
     if data.valid:
-        valid = list(read_labelled([Path(name) for name in data.valid], data.columns))
+        valid = list(read_labelled([Path(name) for name in data.valid], data.columns, bad_rows))
         if data.kind == "number":
             _ = [text.number for text in valid]  # raises DataError for a label that is no number
         else:
@@ -129,6 +131,7 @@ def labelled_texts(
             emit=emit,
             unit="texts" if data.second is None else "pairs",
         )
+    bad_rows.announce(emit)
     content = None if data.valid else attrgetter("text")
     check_sides(train, valid, f"{len(texts):,} texts", sources, content=content)
     return train, valid

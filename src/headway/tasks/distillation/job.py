@@ -151,14 +151,11 @@ def distillation_job(
             return None
         metric: str = config.evaluation.metric
         with machine.precision():
-            scores = held_out.scores(examples.bundle(model), progress)
-        return (
-            f"the teacher's {metric.replace('_', ' ')} on the held-out examples: "
-            f"{scores[metric]:.4f}"
-        )
+            score = held_out.scores(examples.bundle(model), progress)[metric]
+        name = metric.replace("_", " ")
+        return f"the teacher's {name} on the held-out examples: {score:.4f}"
 
     fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
-    body = backbone_of(model).config
     return Job(
         config=config,
         build=build,
@@ -170,13 +167,20 @@ def distillation_job(
         evaluation=NO_OPTIONS,
         bundle=bundle,
         summary=Summary(
-            model=f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
-            f"{parameter_count(model) / 1e6:.1f} M parameters",
+            model=_described(model),
             batches=examples.summary.batches,
             unit=teaches_of(str(training.task)).unit,
         ),
         baseline=baseline,
         evaluated=bundle if isinstance(held_out, TaskExamples) else lambda student: student,
+    )
+
+
+def _described(teacher: nn.Module) -> str:
+    body, millions = backbone_of(teacher).config, parameter_count(teacher) / 1e6
+    return (
+        f"a student of a teacher of {body.num_layers} layers, d={body.model_dim}, "
+        f"{millions:.1f} M parameters"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headway.base.errors import UsageError
 from headway.bundle import Bundle
-from headway.data.image_examples import FileExamples, ImageExamples
+from headway.data.image_examples import ImageExamples, examples_of_images
 from headway.data.image_sources import read_images
 from headway.tasks.image_classification.config import VisionRunConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
@@ -39,7 +39,7 @@ def images_of_files(
 
     config: the configuration of the model's run, which names the columns of .parquet files.
     """
-    return FileExamples(read_images([str(path) for path in paths], columns_of(config)).every)
+    return examples_of_images(read_images([str(path) for path in paths], columns_of(config)).every)
 
 
 def held_out_images(bundle: Bundle, run: Path, config: Any, options: NoOptions) -> ImageExamples:
@@ -47,4 +47,4 @@ def held_out_images(bundle: Bundle, run: Path, config: Any, options: NoOptions) 
 
     Raises UsageError unless it was trained on labelled images.
     """
-    return FileExamples(labelled_images(images_of_run(config, run)).valid)
+    return examples_of_images(labelled_images(images_of_run(config, run)).valid)

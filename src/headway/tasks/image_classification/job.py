@@ -16,7 +16,7 @@ from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
-from headway.data.image_examples import ImageExamples, PreparedExamples
+from headway.data.image_examples import ImageExamples, examples_of_corpus
 from headway.data.stream import Batches, Shuffled
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
 from headway.tasks.image_classification.batches import AugmentedImages, ImageBatch
@@ -75,7 +75,7 @@ def vision_job(
         build=build,
         batches=batches,
         objective=ImageObjective(training.smoothing),
-        held_out=PreparedExamples(prepared.valid),
+        held_out=examples_of_corpus(prepared.valid),
         evaluation=NO_OPTIONS,
         bundle=lambda model: ImageClassifierBundle(
             model, ImageClasses(prepared.reader, prepared.labels)

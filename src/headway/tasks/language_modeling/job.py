@@ -29,7 +29,6 @@ from headway.tasks.language_modeling.evaluation import ScoredText, Windows
 from headway.tasks.language_modeling.packing import PackedSequences, TextBatch
 from headway.tasks.text_data import check_max_length, opened
 from headway.training import TextObjective, View, for_start
-from headway.transforms.fast.documents import unpacked
 
 WATCHED = 40
 """Number of tokens of the example whose attention is recorded during training."""
@@ -147,7 +146,7 @@ def documents_of(batch: TextBatch) -> list[View]:
     lengths = batch.lengths or [(batch.tokens.shape[1],)] * len(batch.tokens)
     tokens, is_target = batch.tokens.flatten(), batch.targets.flatten() != IGNORED
     views = []
-    for group in unpacked(Documents(lengths, batch.tokens.device)).groups:
+    for group in Documents(lengths, batch.tokens.device).apart.groups:
         rows, sizes = tokens[group.tokens], group.lengths  # N L
         keys = torch.arange(rows.shape[1], device=rows.device) < sizes[:, None]
 

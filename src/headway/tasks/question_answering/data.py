@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.split import check_sides, hold_out
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
@@ -46,7 +47,9 @@ def check_answers(config: AnswerRunConfig) -> None:
     require_encoder(config.training.start, "a question-answering model")
 
 
-def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Question]]:
+def answered_questions(
+    data: AnswerDataConfig, emit: Emit = lambda event: None
+) -> tuple[list[Question], list[Question]]:
     """Read the training questions and the validation questions.
 
     The validation questions are data.valid if set, else those of a held-out fraction of the
@@ -54,9 +57,12 @@ def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Que
     Raises DataError if a split is empty, or for a question without an answer unless
     data.skip_impossible is set.
     """
-    questions = _answered(data.train, data.skip_impossible)
+    bad_rows = BadRows.of(data.bad_rows)
+    questions = _answered(data.train, data.skip_impossible, bad_rows)
+    valid = _answered(data.valid, data.skip_impossible, bad_rows) if data.valid else []
+    bad_rows.announce(emit)
     if data.valid:
-        return questions, _answered(data.valid, data.skip_impossible)
+        return questions, valid
     train, valid = hold_out(questions, lambda question: question.context, data.held_out)
     contexts = len({question.context for question in questions})
     check_sides(
@@ -69,9 +75,9 @@ def answered_questions(data: AnswerDataConfig) -> tuple[list[Question], list[Que
     return train, valid
 
 
-def _answered(names: tuple[str, ...], skip: bool) -> list[Question]:
+def _answered(names: tuple[str, ...], skip: bool, bad_rows: BadRows) -> list[Question]:
     answered = []
-    for question in read_questions([Path(name) for name in names]):
+    for question in read_questions([Path(name) for name in names], bad_rows):
         if question.answers:
             answered.append(question)
         elif not skip:
@@ -108,7 +114,7 @@ def prepare_answers_for_reader(
     data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
 ) -> PreparedQuestions:
     """Read and encode the questions with the reader of a trained model."""
-    train, valid = answered_questions(data)
+    train, valid = answered_questions(data, emit)
     encoded = _encoded(train, reader, typed)
     room = reader.max_question_length
     lengths = reader.lengths([question.question for question in train])

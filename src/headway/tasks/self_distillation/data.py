@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.bundle import Bundle
 from headway.data.formats.parquet import ImageColumns
-from headway.data.image_examples import FileExamples, ImageExamples
+from headway.data.image_examples import ImageExamples, examples_of_images
 from headway.data.image_sources import read_images
 from headway.tasks.image_config import LabelledImageDataConfig
 from headway.tasks.image_data import check_images, columns_of, images_of_run, labelled_images
@@ -64,8 +64,8 @@ def held_out_images(
 
 def _split(data: LabelledImageDataConfig, columns: ImageColumns | None = None) -> NeighbourExamples:
     images = labelled_images(data, least_classes=1, columns=columns)
-    return NeighbourExamples(FileExamples(images.valid), FileExamples(images.train))
+    return NeighbourExamples(examples_of_images(images.valid), examples_of_images(images.train))
 
 
-def _all_of(sources: Sequence[str], columns: ImageColumns) -> FileExamples:
-    return FileExamples(read_images(sources, columns).every)
+def _all_of(sources: Sequence[str], columns: ImageColumns) -> ImageExamples:
+    return examples_of_images(read_images(sources, columns).every)

@@ -11,7 +11,7 @@ from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
-from headway.data.image_examples import PreparedExamples
+from headway.data.image_examples import examples_of_corpus
 from headway.data.stream import Batches, Shuffled
 from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
@@ -61,7 +61,7 @@ def dino_job(
         batches=batches,
         objective=SelfDistillationObjective(config.teacher, training.steps),
         held_out=NeighbourExamples(
-            PreparedExamples(prepared.valid), PreparedExamples(prepared.train)
+            examples_of_corpus(prepared.valid), examples_of_corpus(prepared.train)
         ),
         evaluation=NeighbourOptions(
             known_limit=config.evaluation.images, neighbours=config.evaluation.neighbours

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
 from headway.data.split import hold_out, repeats
 from headway.tasks.finetuning import check_unchanged, require_encoder
@@ -44,19 +45,23 @@ def check_pairs(config: EmbedRunConfig) -> None:
     require_encoder(config.training.start, "a sentence encoder")
 
 
-def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[SimilarTexts]]:
+def similar_texts(
+    data: EmbedDataConfig, emit: Emit = lambda event: None
+) -> tuple[list[SimilarTexts], list[SimilarTexts]]:
     """Read the training pairs and the validation pairs.
 
     The validation pairs are data.valid if set, else a held-out fraction of data.train. The first
     text decides, so that all its pairs are in the same split. Raises DataError if a split has fewer
     than two pairs, if only some pairs of a file have scores, or if all scores are equal.
     """
-
-    pairs, sources = read_texts(data.train, data), ", ".join(data.train)
+    bad_rows = BadRows.of(data.bad_rows)
+    pairs, sources = read_texts(data.train, data, bad_rows), ", ".join(data.train)
     if data.valid:
-        train, valid, sources = pairs, read_texts(data.valid, data), ", ".join(data.valid)
+        train, valid = pairs, read_texts(data.valid, data, bad_rows)
+        sources = ", ".join(data.valid)
     else:
         train, valid = hold_out(pairs, lambda pair: pair.first, data.held_out)
+    bad_rows.announce(emit)
     for side, name in ((train, "training"), (valid, "validation")):
         if len(side) < 2:
             raise DataError(
@@ -76,9 +81,12 @@ def similar_texts(data: EmbedDataConfig) -> tuple[list[SimilarTexts], list[Simil
     return train, valid
 
 
-def read_texts(names: Sequence[str], data: EmbedDataConfig) -> list[SimilarTexts]:
+def read_texts(
+    names: Sequence[str], data: EmbedDataConfig, bad_rows: BadRows | None = None
+) -> list[SimilarTexts]:
     """Read the pairs of files. Raises DataError if only some of them have scores."""
-    pairs = list(read_similar([Path(n) for n in names], data.first, data.second, data.score))
+    paths = [Path(name) for name in names]
+    pairs = list(read_similar(paths, data.first, data.second, data.score, bad_rows))
     scored = [pair.score is not None for pair in pairs]
     if any(scored) and not all(scored):
         first = pairs[scored.index(False)]
@@ -99,7 +107,7 @@ def prepare_pairs(
     have changed since the run started.
     """
     length = min(config.data.max_length, room)
-    train, valid = similar_texts(config.data)
+    train, valid = similar_texts(config.data, emit)
     prepared = PreparedPairs(
         _scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length)
     )

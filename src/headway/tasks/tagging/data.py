@@ -289,14 +289,15 @@ def tagged_sentences(
     sentence with a tag that no training sentence has is not held out. Raises DataError if a split
     is empty, if there is only one tag, or for a tag of data.valid that data.train does not have.
     """
-    sentences = list(read_tagged([Path(name) for name in data.train], data.column))
+    bad_rows = BadRows.of(data.bad_rows)
+    sentences = list(read_tagged([Path(name) for name in data.train], data.column, bad_rows))
     sources = ", ".join(data.train)
     tags = {tag for sentence in sentences for tag in sentence.tags}
     if len(tags) < 2:
         actual = f"all words have the tag {tags.pop()!r}" if tags else "there are no words"
         raise DataError(f"expected at least two different tags, but {actual}", sources)
     if data.valid:
-        valid = list(read_tagged([Path(name) for name in data.valid], data.column))
+        valid = list(read_tagged([Path(name) for name in data.valid], data.column, bad_rows))
         check_known(tags_of(valid), tags, "tag", "the training sentences")
         train, sources = sentences, ", ".join(data.valid)
     else:
@@ -308,6 +309,7 @@ def tagged_sentences(
             emit=emit,
             unit="sentences",
         )
+    bad_rows.announce(emit)
     content = None if data.valid else _text
     check_sides(train, valid, f"{len(sentences):,} sentences", sources, content=content)
     return train, valid

@@ -9,6 +9,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import STOP, BadRows
 from headway.data.prepared import Progress, numbered, prepared
 from headway.data.split import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
@@ -80,6 +81,7 @@ def prepare_data(
     for note in (files.note for corpus in corpora for _, files in corpus.files.items()):
         if note is not None:
             emit({"kind": "note", "text": note})
+    _announce_bad_rows(config, corpora, emit)
     fraction = _held_out_fraction(corpora)
     tokenizers = _tokenizers(config, corpora, fraction, folder, emit, start)
 
@@ -105,6 +107,20 @@ def prepare_data(
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
     joined = Corpus.joined(train) if len(train) > 1 else train[0]
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
+
+
+def _announce_bad_rows(
+    config: TranslationDataConfig, corpora: Sequence[DirectedSplits], emit: Callable[[Event], None]
+) -> None:
+    """Emit the rows that are left out of the training and validation files, if any may be."""
+    if config.bad_rows == STOP:
+        return
+    bad_rows = BadRows.of(config.bad_rows)
+    for corpus in corpora:
+        for _, files in corpus.files.items():
+            for _ in read_pairs(files, bad_rows):
+                pass
+    bad_rows.announce(emit)
 
 
 def corruption_of(

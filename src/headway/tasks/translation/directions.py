@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.base.errors import UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats import ending
 from headway.data.mixing import check_weights
 from headway.tasks.translation.config import TranslationDataConfig
@@ -100,6 +101,14 @@ def corpora_of(config: TranslationDataConfig) -> list[DirectedSplits]:
     For span corruption, all texts are one corpus. Raises UsageError if no corpus is named, if the
     direction of one of several is unknown, or if settings conflict.
     """
+    BadRows.of(config.bad_rows)  # raises UsageError for another policy
+    return [
+        replace(corpus, files=corpus.files.with_policy(config.bad_rows))
+        for corpus in _corpora(config)
+    ]
+
+
+def _corpora(config: TranslationDataConfig) -> list[DirectedSplits]:
     if config.corruption:
         return [DirectedSplits(_texts(config), None)]
     if not config.train:

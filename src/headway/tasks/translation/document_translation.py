@@ -204,7 +204,7 @@ def _report(
             if result.how == "similar" and result.match is not None
         ]
     return DocumentReport(
-        input=str(document.path),
+        input=str(document.file.path),
         output=str(output),
         texts=document.num_texts,
         present=document.num_texts - len(document.segments),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from headway.base.errors import UsageError
+from headway.data.bad_rows import STOP
 from headway.data.formats.csv_rows import Separator
 from headway.data.formats.tables import listed
 
@@ -46,6 +47,7 @@ class PairFiles:
     separated by commas. is_swapped: whether the corpus is read from the translations to the
     originals. inline_tags: whether the tags inside the texts of TMX and XLIFF are kept as text or
     dropped. unclear_header: the first row of a table, if it is read as a pair and may be a header.
+    bad_rows: what happens to rows that are no pair (`BadRows.of`).
     """
 
     paths: tuple[Path, ...]
@@ -58,6 +60,7 @@ class PairFiles:
     is_swapped: bool = False
     inline_tags: InlineTags = "keep"
     unclear_header: tuple[str, ...] | None = None
+    bad_rows: str = STOP
 
     def describe(self) -> str:
         """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from headway.attention import KeyValueCache
+from headway.attention import LayerCache, Step
 from headway.base.shapes import Float, Tensor
 from headway.blocks import DecoderOnlyBlock, LayerNorm, PreNorm, RMSNorm
 from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
@@ -16,7 +16,7 @@ from headway.transforms.fast.joint import as_one
 from headway.transforms.fast.linear import FastLinear
 from headway.transforms.fast.multihead import FastMultiHeadAttention
 from headway.transforms.fast.quantized import FastBFloat16Linear
-from headway.transforms.fast.static_cache import StaticKeyValues
+from headway.transforms.fast.static_cache import StaticLayer
 from headway.transforms.kernels import computes
 
 
@@ -28,10 +28,12 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
     bfloat16 (`quantize`). Other steps are those of the plain block.
     """
 
-    def step(self, x: Float[Tensor, "N T D"], cache: KeyValueCache) -> Float[Tensor, "N T D"]:
-        if isinstance(cache, StaticKeyValues) and self._has_kernels(x):
-            return self._step_of_vector(x, cache)
-        return super().step(x, cache)
+    def step(
+        self, x: Float[Tensor, "N T D"], step: Step, cache: LayerCache
+    ) -> Float[Tensor, "N T D"]:
+        if isinstance(cache, StaticLayer) and step.bias is None and self._has_kernels(x):
+            return self._step_of_vector(x, step, cache)
+        return super().step(x, step, cache)
 
     def _has_kernels(self, x: Tensor) -> bool:
         """Whether kernels compute each part of the block for this input."""
@@ -50,7 +52,6 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
         return (
             all(isinstance(around, PreNorm) for around in residuals)
             and all(type(around.norm) in (LayerNorm, RMSNorm) for around in residuals)
-            and not attention.has_bias()
             and activation_name(network.activation) is not None
             and all(_matrix(layer) is not None for layer in layers)
             and all(layer.in_features <= LONGEST for layer in layers)
@@ -58,7 +59,7 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
         )
 
     def _step_of_vector(
-        self, x: Float[Tensor, "1 1 D"], cache: StaticKeyValues
+        self, x: Float[Tensor, "1 1 D"], step: Step, cache: StaticLayer
     ) -> Float[Tensor, "1 1 D"]:
         from headway.transforms.kernels.one_vector import activation_name
 
@@ -66,9 +67,8 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
         network: Any = self.feedforward
         around: tuple[Any, ...] = (self.around_attention, self.around_feedforward)
         before, between = (residual.norm for residual in around)
-        context = attention.context_of_new(
-            cache, *_linears(x, (attention.query, attention.key, attention.value), before)
-        )
+        projections = _linears(x, (attention.query, attention.key, attention.value), before)
+        context = attention.context_of_new(step, cache, *projections)
         x = _linears(context, (attention.output,), residual=x)[0]
         is_gated = isinstance(network, FastGatedFeedForward)
         first = network.gate if is_gated else network.expand

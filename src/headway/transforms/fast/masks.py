@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 
 from headway.attention.masks import Mask
@@ -29,35 +27,31 @@ def additive(
     """Return 0 where a query may attend and -inf where not, in `like`'s dtype; None if it may
     attend to all keys. T is 1 if all queries may attend to the same keys.
 
-    The result for `past` is kept for the next layers of a decoding step, whose masks have the same
-    tensor: it must not be changed.
+    The result is kept for the next layers that have this mask, unless `tracing`: it must not be
+    changed.
     """
     if hides_nothing(mask, num_queries):
         return None
-    is_of_step = mask.past is not None and mask.keys is None and not tracing(like)
-    matrix = _last_matrix if is_of_step else _matrix
-    return matrix(mask, num_queries, num_keys, like.dtype, like.device)
+    if tracing(like):
+        return _matrix(mask, num_queries, num_keys, like)
+    # gradients may not use what was made in inference mode
+    key = num_queries, num_keys, like.dtype, like.device, torch.is_inference_mode_enabled()
+    if key not in mask.made:
+        mask.made[key] = _matrix(mask, num_queries, num_keys, like)
+    matrix: Tensor = mask.made[key]
+    return matrix
 
 
 def _matrix(
-    mask: Mask, num_queries: int, num_keys: int, dtype: torch.dtype, device: torch.device
+    mask: Mask, num_queries: int, num_keys: int, like: Tensor
 ) -> Float[Tensor, "#B 1 #T S"]:
     if mask.keys is not None and not mask.causal and mask.window is None:
         allowed = mask.keys[:, None, None]  # the same keys for all queries
     else:
-        allowed = mask.dense(num_queries, num_keys, device)
-    zeros = torch.zeros(allowed.shape, dtype=dtype, device=device)
+        allowed = mask.dense(num_queries, num_keys, like.device)
+    zeros = torch.zeros(allowed.shape, dtype=like.dtype, device=like.device)
     return zeros.masked_fill_(~allowed, -torch.inf)
-
-
-# The layers of a step share the tensor `past`, so their masks are equal.
-_last_matrix = lru_cache(maxsize=1)(_matrix)
 
 
 def _differs_by_sequence(mask: Mask) -> bool:
     return any(rule is not None for rule in (mask.keys, mask.past, mask.documents))
-
-
-def forget_last_mask() -> None:
-    """Compute the next mask again, even if its `past` is the same tensor, with other numbers."""
-    _last_matrix.cache_clear()

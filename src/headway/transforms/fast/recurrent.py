@@ -14,7 +14,7 @@ from torch import nn
 from headway.base.shapes import Float, Tensor
 from headway.blocks.recurrent_decoder import RecurrentDecoder
 from headway.transforms.fast.batched import prefers_onednn, torch_uses_onednn
-from headway.transforms.fast.cache import PreallocatedTokens
+from headway.transforms.fast.cache import FastCache
 from headway.transforms.tracing import tracing
 
 STATES, WORK = 1 << 11, 1 << 26
@@ -80,6 +80,6 @@ def fast_gradients(model: nn.Module) -> Callable[[], AbstractContextManager[None
 
 
 class FastRecurrentDecoder(RecurrentDecoder):
-    """`RecurrentDecoder` with a preallocated history."""
+    """`RecurrentDecoder` whose decode states have a `FastCache`."""
 
-    history_type = PreallocatedTokens
+    cache_type = FastCache

@@ -14,12 +14,13 @@ from typing import Any
 
 from torch import nn
 
-from headway.attention import Documents, Mask
+from headway.attention import Documents, Mask, Step
 from headway.base.shapes import Float, Tensor
-from headway.blocks import DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
+from headway.blocks import Decoder, DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
 from headway.blocks.residual import Sublayer
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.block import FastDecoderOnlyBlock
+from headway.transforms.fast.cache import FastCache
 from headway.transforms.fast.joint import has_hooks
 from headway.transforms.kernels import computes
 
@@ -52,21 +53,26 @@ class FastEncoder(Encoder):
     """`Encoder` by one kernel between two sublayers, on a GPU."""
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
-        if not _is_chain(self, x):
-            return super().forward(x, mask)
-        return _chained(x, _sublayers(self.blocks, mask), self.norm)
+        return _chained(self, x, mask) if _is_chain(self, x) else super().forward(x, mask)
 
 
 class FastDecoderOnly(DecoderOnly):
     """`DecoderOnly` by one kernel between two sublayers, on a GPU."""
+
+    cache_type = FastCache
 
     def forward(
         self, x: Float[Tensor, "B T D"], documents: Documents | None = None
     ) -> Float[Tensor, "B T D"]:
         if not _is_chain(self, x):
             return super().forward(x, documents)
-        mask = Mask(causal=True, documents=documents)
-        return _chained(x, _sublayers(self.blocks, mask), self.norm)
+        return _chained(self, x, Mask(causal=True, documents=documents))
+
+
+class FastDecoder(Decoder):
+    """`Decoder` whose decode states have a `FastCache`."""
+
+    cache_type = FastCache
 
 
 def _is_chain(stack: Any, x: Float[Tensor, "B T D"]) -> bool:
@@ -86,28 +92,23 @@ def _is_chain(stack: Any, x: Float[Tensor, "B T D"]) -> bool:
     )
 
 
-def _sublayers(blocks: Iterable[Any], mask: Mask) -> Iterator[tuple[FastPreNorm, Sublayer]]:
-    """Return each sublayer with its residual connection."""
-    for block in blocks:
-        attention: Callable[..., Tensor] = block.attention
-        yield block.around_attention, partial(_attended, attention, mask)
-        yield block.around_feedforward, block.feedforward
-
-
-def _attended(attention: Callable[..., Tensor], mask: Mask, y: Tensor) -> Tensor:
-    return attention(y, y, mask)
-
-
-def _chained(
-    x: Float[Tensor, "B T D"],
-    sublayers: Iterable[tuple[FastPreNorm, Sublayer]],
-    last_norm: nn.Module,
-) -> Float[Tensor, "B T D"]:
+def _chained(stack: Any, x: Float[Tensor, "B T D"], mask: Mask) -> Float[Tensor, "B T D"]:
     """Return the last norm of x after all residual connections."""
     from headway.transforms.kernels.norms import added_and_normed
 
-    dtype, change = autocast_dtype(x.device.type) or x.dtype, None
-    for residual, sublayer in sublayers:
+    step, dtype, change = stack.whole(x, mask), autocast_dtype(x.device.type) or x.dtype, None
+    for residual, sublayer in _sublayers(stack.blocks, step):
         x, normed = added_and_normed(x, change, residual.norm, dtype)
         change = residual.dropout(sublayer(normed))
-    return added_and_normed(x, change, last_norm, x.dtype)[1]
+    return added_and_normed(x, change, stack.norm, x.dtype)[1]
+
+
+def _sublayers(blocks: Iterable[Any], step: Step) -> Iterator[tuple[FastPreNorm, Sublayer]]:
+    """Return each sublayer with its residual connection."""
+    for block in blocks:
+        yield block.around_attention, partial(_attended, block.attention, step)
+        yield block.around_feedforward, block.feedforward
+
+
+def _attended(attention: Callable[..., Tensor], step: Step, y: Tensor) -> Tensor:
+    return attention(y, y, step.mask, step)

@@ -19,13 +19,13 @@ from headway.attention import (
     Dot,
     GroupedQueryAttention,
     MultiHeadAttention,
-    Rotary,
     ScaledDot,
     SlidingWindow,
 )
 from headway.blocks import (
     GRU,
     LSTM,
+    Decoder,
     DecoderOnly,
     DecoderOnlyBlock,
     Dropout,
@@ -43,7 +43,6 @@ from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedFo
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear, pack_weights
 from headway.transforms.fast.memory import contiguous_parameters
 from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
-from headway.transforms.fast.positions import FastRotary
 from headway.transforms.fast.quantized import (
     FastBFloat16Linear,
     FastInt4Linear,
@@ -58,7 +57,12 @@ from headway.transforms.fast.recurrent import (
     FastLSTM,
     FastRecurrentDecoder,
 )
-from headway.transforms.fast.residual import FastDecoderOnly, FastEncoder, FastPreNorm
+from headway.transforms.fast.residual import (
+    FastDecoder,
+    FastDecoderOnly,
+    FastEncoder,
+    FastPreNorm,
+)
 from headway.transforms.fast.window import FastSlidingWindow
 from headway.transforms.lora import (
     LoRABFloat16Linear,
@@ -85,7 +89,6 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GatedFeedForward: FastGatedFeedForward,
     MultiHeadAttention: FastMultiHeadAttention,
     GroupedQueryAttention: FastGroupedQueryAttention,
-    Rotary: FastRotary,
     ScaledDot: FusedDot,
     Dot: FastDot,
     Bilinear: FastBilinear,
@@ -94,6 +97,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     GRU: FastGRU,
     LSTM: FastLSTM,
     RecurrentDecoder: FastRecurrentDecoder,
+    Decoder: FastDecoder,
     DecoderOnly: FastDecoderOnly,
     DecoderOnlyBlock: FastDecoderOnlyBlock,
     Encoder: FastEncoder,

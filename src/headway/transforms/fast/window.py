@@ -8,6 +8,7 @@ from headway.attention.masks import Mask
 from headway.attention.window import SlidingWindow
 from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.dot import fused_dot
+from headway.transforms.tracing import tracing
 
 # Queries answered together; each block reads the blocks of keys that its window reaches.
 CHUNK = 128
@@ -15,6 +16,14 @@ CHUNK = 128
 
 class FastSlidingWindow(SlidingWindow):
     """The numbers of `SlidingWindow`, block by block of queries."""
+
+    def narrowed(self, mask: Mask) -> Mask:
+        if tracing():
+            return super().narrowed(mask)
+        if self.window not in mask.made:
+            mask.made[self.window] = super().narrowed(mask)
+        narrow: Mask = mask.made[self.window]
+        return narrow
 
     def forward(
         self,

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.base.chunks import chunks
-from headway.base.errors import HeadwayError
+from headway.base.errors import DataError, HeadwayError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import location
 from headway.tasks.translation.pair_files import Pair, PairFiles
 from headway.tasks.translation.pairs.reading import read_pairs
@@ -100,10 +101,10 @@ class _Tally:
     error: HeadwayError | None = None
     short: HeadwayError | None = None
 
-    def note_short(self, error: HeadwayError, line: int) -> None:
-        """Count a row of a table with too few columns; the error of the first one is kept."""
+    def leave_out(self, error: DataError) -> None:
+        """Count a row that is no pair; the error of the first one is kept."""
         self.short = self.short or error
-        self.note(_SHORT, line)
+        self.note(_SHORT, int(str(error.where).rpartition(":")[2]))
 
     def note(self, kind: str, line: int) -> None:
         self.counts[kind] += 1
@@ -153,10 +154,20 @@ def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
     return tally
 
 
+@dataclass
+class _Counted(BadRows):
+    """Leaves out every row that is no pair, and counts it."""
+
+    tally: _Tally = field(default_factory=_Tally)
+
+    def leave_out(self, error: DataError) -> None:
+        self.tally.leave_out(error)
+
+
 def _guarded(files: PairFiles, tally: _Tally) -> Iterator[Pair]:
     """Yield the pairs up to the first error, which is stored in the tally."""
     try:
-        yield from read_pairs(files, tally.note_short)
+        yield from read_pairs(files, _Counted(tally=tally))
     except HeadwayError as error:
         tally.error = error
 

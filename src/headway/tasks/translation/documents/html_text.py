@@ -16,8 +16,14 @@ from typing import Literal
 from headway.base.errors import DataError
 from headway.data.formats.lines import location
 from headway.tasks.translation.documents.inline_tags import InlineTag, InlineText
-from headway.tasks.translation.documents.plain_text import LETTER, document, text_of
-from headway.tasks.translation.documents.segments import Document, Edit, Segment, line_of
+from headway.tasks.translation.documents.plain_text import LETTER
+from headway.tasks.translation.documents.segments import (
+    Document,
+    Edit,
+    Segment,
+    line_of,
+    read_text_file,
+)
 from headway.tasks.translation.documents.xml_elements import tag_end
 from headway.tasks.translation.pair_files import InlineTags
 
@@ -54,7 +60,8 @@ def html_document(path: Path, source: str | None, target: str | None, tags: Inli
     Inline tags such as `<b>` are part of a text, and are kept or dropped. Raises DataError with
     file and line for a tag, a comment or a script that is not closed.
     """
-    prefix, content, encoding = text_of(path)
+    file = read_text_file(path)
+    content = file.content
     segments: list[Segment] = []
     run: list[_Token] = []
     counted, number = 0, 1
@@ -68,7 +75,7 @@ def html_document(path: Path, source: str | None, target: str | None, tags: Inli
             counted = run[0].start
             segments.append(_segment(content, run, number, tags))
         run = []
-    return document(path, content, segments, (prefix, encoding))
+    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
 
 
 def _tokens(path: Path, content: str) -> Iterator[_Token]:

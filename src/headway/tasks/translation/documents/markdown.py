@@ -16,8 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.tasks.translation.documents.plain_text import LETTER, document, text_of
-from headway.tasks.translation.documents.segments import Document, Edit, Segment, with_newlines
+from headway.tasks.translation.documents.plain_text import LETTER
+from headway.tasks.translation.documents.segments import (
+    Document,
+    Edit,
+    Segment,
+    read_text_file,
+    with_newlines,
+)
 from headway.tasks.translation.pair_files import InlineTags
 
 _PREFIX = re.compile(
@@ -55,8 +61,9 @@ def markdown_document(
 
     Raises DataError with file and line for bytes that are not UTF-8.
     """
-    prefix, content, encoding = text_of(path)
-    return document(path, content, _Reader().read(with_newlines(content)), (prefix, encoding))
+    file = read_text_file(path)
+    segments = _Reader().read(with_newlines(file.content))
+    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
 
 
 class _Reader:

@@ -12,41 +12,14 @@ from headway.tasks.translation.documents.segments import (
     Document,
     Edit,
     Segment,
-    byte_order_mark,
-    decoded,
     newline_of,
-    read_whole,
+    read_text_file,
     with_newlines,
 )
 from headway.tasks.translation.pair_files import InlineTags
 
 LETTER = re.compile(r"[^\W\d_]")
 _TIMES = re.compile(r"\s*\d+:\d\d:\d\d[,.]\d{1,3}\s+-->\s+\d+:\d\d:\d\d[,.]\d{1,3}")
-
-
-def text_of(path: Path) -> tuple[bytes, str, str]:
-    """Return the byte-order mark, the text and the encoding of a file: UTF-8, or UTF-16 if marked.
-
-    Raises DataError with file and line for other bytes.
-    """
-    data = read_whole(path, plain=True)
-    prefix, marked = byte_order_mark(data)
-    encoding = marked or "utf-8"
-    return prefix, decoded(path, data.removeprefix(prefix), encoding), encoding
-
-
-def document(
-    path: Path, content: str, segments: Sequence[Segment], rest: tuple[bytes, str]
-) -> Document:
-    """Return the document of a file without marks. rest: byte-order mark and encoding."""
-    return Document(
-        path=path,
-        content=content,
-        encoding=rest[1],
-        prefix=rest[0],
-        segments=tuple(segments),
-        num_texts=len(segments),
-    )
 
 
 def span_segment(content: str, start: int, end: int, number: int) -> Segment:
@@ -63,13 +36,14 @@ def span_segment(content: str, start: int, end: int, number: int) -> Segment:
 
 def text_document(path: Path, source: str | None, target: str | None, tags: InlineTags) -> Document:
     """Open a plain text to translate every line with a letter; the other lines stay."""
-    prefix, content, encoding = text_of(path)
+    file = read_text_file(path)
+    content = file.content
     segments = []
     for number, match in enumerate(re.finditer(r"[^\n]*\n?", with_newlines(content)), start=1):
         if LETTER.search(match[0]):
             end = match.start() + len(match[0].rstrip("\r\n"))
             segments.append(span_segment(content, match.start(), end, number))
-    return document(path, content, segments, (prefix, encoding))
+    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
 
 
 def subtitle_document(
@@ -81,7 +55,8 @@ def subtitle_document(
     lines of different speakers; the translation has as many lines. Raises DataError with file and
     line for a subtitle without a number or without its times.
     """
-    prefix, content, encoding = text_of(path)
+    file = read_text_file(path)
+    content = file.content
     segments: list[Segment] = []
     newline, text = newline_of(content), with_newlines(content)
     for number, start, lines in _cues(text):
@@ -96,7 +71,7 @@ def subtitle_document(
         end = first + len("".join(lines[2:]).rstrip("\r\n"))
         if LETTER.search(text, first, end):
             segments += _subtitle(text, (first, end), number + 2, newline)
-    return document(path, content, segments, (prefix, encoding))
+    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
 
 
 def _cues(content: str) -> Iterator[tuple[int, int, list[str]]]:

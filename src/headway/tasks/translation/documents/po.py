@@ -92,20 +92,17 @@ def po_document(path: Path, source: str | None, target: str | None, tags: Inline
     catalogue = read_catalogue(path, plain=True)
     check_direction(str(path), (None, catalogue.language), source, target)
     offsets = [0]
-    for line in catalogue.content.split("\n"):
+    for line in catalogue.file.content.split("\n"):
         offsets.append(offsets[-1] + len(line) + 1)
     texts = [entry for entry in catalogue.entries if entry.source]
     return Document(
-        path=path,
-        content=catalogue.content,
-        encoding=catalogue.encoding,
+        file=catalogue.file,
         segments=tuple(
             _segment(catalogue, entry, offsets)
             for entry in texts
             if entry.is_empty and "fuzzy" not in entry.flags
         ),
         num_texts=len(texts),
-        prefix=catalogue.prefix,
         mark="#, fuzzy",
         language=catalogue.language,
     )
@@ -115,7 +112,7 @@ def _segment(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Segment:
     """Return the segment of a message. offsets: that of each line in the text of the file."""
     source, plural = entry.source or "", entry.plural
     num_forms = catalogue.num_forms or max(2, len(entry.forms))
-    newline = newline_of(catalogue.content)
+    newline = newline_of(catalogue.file.content)
 
     def write(translations: Sequence[str]) -> list[Edit]:
         if plural is None:
@@ -129,9 +126,9 @@ def _segment(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Segment:
         lines = [f"{key} {quoted(text, newline)}" for key, text in texts.items()]
         ends = entry.form_lines
         start, end = offsets[ends[0][0] - 1], offsets[ends[len(ends) - 1][1]] - 1
-        if catalogue.content[end - 1 : end] == "\r":
+        if catalogue.file.content[end - 1 : end] == "\r":
             end -= 1
-        start += _indentation(catalogue.content, start)
+        start += _indentation(catalogue.file.content, start)
         return [_fuzzy(catalogue, entry, offsets), Edit(start, end, newline.join(lines))]
 
     if plural is None:
@@ -156,10 +153,10 @@ def _fits_one(source: str, plural: str, catalogue: Catalogue) -> bool:
 def _fuzzy(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Edit:
     """Return the edit that marks a message as fuzzy: in its flags, or on a new line of flags."""
     if entry.flag_line is not None:
-        start = catalogue.content.index("#,", offsets[entry.flag_line - 1]) + 2
+        start = catalogue.file.content.index("#,", offsets[entry.flag_line - 1]) + 2
         return Edit(start, start, " fuzzy,")
     start = offsets[entry.keyword - 1]
-    return Edit(start, start, f"#, fuzzy{newline_of(catalogue.content)}")
+    return Edit(start, start, f"#, fuzzy{newline_of(catalogue.file.content)}")
 
 
 def _indentation(content: str, start: int) -> int:

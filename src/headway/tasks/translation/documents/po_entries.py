@@ -14,10 +14,9 @@ from pathlib import Path
 from headway.base.errors import DataError
 from headway.data.formats.lines import LINE_LIMIT, location
 from headway.tasks.translation.documents.segments import (
-    byte_order_mark,
-    decoded,
+    TextFile,
     newline_of,
-    read_whole,
+    read_text_file,
 )
 
 MOST_FORMS = 20
@@ -75,14 +74,18 @@ class Catalogue:
     the function from a number to its form; None and the rule of English if it is not stated.
     """
 
-    path: Path
-    content: str
-    encoding: str
-    prefix: bytes
+    file: TextFile
     entries: tuple[Entry, ...]
     language: str | None
     num_forms: int | None
     form_of: Callable[[int], int]
+
+
+def _charset(data: bytes) -> str:
+    """Return the encoding in the header of a PO file."""
+    charset = _CHARSET.search(data[:LINE_LIMIT])
+    named = charset[1].decode() if charset else "UTF-8"
+    return "UTF-8" if named.upper() in ("CHARSET", "ASCII", "US-ASCII") else named
 
 
 def read_catalogue(path: Path, *, plain: bool = False) -> Catalogue:
@@ -91,28 +94,20 @@ def read_catalogue(path: Path, *, plain: bool = False) -> Catalogue:
     Raises DataError with file and line for a syntax error, an invalid escape, a message that occurs
     twice, a wrong number of plural forms, and bytes that are not in the encoding of the header.
     """
-    data = read_whole(path, plain=plain)
-    prefix, marked = byte_order_mark(data)
-    charset = _CHARSET.search(data[:LINE_LIMIT])
-    named = charset[1].decode() if charset else "UTF-8"
-    encoding = marked or ("UTF-8" if named.upper() in ("CHARSET", "ASCII", "US-ASCII") else named)
-    content = decoded(path, data.removeprefix(prefix), encoding)
-    if newline_of(content) == "\r":
+    file = read_text_file(path, _charset, plain=plain)
+    if newline_of(file.content) == "\r":
         raise DataError(
             "the lines end at carriage returns only",
             str(path),
             f"convert them: tr '\\r' '\\n' < {path.name} > NEW",
         )
-    entries = _Reader(path, encoding).read(content)
+    entries = _Reader(path, file.encoding).read(file.content)
     header = next((entry.forms.get(0, "") for entry in entries if entry.is_header), "")
     line = next((entry.msgid for entry in entries if entry.is_header), 1)
     num_forms, form_of = plural_rule(header, location(path, line))
     _check(path, entries, num_forms)
     return Catalogue(
-        path=path,
-        content=content,
-        encoding=encoding,
-        prefix=prefix,
+        file=file,
         entries=entries,
         language=header_field(header, "Language"),
         num_forms=num_forms,

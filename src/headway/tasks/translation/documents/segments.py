@@ -50,21 +50,27 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Document:
-    """A file with its untranslated texts, in order.
-
-    content: the decoded text of the file. prefix: its byte-order mark. num_texts: the number of all
-    its texts, translated ones included. mark: how a machine translation is marked, for a message;
-    "" if the format has no mark. extra: edits that accompany any translation. language: the
-    language of the translations, if the file states it.
-    """
+class TextFile:
+    """A whole text file in memory. content: its decoded text. prefix: its byte-order mark."""
 
     path: Path
     content: str
     encoding: str
+    prefix: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """A file with its untranslated texts, in order.
+
+    num_texts: the number of all its texts, translated ones included. mark: how a machine
+    translation is marked, for a message; "" if the format has no mark. extra: edits that accompany
+    any translation. language: the language of the translations, if the file states it.
+    """
+
+    file: TextFile
     segments: tuple[Segment, ...]
     num_texts: int
-    prefix: bytes = b""
     mark: str = ""
     extra: tuple[Edit, ...] = ()
     language: str | None = None
@@ -80,19 +86,19 @@ class Document:
                 new = segment.write(translation)
                 self._check_encoding(new, segment.line)
                 edits += new
-        text = edited(self.content, [*self.extra, *edits] if edits else [])
-        return self.prefix + text.encode(self.encoding)
+        text = edited(self.file.content, [*self.extra, *edits] if edits else [])
+        return self.file.prefix + text.encode(self.file.encoding)
 
     def _check_encoding(self, edits: Iterable[Edit], line: int) -> None:
         for edit in edits:
             try:
-                edit.text.encode(self.encoding)
+                edit.text.encode(self.file.encoding)
             except UnicodeEncodeError as error:
                 character = error.object[error.start]
                 raise DataError(
-                    f"the encoding of the file, {self.encoding}, cannot represent {character!r} "
-                    "of the translation",
-                    location(self.path, line),
+                    f"the encoding of the file, {self.file.encoding}, cannot represent "
+                    f"{character!r} of the translation",
+                    location(self.file.path, line),
                     "convert the file to UTF-8 first (for a PO file: msgconv -t UTF-8)",
                 ) from error
 
@@ -131,6 +137,23 @@ def read_whole(path: Path, *, plain: bool = False) -> bytes:
             )
         lines.append(line)
     return b"".join(lines)
+
+
+def read_text_file(
+    path: Path, declared: Callable[[bytes], str] = lambda data: "utf-8", *, plain: bool = True
+) -> TextFile:
+    """Read a whole text file in the encoding of its byte-order mark, or else the declared one.
+
+    declared: returns the encoding that the bytes of the file declare. plain: refuse .gz. Raises
+    DataError with file and line for other bytes, and what `read_whole` raises.
+    """
+    data = read_whole(path, plain=plain)
+    prefix, marked = byte_order_mark(data)
+    data = data.removeprefix(prefix)
+    encoding = marked or declared(data)
+    return TextFile(
+        path=path, content=decoded(path, data, encoding), encoding=encoding, prefix=prefix
+    )
 
 
 def byte_order_mark(data: bytes) -> tuple[bytes, str | None]:

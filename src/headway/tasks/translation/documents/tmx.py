@@ -12,10 +12,14 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.tasks.translation.documents.inline_tags import InlineText, inline_text, is_untranslated
-from headway.tasks.translation.documents.segments import Document, Edit, Segment
+from headway.tasks.translation.documents.segments import (
+    Document,
+    Edit,
+    Segment,
+    TextFile,
+)
 from headway.tasks.translation.documents.xml_elements import (
     Element,
-    XmlFile,
     elements,
     read_xml,
     space_before,
@@ -82,10 +86,7 @@ def tmx_document(path: Path, source: str | None, target: str | None, tags: Inlin
     if not count:
         raise DataError(f"no unit has a text in {source!r}", str(path), "set --source LANGUAGE")
     return Document(
-        path=path,
-        content=file.content,
-        encoding=file.encoding,
-        prefix=file.prefix,
+        file=file,
         segments=tuple(segments),
         num_texts=count,
         mark='<prop type="x-fuzzy">',
@@ -93,7 +94,7 @@ def tmx_document(path: Path, source: str | None, target: str | None, tags: Inlin
 
 
 def _segment(
-    file: XmlFile, unit: Element, text: InlineText, language: str, present: Element | None
+    file: TextFile, unit: Element, text: InlineText, language: str, present: Element | None
 ) -> Segment:
     """Return the segment of a unit. present: its empty `<seg>` in the target language, or None."""
 
@@ -129,7 +130,7 @@ def _variant(unit: Element, language: str) -> Element | None:
     return None
 
 
-def _source_language(file: Path | XmlFile) -> str:
+def _source_language(file: Path | TextFile) -> str:
     path = file if isinstance(file, Path) else file.path
     header = next(elements(file, "tmx", [], ["header"]), None)
     language = header.attributes.get("srclang", "") if header else ""

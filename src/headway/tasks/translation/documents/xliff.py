@@ -12,10 +12,14 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.tasks.translation.documents.inline_tags import InlineText, inline_text, is_untranslated
-from headway.tasks.translation.documents.segments import Document, Edit, Segment
+from headway.tasks.translation.documents.segments import (
+    Document,
+    Edit,
+    Segment,
+    TextFile,
+)
 from headway.tasks.translation.documents.xml_elements import (
     Element,
-    XmlFile,
     attribute_edit,
     elements,
     read_xml,
@@ -117,10 +121,7 @@ def xliff_document(
             if is_untranslated(text.target, text.source) and inline.text.strip():
                 segments.append(_segment(file, text, inline))
     return Document(
-        path=path,
-        content=file.content,
-        encoding=file.encoding,
-        prefix=file.prefix,
+        file=file,
         segments=tuple(segments),
         num_texts=count,
         mark="needs-review-translation, or subState headway:fuzzy in XLIFF 2",
@@ -129,7 +130,7 @@ def xliff_document(
     )
 
 
-def _segment(file: XmlFile, text: _Text, inline: InlineText) -> Segment:
+def _segment(file: TextFile, text: _Text, inline: InlineText) -> Segment:
     """Return the segment that fills in the target of a text."""
     name = text.source.tag("target")
     state = "" if text.is_version_2 else ' state="needs-review-translation"'
@@ -181,7 +182,7 @@ def _state(text: _Text) -> str:
     return owner.attributes.get("state", "") if owner else ""
 
 
-def _languages(path: Path, file: Path | XmlFile) -> tuple[str | None, str | None]:
+def _languages(path: Path, file: Path | TextFile) -> tuple[str | None, str | None]:
     """Return the languages that the file states, from its first elements."""
     for element in elements(file, "xliff", [], _CONTEXTS):
         version = element.attributes.get("version", "")
@@ -198,7 +199,7 @@ def _languages(path: Path, file: Path | XmlFile) -> tuple[str | None, str | None
     return None, None
 
 
-def _stated_language(file: XmlFile, element: Element, target: str | None) -> list[Edit]:
+def _stated_language(file: TextFile, element: Element, target: str | None) -> list[Edit]:
     """Return the edit that states the target language, if the element lacks it.
 
     Version 2 does not allow `<target>` without it. Raises UsageError if it is not known.

@@ -17,9 +17,8 @@ from headway.base.errors import DataError
 from headway.data.formats.lines import LINE_LIMIT, location, read_raw_lines
 from headway.tasks.translation.documents.segments import (
     LONGEST_LINE,
-    byte_order_mark,
-    decoded,
-    read_whole,
+    TextFile,
+    read_text_file,
 )
 
 DEEPEST = 60
@@ -67,30 +66,18 @@ class Element:
         return "".join(p if isinstance(p, str) else p.text() for p in self.parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class XmlFile:
-    """A whole XML file in memory."""
-
-    path: Path
-    content: str
-    encoding: str
-    prefix: bytes
-
-
-def read_xml(path: Path) -> XmlFile:
+def read_xml(path: Path) -> TextFile:
     """Read a whole XML file. Raises DataError for one that is too large or wrongly encoded."""
-    data = read_whole(path, plain=True)
-    prefix, encoding = byte_order_mark(data)
-    data = data.removeprefix(prefix)
-    if encoding is None:
-        declared = _ENCODING.match(data)
-        encoding = declared[1].decode() if declared else "utf-8"
-    content = decoded(path, data, encoding)
-    return XmlFile(path=path, content=content, encoding=encoding, prefix=prefix)
+
+    def declared(data: bytes) -> str:
+        named = _ENCODING.match(data)
+        return named[1].decode() if named else "utf-8"
+
+    return read_text_file(path, declared)
 
 
 def elements(
-    file: Path | XmlFile, root: str, units: Iterable[str], contexts: Iterable[str]
+    file: Path | TextFile, root: str, units: Iterable[str], contexts: Iterable[str]
 ) -> Iterator[Element]:
     """Yield the elements of the names `units`, complete, and those of `contexts` as they begin.
 
@@ -101,7 +88,7 @@ def elements(
     Raises DataError with file and line for invalid XML, another root, an entity, more than 60
     levels, and a unit of more than 1 MiB of text.
     """
-    if isinstance(file, XmlFile):
+    if isinstance(file, TextFile):
         blocks: Iterable[bytes] = [file.content.encode()]
         builder = _Builder(file.path, root, units, contexts, file.content)
         parser = expat.ParserCreate("utf-8")

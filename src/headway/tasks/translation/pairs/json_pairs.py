@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import location
-from headway.data.formats.tables import read_rows
+from headway.data.formats.tables import Row, read_rows
 from headway.tasks.translation.pair_files import (
     InlineTags,
     Pair,
@@ -42,19 +43,24 @@ def json_files(
     )
 
 
-def read_json_pairs(corpus: PairFiles) -> Iterator[Pair]:
+def read_json_pairs(corpus: PairFiles, bad_rows: BadRows) -> Iterator[Pair]:
     """Stream the pairs of objects like {"en": "...", "de": "..."}, or the same inside
     {"translation": {...}}.
 
-    Raises DataError with file and line for invalid JSON, and for an object without the two texts.
+    bad_rows: the policy for records that are no pair. Raises DataError with file and line for
+    invalid JSON, and for an object without the two texts.
     """
     (path,) = corpus.paths
-    for number, row in read_rows(path, {}):
-        inner = row.get(NESTED)
-        values = inner if isinstance(inner, dict) and corpus.source not in row else row
+
+    def pair(row: Row) -> Pair:
+        number, record = row
+        inner = record.get(NESTED)
+        values = inner if isinstance(inner, dict) and corpus.source not in record else record
         names, where = names_of(corpus.source, values), location(path, number)
         source = with_markers(names, [_text(values, name, where) for name in names])
-        yield Pair(source, _text(values, corpus.target, where).strip(), number)
+        return Pair(source, _text(values, corpus.target, where).strip(), number)
+
+    yield from bad_rows.parsed(read_rows(path, {}, bad_rows), pair)
 
 
 def _text(values: dict[str, Any], name: str, where: str) -> str:

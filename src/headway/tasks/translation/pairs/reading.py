@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import ending
 from headway.data.formats.records import ENDINGS as RECORDS
 from headway.tasks.translation.documents.mo import mo_files, read_mo
@@ -39,30 +40,31 @@ OPENERS: Mapping[str, Opener] = {
 
 READERS: Mapping[Format, Callable[[PairFiles], Iterator[Pair]]] = {
     "lines": read_two,
-    "table": read_table,
-    "csv": read_table,
-    "jsonl": read_json_pairs,
     "po": read_po,
     "mo": read_mo,
     "tmx": read_tmx,
     "xliff": read_xliff,
     "plain": read_plain,
 }
+ROW_READERS: Mapping[Format, Callable[[PairFiles, BadRows], Iterator[Pair]]] = {
+    "table": read_table,
+    "csv": read_table,
+    "jsonl": read_json_pairs,
+}
+"""The readers of formats with one pair in a row."""
 
 SUFFIXES = (".tsv", ".tab", *OPENERS)
 
 
-def read_pairs(
-    corpus: PairFiles, on_short: Callable[[DataError, int], None] | None = None
-) -> Iterator[Pair]:
+def read_pairs(corpus: PairFiles, bad_rows: BadRows | None = None) -> Iterator[Pair]:
     """Stream the pairs of `corpus` in order.
 
     Tables, .jsonl and aligned files include pairs with an empty side; of the other formats, texts
-    without a translation are left out. on_short: called for the rows of a table with too few
-    columns (`read_table`). Raises DataError with file and line for an invalid file.
+    without a translation are left out. bad_rows: the policy for rows that are no pair; if unset,
+    that of the corpus. Raises DataError with file and line for an invalid file.
     """
-    if on_short is not None and READERS[corpus.format] is read_table:
-        return read_table(corpus, on_short)
+    if corpus.format in ROW_READERS:
+        return ROW_READERS[corpus.format](corpus, bad_rows or BadRows.of(corpus.bad_rows))
     return READERS[corpus.format](corpus)
 
 

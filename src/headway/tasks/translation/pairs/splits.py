@@ -3,8 +3,10 @@
 An ambiguous request is an error that lists the candidates.
 """
 
+from __future__ import annotations
+
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.base.errors import HeadwayError, UsageError
@@ -27,6 +29,10 @@ class Splits:
     train: PairFiles
     valid: PairFiles | None = None
     test: PairFiles | None = None
+
+    def with_policy(self, bad_rows: str) -> Splits:
+        """Return these corpora, with a policy for rows that are no pair (`BadRows.of`)."""
+        return Splits(**{name: replace(files, bad_rows=bad_rows) for name, files in self.items()})
 
     def items(self) -> list[tuple[str, PairFiles]]:
         """Return (split, corpus) for each split that exists."""

@@ -2,10 +2,11 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
+from headway.data.bad_rows import BadRows
 from headway.data.formats.columns import (
     column_index,
     is_column_number,
@@ -20,14 +21,11 @@ from headway.tasks.translation.pair_files import Format, Pair, PairFiles, names_
 _NAME = re.compile(r"[^\W\d][\w.-]*")  # one word, which may name a column
 
 
-def read_table(
-    corpus: PairFiles, on_short: Callable[[DataError, int], None] | None = None
-) -> Iterator[Pair]:
+def read_table(corpus: PairFiles, bad_rows: BadRows) -> Iterator[Pair]:
     """Stream the pairs of a table of tabs or of a .csv file, including pairs with an empty side.
 
-    on_short: called with the error and the line number of a row with too few columns, which is then
-    left out; if None, the error is raised. Raises what `read_lines` raises; DataError for a row
-    with too few columns or a wrong quote.
+    bad_rows: the policy for rows with too few columns. Raises what `read_lines` raises; DataError
+    for a row with too few columns or a wrong quote.
     """
     columns = corpus.columns
     assert columns is not None
@@ -41,10 +39,7 @@ def read_table(
             continue
         if len(cells) < needed:
             if any(cell.strip() for cell in cells):
-                fault = _too_short(corpus, number, len(cells), needed)
-                if on_short is None:
-                    raise fault
-                on_short(fault, number)
+                bad_rows.leave_out(_too_short(corpus, number, len(cells), needed))
                 continue
             cells = [""] * needed
         source = with_markers(names, [cells[index] for index in sources])
