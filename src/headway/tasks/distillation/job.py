@@ -74,14 +74,16 @@ class StagedOrder(Order[Staged]):
 
 
 def _with_weights(
-    batches: Batches[Any, Any], config: LayersConfig, first: int
+    batches: Batches[Any, Any], config: DistilRunConfig
 ) -> Batches[Staged, DistillationBatch]:
-    """Return the batches of the teacher's task with the weights of the loss terms. first: that of
-    `StagedOrder`."""
+    """Return the batches of the teacher's task with the weights of the loss terms."""
+    losses, training = config.distillation, config.training
+    fraction = losses.first_stage if isinstance(losses, TwoStageConfig) else 0.0
+    first = round(fraction * training.steps) * training.accumulate
 
     def make(staged: Staged, epoch: int) -> DistillationBatch | None:
         batch = batches.make(staged.item, epoch)
-        weights = _weights(config, inside=staged.inside)
+        weights = _weights(losses, inside=staged.inside)
         return None if batch is None else DistillationBatch(batch, weights)
 
     return replace(batches, order=StagedOrder(batches.order, first), make=make)
@@ -126,7 +128,7 @@ def distillation_job(
     fitted = flat(examples.config)
     decided = {key: fitted[key] for key in config.decided_by_data}
     config = override(config, decided, "the teacher")
-    training, weights = config.training, config.distillation
+    training = config.training
     model: nn.Module = teacher.model.to(machine.device).eval()
     if examples.views is None:
         raise ValueError(
@@ -155,13 +157,10 @@ def distillation_job(
         name = metric.replace("_", " ")
         return f"the teacher's {name} on the held-out examples: {score:.4f}"
 
-    fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
     return Job(
         config=config,
         build=build,
-        batches=_with_weights(
-            examples.batches, weights, round(fraction * training.steps) * training.accumulate
-        ),
+        batches=_with_weights(examples.batches, config),
         objective=objective,
         held_out=held_out,
         evaluation=NO_OPTIONS,
