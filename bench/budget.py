@@ -22,12 +22,14 @@ import headway
 from headway.base.devices import MachineConfig, prepare
 from headway.base.metrics_file import read_metrics
 from headway.bundle import TextBundle
-from headway.data.packing import IGNORED, PackedBatches, in_order
+from headway.data.padding import IGNORED
+from headway.data.stream import Batches
 from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
 from headway.models import GPT, parameter_count
 from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig
+from headway.tasks.language_modeling.packing import PackedSequences, in_order
 
 WARMUP = 0.02  # fraction of the budget
 
@@ -94,7 +96,8 @@ def _train(
 ) -> int:
     """Train for `seconds`; the learning rate follows the clock. Return the number of tokens."""
     training = config.training
-    rows = PackedBatches([corpus], training.batch_size, training.length, seed=training.seed)
+    sequences = PackedSequences([corpus], training.batch_size, training.length, seed=training.seed)
+    batches = Batches(sequences, sequences.batch)
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     decay = config.optimizer.weight_decay
@@ -105,7 +108,7 @@ def _train(
     update = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
     model.train()
     tokens, started = 0, time.perf_counter()
-    for _, _, batch in rows.stream(0, 0):
+    for _, _, batch in batches.stream(0, 0):
         fraction = (time.perf_counter() - started) / seconds
         if fraction >= 1:
             return tokens

@@ -15,9 +15,9 @@ from bench.gpu_scale import Limit, Run, Scale
 from bench.gpu_sides import available, built, gpt2
 from bench.plain_gpt import PlainGPT
 from headway.base.devices import Machine, float8_obstacle
-from headway.data.packing import TextBatch
 from headway.models import GPT, Translator, parameter_count
 from headway.models.cost import training_flops
+from headway.tasks.language_modeling.packing import TextBatch
 from headway.tasks.translation.batches import TranslationBatch
 from headway.tasks.translation.objective import TranslationObjective
 from headway.training import (

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from headway.base.devices import Machine
-from headway.data.packing import TextBatch
 from headway.models import GPT, GPTConfig
+from headway.tasks.language_modeling.packing import TextBatch
 from headway.training import (
     OptimizerConfig,
     StopRequest,

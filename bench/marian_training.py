@@ -28,12 +28,12 @@ import headway
 from bench.training import marian_loss
 from bench.translation import cut
 from headway.base.metrics_file import read_metrics
+from headway.data.stream import ByTokens
 from headway.evaluation import score_translations
 from headway.runs.recipes import saved
 from headway.tasks import registry
 from headway.tasks.opening import expect, load
 from headway.tasks.translation.batches import TranslationBatch, collate, collate_sources
-from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.parallel_corpus import Corpus
@@ -156,14 +156,14 @@ def _batches(
     run: Path, config: TranslationRunConfig, tokenizers: TokenizerPair
 ) -> Iterator[TranslationBatch]:
     corpus = Corpus.open(run / "data" / "train", tokenizers)
-    buckets = Buckets(
+    order = ByTokens(
         corpus.source.lengths,
         corpus.target.lengths,
         config.training.batch_tokens,
         config.training.seed,
     )
     for epoch in count():
-        for indices in buckets.epoch(epoch):
+        for indices in order(epoch):
             yield collate(corpus, indices, tokenizers)
 
 

@@ -24,9 +24,9 @@ from bench.marian import Specials, to_marian
 from bench.report import Row, row
 from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
 from headway.base.devices import Machine
+from headway.data.stream import ByTokens
 from headway.models import Translator
 from headway.tasks.translation.batches import TranslationBatch, collate
-from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.text import TokenizerPair
@@ -139,8 +139,8 @@ def _start(settings: Settings) -> tuple[Translator, list[TranslationBatch], Toke
     folder = Path(settings.folder)
     tokenizers = TokenizerPair.load(folder)
     corpus = Corpus.open(folder / "data" / "train", tokenizers)
-    buckets = Buckets(corpus.source.lengths, corpus.target.lengths, TOKENS, seed=0)
-    chosen: Iterator[Any] = islice(buckets.epoch(0), settings.work)
+    order = ByTokens(corpus.source.lengths, corpus.target.lengths, TOKENS, seed=0)
+    chosen: Iterator[Any] = islice(order(0), settings.work)
     batches = [collate(corpus, indices, tokenizers) for indices in chosen]
     torch.manual_seed(0)
     config = replace(headway.load(folder).config, norm="post", dropout=DROPOUT)

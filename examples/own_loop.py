@@ -6,9 +6,8 @@ The model learns to count: the next digit after 7 8 9 is 0.
 import torch
 from torch.nn.functional import cross_entropy
 
-from headway.data import repeated
 from headway.models import GPT, GPTConfig
-from headway.training import Loss, TrainingState, fit
+from headway.training import Loss, TrainingState, fit, repeated
 
 torch.manual_seed(0)
 sequences = (torch.randint(10, (64, 1)) + torch.arange(12)) % 10  # B T

@@ -10,7 +10,8 @@ import torch
 from headway.base.errors import DataError, UsageError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.image_reader import ImageReader
-from headway.tasks.captioning.batches import CaptionBatches, TokenizedCaption
+from headway.data.stream import Batches, Shuffled
+from headway.tasks.captioning.batches import CaptionedImages, TokenizedCaption
 from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
 from headway.tasks.captioning.caption_files import CaptionColumns, read_captions, split_of
 from tests.fixtures.images import pixels_of, png
@@ -146,16 +147,15 @@ TOKENIZED = [
 
 
 def batches(corpus, augmentation, batch_size=2):
-    return CaptionBatches(
-        corpus.images, TOKENIZED, SIZED.normalised, augmentation, batch_size, seed=3
-    )
+    images = CaptionedImages(corpus.images, TOKENIZED, SIZED.normalised, augmentation, seed=3)
+    return Batches(Shuffled(2, batch_size, seed=3), images.batch)
 
 
 UNCHANGED = AugmentationConfig(flip=0.0, padding=0)
 
 
 def test_a_batch_has_each_image_once_with_all_its_captions(corpus):
-    captioned = batches(corpus, UNCHANGED).batch([2, 0], 0)
+    captioned = batches(corpus, UNCHANGED).make([1, 0], 0)
     assert captioned.of.tolist() == [0, 1, 1] and captioned.indices == (2, 0)
     assert captioned.read.tolist() == [[1, 7, 0], [1, 5, 6], [3, 8, 0]]
     assert captioned.targets.tolist() == [[7, 2, 0], [5, 6, 2], [8, 2, 0]]

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from headway.base.errors import DataError, UsageError
+from headway.data.split import SPLITS
 from headway.datasets.fetch import fetch, fetch_emoji_names
-from headway.datasets.hash_splits import SPLITS
 from headway.tasks.translation.corpora.corpus_check import check
 from headway.tasks.translation.pairs.reading import read_pairs
 from headway.tasks.translation.pairs.splits import locate

@@ -13,11 +13,12 @@ from torch.testing import assert_close
 from headway.base.errors import DataError
 from headway.data.augmentation import AugmentationConfig
 from headway.data.formats.images import LabelledImage
-from headway.data.image_batches import ImageBatches
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
 from headway.data.image_examples import examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.store import DESCRIPTION_FILE
+from headway.data.stream import Batches, Shuffled
+from headway.tasks.image_classification.batches import AugmentedImages
 from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import reseal
 
@@ -94,7 +95,8 @@ def test_a_channel_with_equal_pixels_is_refused(tmp_path):
 
 
 def batches(corpus, config=PLAIN, batch_size=4, seed=3):
-    return ImageBatches(corpus, READER.normalised, config, batch_size, seed)
+    images = AugmentedImages(corpus, READER.normalised, config, seed)
+    return Batches(Shuffled(len(corpus), batch_size, seed), images.batch)
 
 
 def test_an_epoch_has_every_image_once_in_a_new_order(corpus):
@@ -123,20 +125,20 @@ def test_the_augmentation_of_an_image_depends_only_on_seed_epoch_and_index(mixup
     for (*_, expected), (*_, batch) in zip(whole[4:], resumed, strict=True):
         assert expected.indices == batch.indices and torch.equal(expected.images, batch.images)
         assert torch.equal(expected.mixing_weights, batch.mixing_weights)
-    alone, mixed = (batches(corpus, config).batch(chosen, 5) for chosen in ([7], [2, 7, 1]))
+    alone, mixed = (batches(corpus, config).make(chosen, 5) for chosen in ([7], [2, 7, 1]))
     assert torch.equal(alone.images[0], mixed.images[1])
-    views = [batches(corpus, config).batch([7], epoch).images for epoch in range(4)]
+    views = [batches(corpus, config).make([7], epoch).images for epoch in range(4)]
     assert any(not torch.equal(views[0], view) for view in views[1:])
-    other_seed = [batches(corpus, config, seed=4).batch([i], 0).images for i in range(10)]
+    other_seed = [batches(corpus, config, seed=4).make([i], 0).images for i in range(10)]
     assert any(
-        not torch.equal(batches(corpus, config).batch([i], 0).images, v)
+        not torch.equal(batches(corpus, config).make([i], 0).images, v)
         for i, v in enumerate(other_seed)
     )
 
 
 def test_mixed_images_are_the_weighted_sum_of_the_two(corpus):
     config = AugmentationConfig(flip=0.0, padding=0, mixup=1.0)
-    batch = batches(corpus, config).batch(range(10), 0)
+    batch = batches(corpus, config).make(range(10), 0)
     assert bool((batch.mixing_weights >= 0.5).all()) and batch.mixing_weights.std() > 0.05
     pixels = torch.from_numpy(corpus.pixels.astype(np.float32)) / 255
     for i, weight in enumerate(batch.mixing_weights.tolist()):

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from headway.base.errors import DataError, UsageError
+from headway.data.split import SPLITS
 from headway.datasets import interface_strings
 from headway.datasets.fetch import fetch
-from headway.datasets.hash_splits import SPLITS
 from headway.datasets.interface_strings import StringOptions, fetch_strings
 from headway.tasks.translation.documents.jed import jed_pairs
 from headway.tasks.translation.documents.opening import open_document

@@ -8,9 +8,8 @@ import pytest
 
 from headway.base.errors import DataError
 from headway.data.documents import Part, read_documents
+from headway.data.padding import IGNORED
 from headway.tasks.masked_language_modeling.masked_batches import (
-    IGNORED,
-    MaskedBatches,
     evaluation_batches,
     predictions_per_sequence,
 )
@@ -29,6 +28,7 @@ from tests.fixtures.masked_documents import (
     corpus_of,
     document_of,
     epoch_of,
+    masked_batches,
     source_of,
     take,
     truth,
@@ -150,10 +150,10 @@ def test_documents_of_one_sentence_have_no_next_one(tokenizer, tmp_path):
 def test_short_pairs_have_a_smaller_target_length(corpus, tokenizer, tmp_path):
     corpus_of_one = corpus_of([" ".join(STORIES)], tokenizer, tmp_path / "c")
     full = source_of(corpus_of_one, tokenizer, short=0.0)
-    lengths = [len(full.row(full.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
+    lengths = [len(full.row(full.plan(v)[i], i, v)[0]) for v in range(5) for i in range(20)]
     assert np.mean(np.array(lengths) == LENGTH) > 0.6
     source = source_of(corpus_of_one, tokenizer, short=1.0)
-    shorter = [len(source.row(source.plan(v), i, v)[0]) for v in range(5) for i in range(20)]
+    shorter = [len(source.row(source.plan(v)[i], i, v)[0]) for v in range(5) for i in range(20)]
     assert np.mean(shorter) < np.mean(lengths) - 3 and max(shorter) <= LENGTH
 
 
@@ -163,7 +163,7 @@ def test_a_sequence_has_special_tokens_and_segment_ids_and_its_planned_second_te
     source, special_tokens = source_of(corpus, tokenizer), tokenizer.special_tokens
     plan, cut = source.plan(0), 0
     for index in range(len(plan)):
-        masked, types, targets = source.row(plan, index, 0)
+        masked, types, targets = source.row(plan[index], index, 0)
         ids = truth(masked, targets)
         middle = ids.index(special_tokens.end)
         assert (
@@ -206,7 +206,7 @@ def test_full_sequences_are_filled_with_whole_sentences_in_order(corpus, tokeniz
     assert 0 <= plan[0, 0] < 6 and not plan[:, 2:5].any()
     assert len({int(source.plan(version)[0, 0]) for version in range(9)}) > 1
     for index, (first, last) in enumerate(plan[:, :2].tolist()):
-        masked, types, targets = source.row(plan, index, 3)
+        masked, types, targets = source.row(plan[index], index, 3)
         assert truth(masked, targets)[1:-1] == corpus.run(first, last).tolist()
         assert len(masked) <= LENGTH and not any(types)
         if last < len(corpus):
@@ -216,7 +216,7 @@ def test_full_sequences_are_filled_with_whole_sentences_in_order(corpus, tokeniz
 def test_a_sentence_longer_than_a_sequence_is_truncated(corpus, tokenizer):
     source = source_of(corpus, tokenizer, pairs=False, length=8)
     plan = source.plan(0)
-    assert max(len(source.row(plan, i, 0)[0]) for i in range(len(plan))) == 8
+    assert max(len(source.row(plan[i], i, 0)[0]) for i in range(len(plan))) == 8
 
 
 # --- batches -----------------------------------------------------------------------------------
@@ -224,11 +224,11 @@ def test_a_sentence_longer_than_a_sequence_is_truncated(corpus, tokenizer):
 
 def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
     source = source_of(corpus, tokenizer)
-    plan, batches = source.plan(0), MaskedBatches([source])
+    plan, batches = source.plan(0), masked_batches([source])
     for _, _, batch in take(batches, 5):
         framed = batch.framed
         for row, index in enumerate(batch.indices):
-            masked, types, targets = source.row(plan, index, 0)
+            masked, types, targets = source.row(plan[index], index, 0)
             n = len(masked)
             assert framed.tokens[row, :n].tolist() == masked and framed.keys[row].sum() == n
             assert framed.types[row, :n].tolist() == types
@@ -238,17 +238,17 @@ def test_a_batch_has_the_indices_of_its_sequences(corpus, tokenizer):
 
 
 def test_full_sentences_have_no_second_text_and_no_next_sentence_label(corpus, tokenizer):
-    batch = take(MaskedBatches([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
+    batch = take(masked_batches([source_of(corpus, tokenizer, pairs=False)]), 1)[0][2]
     assert batch.elsewhere is None and batch.framed.types is None
 
 
 def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
-    batches = MaskedBatches([source_of(corpus, tokenizer)])
+    batches = masked_batches([source_of(corpus, tokenizer)])
     from_start = take(batches, batches.batches_per_epoch + 4)
     assert (from_start[-1][0], from_start[0][:2]) == (1, (0, 1))
     for index in (2, batches.batches_per_epoch + 1):
         epoch, position = from_start[index][:2]
-        resumed = take(MaskedBatches([source_of(corpus, tokenizer)]), 2, epoch, position)
+        resumed = take(masked_batches([source_of(corpus, tokenizer)]), 2, epoch, position)
         for a, b in zip(from_start[index + 1 :], resumed, strict=False):
             assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
             assert a[2].targets.equal(b[2].targets)
@@ -256,18 +256,18 @@ def test_the_stream_can_start_at_any_batch(corpus, tokenizer):
 
 def test_a_sequence_does_not_depend_on_the_rest_of_its_batch(corpus, tokenizer):
     small, large = (
-        epoch_of(MaskedBatches([source_of(corpus, tokenizer, batch_size=size)]), 1)
+        epoch_of(masked_batches([source_of(corpus, tokenizer, batch_size=size)]), 1)
         for size in (3, 7)
     )
     assert small == large
 
 
 def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, tokenizer):
-    dynamic = MaskedBatches([source_of(corpus, tokenizer)])
+    dynamic = masked_batches([source_of(corpus, tokenizer)])
     epochs = [epoch_of(dynamic, number) for number in (0, 1, 2)]
     assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
     fixed = MaskingConfig(dynamic=False, duplicates=2)
-    static = MaskedBatches([source_of(corpus, tokenizer, fixed)])
+    static = masked_batches([source_of(corpus, tokenizer, fixed)])
     first, second, third = (epoch_of(static, number) for number in (0, 1, 2))
     assert first == third != second
     orders = [take(static, 1, epoch)[0][2].indices for epoch in (0, 2)]
@@ -275,7 +275,7 @@ def test_dynamic_masking_differs_each_epoch_and_static_masking_repeats(corpus, t
 
 
 def test_seeds_differ(corpus, tokenizer):
-    a, b = (epoch_of(MaskedBatches([source_of(corpus, tokenizer, seed=s)]), 0) for s in (1, 2))
+    a, b = (epoch_of(masked_batches([source_of(corpus, tokenizer, seed=s)]), 0) for s in (1, 2))
     assert a != b
 
 
@@ -287,12 +287,12 @@ def test_small_corpora_are_sampled_more_often_with_a_smaller_exponent(corpus, to
             replace(source_of(source_corpus, tokenizer, smoothing=smoothing), number=number)
             for number, source_corpus in enumerate((corpus, small))
         ]
-        batches = MaskedBatches(sources)
+        batches = masked_batches(sources)
         p = np.array([1 - fraction, fraction]) ** smoothing
-        assert batches.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
-        order = batches._of(1).order
-        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.fractions[1], abs=0.02)
-        repeats = Counter(map(tuple, order[order[:, 0] == 1].tolist()))
+        assert batches.order.fractions.tolist() == pytest.approx((p / p.sum()).tolist())
+        order = np.concatenate(batches.order(1))
+        assert np.mean(order[:, 0] == 1) == pytest.approx(batches.order.fractions[1], abs=0.02)
+        repeats = Counter(map(tuple, order[order[:, 0] == 1, :3].tolist()))
         assert max(repeats.values()) == 1  # a second pass has other sequences
         assert sum(epoch_of(batches, 1).values()) == len(order)
 
@@ -307,7 +307,7 @@ def test_predictions_per_sequence_is_the_mean_number_of_masked_tokens(corpus, to
     for pairs in (True, False):
         source = source_of(corpus, tokenizer, pairs=pairs)
         plan = source.plan(0)
-        counts = [sum(t != IGNORED for t in source.row(plan, i, 0)[2]) for i in range(len(plan))]
+        counts = [sum(t != IGNORED for t in source.row(plan[i], i, 0)[2]) for i in range(len(plan))]
         assert predictions_per_sequence(source) == pytest.approx(np.mean(counts), rel=0.02)
 
 
@@ -315,7 +315,7 @@ def test_the_same_sequence_has_other_masks_in_another_version(corpus, tokenizer)
     source = source_of(corpus, tokenizer, pairs=False)
     plan = source.plan(0)
     first, same_version, next_version, repeated = (
-        [source.row(plan, index, *versions) for index in range(len(plan))]
+        [source.row(plan[index], index, *versions) for index in range(len(plan))]
         for versions in ((0,), (0,), (1,), (0, 1))
     )
     assert first == same_version

@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.tasks.masked_language_modeling.masked_batches import MaskedBatches
-from headway.tasks.masked_language_modeling.sentence_pairs import SAME_CORPUS, CorpusMixture
+from headway.tasks.masked_language_modeling.sentence_pairs import CORPUS, SAME_CORPUS, CorpusMixture
 from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,
@@ -15,6 +14,7 @@ from tests.fixtures.masked_documents import (
     corpus_of,
     document_of,
     epoch_of,
+    masked_batches,
     source_of,
     take,
     truth,
@@ -76,7 +76,7 @@ def test_the_second_text_is_the_planned_one(several):
     source, corpora, corpora_of_seconds = several[1], several[0].anywhere.corpora, set()
     plan = source.plan(3, mixed=True)
     for index, (a, b, c, d, _, number_of_corpus) in enumerate(plan.tolist()):
-        masked, types, targets = source.row(plan, index, 3)
+        masked, types, targets = source.row(plan[index], index, 3)
         ids, segment_ids = np.array(truth(masked, targets)), np.array(types)
         first, second = ids[segment_ids == 0][1:-1].tolist(), ids[segment_ids == 1][:-1].tolist()
         second_corpus = (
@@ -92,20 +92,18 @@ def test_the_second_text_is_the_planned_one(several):
 
 
 def test_only_the_first_epochs_are_mixed_and_can_start_at_any_batch(several):
-    batches = MaskedBatches(several)
+    batches = masked_batches(several)
     mixed = []
     for epoch in range(4):
-        plans = batches._of(epoch).plans
-        mixed.append(
-            any((plan[:, 5] != SAME_CORPUS).any() for of_source in plans for plan in of_source)
-        )
+        planned = np.concatenate(batches.order(epoch))[:, 3:]
+        mixed.append(bool((planned[:, CORPUS] != SAME_CORPUS).any()))
     assert mixed == [True, True, False, False]
     from_start = take(batches, batches.batches_per_epoch + 3)
     epoch, position = from_start[1][:2]
-    resumed = take(MaskedBatches(several), len(from_start) - 2, epoch, position)
+    resumed = take(masked_batches(several), len(from_start) - 2, epoch, position)
     for a, b in zip(from_start[2:], resumed, strict=True):
         assert a[:2] == b[:2] and a[2].framed.tokens.equal(b[2].framed.tokens)
         assert a[2].elsewhere.equal(b[2].elsewhere)
     unmixed = [replace(source, anywhere=None) for source in several]
-    assert epoch_of(MaskedBatches(unmixed), 0) != epoch_of(batches, 0)
-    assert epoch_of(MaskedBatches(unmixed), 2) == epoch_of(batches, 2)
+    assert epoch_of(masked_batches(unmixed), 0) != epoch_of(batches, 0)
+    assert epoch_of(masked_batches(unmixed), 2) == epoch_of(batches, 2)

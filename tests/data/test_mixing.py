@@ -2,14 +2,12 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base.errors import UsageError
 from headway.data.mixing import Mixture, check_weights, quotas_of
-from headway.tasks.translation.bucketing import Buckets
 
 SIZES = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 
@@ -42,16 +40,6 @@ def test_every_example_of_a_corpus_occurs_equally_often_up_to_one(sizes, data):
         assert sum(times) == 3 * quota and max(times) - min(times) <= 1
         start += size
     assert mixture.epoch(2).tolist() == mixture.epoch(2).tolist()
-
-
-def test_buckets_have_the_examples_of_the_mixture():
-    lengths = np.arange(40) % 7 + 1
-    mixture = Mixture(sizes=(30, 10), quotas=(10, 30), seed=1)
-    buckets = Buckets(lengths, lengths, 50, 1, mixture=mixture)
-    for epoch in range(3):
-        indices = [int(i) for batch in buckets.epoch(epoch) for i in batch]
-        assert sorted(indices) == sorted(mixture.epoch(epoch).tolist())
-    assert all(len(b) * (lengths[b].max() + 1) <= 50 for b in buckets.epoch(0))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from headway.data.image_corpus import ImageCorpus, prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.image_sources import read_images
-from headway.tasks.self_distillation.multi_crop import ViewBatches, ViewConfig, blurred
+from headway.tasks.self_distillation.multi_crop import ViewConfig, Views, blurred
 from tests.fixtures.images import write_shades
 
 
@@ -19,12 +19,12 @@ def corpus(tmp_path_factory) -> ImageCorpus:
     return prepare_images(images, ("dark", "light"), reader, folder / "corpus")
 
 
-def batches(corpus, batch_size=3, seed=4, **changes):
-    return ViewBatches(corpus, lambda x: x / 255, ViewConfig(**changes), (4, 2), batch_size, seed)
+def views(corpus, seed=4, **changes):
+    return Views(corpus, lambda x: x / 255, ViewConfig(**changes), (4, 2), seed)
 
 
 def test_global_crops_come_first_and_local_crops_have_whole_patches(corpus):
-    batch = batches(corpus, local_crops=3, local_size=0.6).batch([0, 2], epoch=0)
+    batch = views(corpus, local_crops=3, local_size=0.6).batch([0, 2], 0)
     assert batch.num_global == 2 and batch.indices == (0, 2)
     assert [tuple(v.shape) for v in batch.views] == [(2, 3, 12, 8)] * 2 + [(2, 3, 8, 4)] * 3
     assert all(v.min() >= 0 and v.max() <= 1 for v in batch.views)
@@ -32,7 +32,7 @@ def test_global_crops_come_first_and_local_crops_have_whole_patches(corpus):
 
 
 def test_a_view_does_not_depend_on_its_neighbours(corpus):
-    view_batches = batches(corpus)
+    view_batches = views(corpus)
     alone, with_others = view_batches.batch([3], 2), view_batches.batch([1, 3, 0], 2)
     for a, b in zip(alone.views, with_others.views, strict=True):
         assert a[0].equal(b[1])
@@ -40,23 +40,11 @@ def test_a_view_does_not_depend_on_its_neighbours(corpus):
     assert not next_epoch.views[0].equal(alone.views[0])
 
 
-def test_an_epoch_has_every_image_once_and_can_start_at_any_batch(corpus):
-    view_batches = batches(corpus)
-    first = [next(s) for s in [view_batches.stream(0, 0)] for _ in range(9)]
-    per_epoch = view_batches.batches_per_epoch
-    indices = [i for _, _, batch in first[:per_epoch] for i in batch.indices]
-    assert sorted(indices) == list(range(len(corpus)))
-    epoch, position, _ = first[4]
-    resumed = next(view_batches.stream(epoch, position))[2]
-    for a, b in zip(resumed.views, first[5][2].views, strict=True):
-        assert a.equal(b)
-
-
 def test_without_augmentation_a_global_crop_is_the_image(corpus):
     plain = {"flip": 0.0, "jitter": 0.0, "grey": 0.0, "blur": 0.0, "solarize": 0.0}
-    grey = batches(corpus, **{**plain, "grey": 1.0}).batch([0, 1], 0)
+    grey = views(corpus, **{**plain, "grey": 1.0}).batch([0, 1], 0)
     assert all(v[:, 0].equal(v[:, 1]) and v[:, 1].equal(v[:, 2]) for v in grey.views)
-    dark = batches(corpus, **{**plain, "solarize": 1.0}).batch([0], 0)
+    dark = views(corpus, **{**plain, "solarize": 1.0}).batch([0], 0)
     assert dark.views[1].max() <= 0.5 + 1e-6  # only the second view
 
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from headway.base.errors import DataError, UsageError
-from headway.data.packing import IGNORED, PackedBatches, TextBatch, in_order
+from headway.data.padding import IGNORED
+from headway.data.stream import Batches
 from headway.data.text_corpus import TextCorpus
 from headway.models import GPT, GPTConfig
+from headway.tasks.language_modeling.packing import PackedSequences, TextBatch, in_order
 from headway.training import TextObjective
 from tests.fixtures.cpu_time import within
 
@@ -36,20 +38,26 @@ def corpus_of(folder: Path, ids: Any, offsets: Any, *, ends: bool) -> TextCorpus
     return TextCorpus(folder, ids.astype("<u4"), offsets, 3 * len(ids), has_separate_ends=ends)
 
 
-def batches_from(
-    packed: PackedBatches, batches: int, epoch: int = 0, position: int = 0
-) -> list[Any]:
+Packed = Batches[Any, TextBatch]
+
+
+def packed(*arguments: Any, **settings: Any) -> Packed:
+    sequences = PackedSequences(*arguments, **settings)
+    return Batches(sequences, sequences.batch)
+
+
+def batches_from(stream: Packed, batches: int, epoch: int = 0, position: int = 0) -> list[Any]:
     """Return (epoch, position, next epoch and position, batch) of consecutive batches."""
     result = []
     for next_epoch, next_position, batch in itertools.islice(
-        packed.stream(epoch, position), batches
+        stream.stream(epoch, position), batches
     ):
         result.append(((epoch, position), batch))
         epoch, position = next_epoch, next_position
     return result
 
 
-def batches_of_epoch(batches: PackedBatches, epoch: int = 0) -> list[TextBatch]:
+def batches_of_epoch(batches: Packed, epoch: int = 0) -> list[TextBatch]:
     return [batch for _, batch in batches_from(batches, batches.batches_per_epoch, epoch)]
 
 
@@ -126,7 +134,7 @@ def test_sequences_are_the_tokens_of_the_text_with_its_document_borders(
 ):
     text = corpus(tmp_path_factory.mktemp("text"), [*sizes, 9], ends=ends)
     for epoch in (0, 1, 7):
-        for batch in batches_of_epoch(PackedBatches([text], rows, length, seed=seed), epoch):
+        for batch in batches_of_epoch(packed([text], rows, length, seed=seed), epoch):
             assert len(batch.tokens) <= rows
             check_sequences(text, batch, batch.indices)
             assert max(batch.indices) + length < len(text)
@@ -139,7 +147,7 @@ def test_an_epoch_has_nearly_every_token_once(tmp_path_factory, sizes, length, r
         corpus(folder / "a", [*sizes, 9], ends=ends),
         corpus(folder / "b", [20, *sizes], ends=ends, first=1000),
     ]
-    targets = real_targets(batches_of_epoch(PackedBatches(texts, rows, length, seed=seed), seed))
+    targets = real_targets(batches_of_epoch(packed(texts, rows, length, seed=seed), seed))
     assert len(set(targets)) == len(targets)
     everything = [i for text in texts for i in text.ids.tolist()[1:] if i > EOS]
     assert set(targets) <= set(everything)
@@ -162,8 +170,8 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
     ]
     weights = [0.5, 3.0, 1.25][: len(texts)] if weighted else []
 
-    def fresh() -> PackedBatches:
-        return PackedBatches(texts, rows, 4, weights=weights, seed=seed)
+    def fresh() -> Packed:
+        return packed(texts, rows, 4, weights=weights, seed=seed)
 
     batches = fresh()
     whole = batches_from(batches, 3 * batches.batches_per_epoch + 1)
@@ -178,7 +186,7 @@ def test_a_stream_can_start_at_any_batch(tmp_path_factory, totals, rows, weighte
 
 
 def test_two_streams_of_the_same_batches_are_independent(tmp_path):
-    batches = PackedBatches([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
+    batches = packed([corpus(tmp_path, [90], ends=False)], 2, 5, weights=[1.0])
     separate = [batches_from(batches, 20, epoch) for epoch in (0, 6)]
     streams = [batches.stream(epoch, 0) for epoch in (0, 6)]
     for number in range(20):
@@ -199,23 +207,23 @@ def test_weights_are_fractions_of_the_sequences_within_one_sequence_an_epoch(
         for i, (total, _) in enumerate(totals_and_weights)
     ]
     weights = [weight for _, weight in totals_and_weights]
-    mixed = PackedBatches(texts, rows, 5, weights=weights)
-    plain = PackedBatches(texts, rows, 5)
+    mixed = packed(texts, rows, 5, weights=weights)
+    plain = packed(texts, rows, 5)
     batches = batches_of_epoch(mixed, 2)
     targets = torch.cat([batch.targets for batch in batches])[:, -1]
-    assert len(targets) == sum(plain.quotas)
+    assert len(targets) == sum(plain.order.quotas)
     for number, weight in enumerate(weights):
         count = int((targets // 1000 == number).sum())
         assert abs(count - len(targets) * weight / sum(weights)) <= 1
-    assert plain.quotas.tolist() == [source.num_sequences for source in plain.sources]
+    assert plain.order.quotas.tolist() == [source.num_sequences for source in plain.order.sources]
 
 
 def test_a_weighted_text_repeats_at_its_own_pace_in_new_orders(tmp_path):
     small = corpus(tmp_path / "small", [35], ends=False)
     large = corpus(tmp_path / "large", [400], ends=False, first=1000)
-    mixed = PackedBatches([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
-    per_pass = mixed.sources[0].num_sequences
-    assert mixed.quotas[0] > 5 * per_pass
+    mixed = packed([small, large], 3, 5, weights=[1.0, 1.0], seed=4)
+    per_pass = mixed.order.sources[0].num_sequences
+    assert mixed.order.quotas[0] > 5 * per_pass
     starts = [
         start - 2
         for epoch in (0, 1)
@@ -241,7 +249,7 @@ def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
     orders = {
         tuple(
             start
-            for batch in batches_of_epoch(PackedBatches([text], 4, 7, seed=seed), epoch)
+            for batch in batches_of_epoch(packed([text], 4, 7, seed=seed), epoch)
             for start in batch.indices
         )
         for seed, epoch in itertools.product(range(3), range(3))
@@ -251,19 +259,19 @@ def test_seeds_and_epochs_give_other_sequences_in_other_orders(tmp_path):
 
 
 def test_the_last_batch_of_an_epoch_has_the_remaining_sequences(tmp_path):
-    batches = PackedBatches([corpus(tmp_path, [79], ends=False)], 4, 5)
-    assert batches.quotas.tolist() == [15]
+    batches = packed([corpus(tmp_path, [79], ends=False)], 4, 5)
+    assert batches.order.quotas.tolist() == [15]
     assert [len(batch.tokens) for batch in batches_of_epoch(batches)] == [4, 4, 4, 3]
 
 
 def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
     text = corpus(tmp_path / "short", [7], ends=False)
-    (batch,) = batches_of_epoch(PackedBatches([text], 4, 7))
+    (batch,) = batches_of_epoch(packed([text], 4, 7))
     assert batch.tokens.tolist() == [text.ids[:-1].tolist()]
     with pytest.raises(
         DataError, match="more than 8 tokens, the sequence length, but has 8"
     ) as caught:
-        PackedBatches([text], 4, 8)
+        packed([text], 4, 8)
     assert caught.value.where == str(tmp_path / "short")
     assert "--training.length to 7 or less" in str(caught.value)
 
@@ -282,7 +290,7 @@ def test_a_text_of_one_sequence_is_enough_and_less_is_refused(tmp_path):
 def test_invalid_weights_are_refused(tmp_path, weights, message):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(UsageError, match=message) as caught:
-        PackedBatches([text, text], 2, 5, weights=weights)
+        packed([text, text], 2, 5, weights=weights)
     assert "--data.weights" in str(caught.value)
 
 
@@ -290,7 +298,7 @@ def test_invalid_weights_are_refused(tmp_path, weights, message):
 def test_batches_without_a_corpus_sequence_or_token_are_refused(tmp_path, count, rows, length):
     text = corpus(tmp_path, [30], ends=False)
     with pytest.raises(ValueError, match=f"{count} corpora, batch_size={rows}, {length=}"):
-        PackedBatches([text] * count, rows, length)
+        packed([text] * count, rows, length)
 
 
 @pytest.mark.parametrize("ends", [False, True])
@@ -310,7 +318,7 @@ def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, en
         positions=positions,
     )
     model = GPT(config)
-    (packed,) = in_order(text, 1, len(text) - 1)
+    (together,) = in_order(text, 1, len(text) - 1)
     documents = []
     for ids in np.split(np.asarray(text.ids).astype(np.int64), text.offsets[1:]):
         # Without <eos>, the <bos> of the next document is the last target of this one.
@@ -319,7 +327,7 @@ def test_packed_sequences_have_the_loss_of_their_separate_documents(tmp_path, en
         row = torch.from_numpy(whole)[None]
         documents.append(TextBatch(row[:, :-1], row[:, 1:], None, ()))
     expected = [TextObjective()(model, document) for document in documents]
-    result = TextObjective()(model, packed)
+    result = TextObjective()(model, together)
     assert result.count == sum(document.count for document in expected)
     mean = sum(document.total for document in expected) / result.count
     assert_close(result.total / result.count, mean, rtol=0, atol=1e-5)
@@ -335,6 +343,6 @@ def test_a_large_text_starts_in_the_middle_at_once(tmp_path):
     count = 10_000_000
     text = corpus_of(tmp_path, np.arange(count) % 50_000, np.arange(0, count, 1000), ends=False)
     with within(1):
-        stream = PackedBatches([text], 16, 256, seed=3)
+        stream = packed([text], 16, 256, seed=3)
         _, _, batch = next(stream.stream(5, stream.batches_per_epoch // 2))
     assert batch.tokens.shape == (16, 256)

@@ -1,7 +1,6 @@
 """Shards, buckets and batches: from pairs to tensors and back."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base.errors import DataError, HeadwayError
-from headway.tasks.translation.batches import Batches, collate, collate_sources
-from headway.tasks.translation.bucketing import Buckets
+from headway.data.stream import ByTokens
+from headway.tasks.translation.batches import collate, collate_sources
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.text import PretrainedSentenceTokenizer, TokenizerPair
@@ -98,32 +97,18 @@ def test_every_index_occurs_once_and_no_batch_exceeds_the_budget(
     lengths: list[tuple[int, int]], tokens: int, pool: int, epoch: int
 ) -> None:
     source, target = np.array(lengths, dtype=np.int32).T
-    buckets = Buckets(source, target, tokens, seed=5, pool=pool)
-    batches = buckets.epoch(epoch)
+    order = ByTokens(source, target, tokens, seed=5, pool=pool)
+    batches = order(epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
     for batch in batches:
         longest = max(int(source[batch].max()), int(target[batch].max())) + 1
         assert 0 < len(batch) * longest <= tokens
-    assert 0 <= buckets.padding(batches) < 1
-
-
-def test_epochs_differ_and_depend_on_the_seed_and_number_alone() -> None:
-    lengths = np.arange(1, 200, dtype=np.int32) % 17 + 1
-    make = lambda seed: Buckets(lengths, lengths[::-1].copy(), 100, seed)  # noqa: E731
-
-    def flat(buckets: Buckets, epoch: int) -> list[list[int]]:
-        return [batch.tolist() for batch in buckets.epoch(epoch)]
-
-    first = make(1)
-    flat(first, 7)
-    assert flat(first, 2) == flat(make(1), 2)
-    assert flat(first, 2) != flat(first, 3)
-    assert flat(first, 2) != flat(make(2), 2)
+    assert 0 <= order.padding(batches) < 1
 
 
 def test_a_pair_above_the_budget_is_refused_with_both_numbers() -> None:
     with pytest.raises(HeadwayError, match="51") as caught:
-        Buckets(np.array([3, 50]), np.array([4, 5]), tokens=40, seed=0)
+        ByTokens(np.array([3, 50]), np.array([4, 5]), tokens=40, seed=0)
     assert "40" in str(caught.value)
 
 
@@ -149,16 +134,3 @@ def test_keys_are_none_when_nothing_is_padded(corpus: Corpus) -> None:
     assert keys is not None
     assert keys.tolist() == [[True, True, True], [True, False, False]]
     assert tokens[1, 0] == TOKENIZERS.source.eos
-
-
-def test_a_stream_started_at_any_batch_equals_the_rest_of_the_whole(corpus: Corpus) -> None:
-    buckets = Buckets(corpus.source.lengths, corpus.target.lengths, 300, seed=3)
-    batches = Batches(corpus, buckets, TOKENIZERS)
-    whole = list(islice(batches.stream(0, 0), 3 * len(buckets.epoch(0))))
-    for batch_index, (epoch, position, _) in enumerate(whole[:-2]):
-        for expected, batch in zip(
-            whole[batch_index + 1 :], batches.stream(epoch, position), strict=False
-        ):
-            assert expected[:2] == batch[:2]
-            assert expected[2].indices == batch[2].indices
-            assert torch.equal(expected[2].source, batch[2].source)

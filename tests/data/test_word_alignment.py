@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.base.errors import DataError
-from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.batches import collate
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import Corpus, prepare
+from headway.tasks.translation.random_splits import RandomSplits
 from headway.tasks.translation.word_alignment import (
     split_words,
     token_alignment,

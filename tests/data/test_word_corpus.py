@@ -7,6 +7,7 @@ import pytest
 
 from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
+from headway.data.stream import Batches
 from headway.tasks.word_vectors.context_windows import BLOCK, ContextWindowSettings, Windows
 from headway.tasks.word_vectors.word_corpus import (
     WordCorpus,
@@ -27,13 +28,14 @@ def text(tmp_path):
     return prepare_words(SENTENCES, vocabulary, tmp_path / "text"), vocabulary
 
 
-def windows(text, **changes) -> Windows:
+def windows(text, **changes) -> Batches:
     corpus, vocabulary = text
     settings = {"kind": "skip-gram", "batch_size": 4, "window": 2, **changes}
-    return Windows(corpus, vocabulary.counts, ContextWindowSettings(**settings))
+    order = Windows(corpus, vocabulary.counts, ContextWindowSettings(**settings))
+    return Batches(order, order.batch)
 
 
-def one_epoch(word_windows: Windows, epoch: int = 0) -> list:
+def one_epoch(word_windows: Batches, epoch: int = 0) -> list:
     result = []
     for following, _, batch in word_windows.stream(epoch, 0):
         result.append(batch)
@@ -41,7 +43,7 @@ def one_epoch(word_windows: Windows, epoch: int = 0) -> list:
             return result
 
 
-def pairs(word_windows: Windows, epoch: int = 0) -> list[tuple[str, str]]:
+def pairs(word_windows: Batches, epoch: int = 0) -> list[tuple[str, str]]:
     """Return the pairs (word, context word) of a skip-gram epoch, as letters."""
     result = []
     for batch in one_epoch(word_windows, epoch):
@@ -154,9 +156,9 @@ def test_random_numbers_are_uniform_and_depend_on_their_position():
 
 
 def test_negative_samples_have_the_distribution_of_counts_to_the_three_quarters(text):
-    word_windows = windows(text, batch_size=500)
-    samples = np.concatenate([word_windows._noise(50, epoch, 3).ravel() for epoch in range(100)])
-    weights = np.array(word_windows.counts) ** 0.75
+    order = windows(text, batch_size=500).order
+    samples = np.concatenate([order._noise(50, epoch, 3).ravel() for epoch in range(100)])
+    weights = np.array(order.counts) ** 0.75
     expected = weights / weights.sum()
     result = np.bincount(samples, minlength=8) / len(samples)
     assert result[0] == 0  # the border is not a word

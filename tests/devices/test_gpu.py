@@ -106,7 +106,7 @@ def test_images_are_encoded_as_on_a_cpu(name):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_training_step_gives_the_gradient_of_a_cpu_and_awaits_the_device_once(dtype):
     from headway.base.devices import Machine
-    from headway.data.packing import TextBatch
+    from headway.tasks.language_modeling.packing import TextBatch
     from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
 
     plain, moved = twins(MODELS["gpt modern"].build)
@@ -200,8 +200,8 @@ def test_a_run_by_cuda_graphs_is_resumed(trained):
 def test_a_training_in_float8_has_the_losses_of_a_cpu_and_of_bfloat16():
     """Rows that are no multiple of 16. A CPU computes float8 products, too, with other sums."""
     from headway.base.devices import Machine, float8_obstacle
-    from headway.data.packing import TextBatch
     from headway.models import GPT, GPTConfig
+    from headway.tasks.language_modeling.packing import TextBatch
     from headway.training import OptimizerConfig, TextObjective, TrainingState, fit, optimizer
     from headway.transforms import fast, float8
 

@@ -12,14 +12,12 @@ from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
-from headway.data.length_batches import LengthBatches
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
 from headway.tasks.classification.data import labelled_texts, prepare_texts
 from headway.tasks.classification.job import classification_job
 from headway.tasks.classification.label_files import Columns, read_labelled
-from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.task import NO_OPTIONS
 from headway.text import CharacterTokenizer
@@ -152,22 +150,6 @@ def test_a_malformed_example_is_refused_with_its_line(tmp_path, name, content, k
     (tmp_path / name).write_text(content)
     with pytest.raises(kind, match=part):
         read(tmp_path / name)
-
-
-def test_an_epoch_has_every_text_once_in_an_order_of_its_own():
-    texts = LabelledTexts([[1] * (1 + i % 7) for i in range(53)], [i % 3 for i in range(53)])
-    rows = LengthBatches(texts.lengths, lambda chosen: texts.batch(chosen, 0), batch_size=4, seed=5)
-    first_, second = rows.epoch(0), rows.epoch(1)
-    for batches in (first_, second):
-        assert sorted(i for batch in batches for i in batch) == list(range(53))
-    assert first_ != second and first_ == LengthBatches(texts.lengths, texts.batch, 4, 5).epoch(0)
-    assert len(first_) == rows.batches_per_epoch == 14
-    stream = rows.stream(0, 12)
-    positions = [
-        (epoch, position, batch.indices) for epoch, position, batch in (next(stream), next(stream))
-    ]
-    assert positions == [(0, 13, tuple(first_[12])), (1, 0, tuple(first_[13]))]
-    assert next(stream)[2].indices == tuple(second[0])
 
 
 # --- training ----------------------------------------------------------------------------------

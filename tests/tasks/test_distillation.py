@@ -117,11 +117,11 @@ def test_unlabelled_texts_are_trained_on_except_held_out_ones(teacher_and_table,
     events = []
     config = student(teacher_and_table, data__extra=(str(table), str(lines)), data__augment=2)
     job = prepared(config, tmp_path / "job", events.append)
-    held_out = len(TEXTS) - len(plain.batches.batches._lengths)
+    held_out = len(TEXTS) - plain.batches.examples_per_epoch
     notes = [event["text"] for event in events if event["kind"] == "note"]
     assert any(note.startswith(f"{held_out} texts of data.extra are left out") for note in notes)
-    count = 2 * len(plain.batches.batches._lengths) + 2
-    assert len(job.batches.batches._lengths) == 3 * count
+    count = 2 * plain.batches.examples_per_epoch + 2
+    assert job.batches.examples_per_epoch == 3 * count
     (tmp_path / "more.txt").write_text("another text\n")
     with pytest.raises(DataError, match="have changed since the"):
         prepared(config, tmp_path / "job")

@@ -133,7 +133,7 @@ def test_several_texts_have_their_own_shards_and_sampling_weights(story, tmp_pat
         "valid",
     ]
     job = language_job(config, data, None, prepare(config.machine))
-    first_, second = job.batches.quotas.tolist()
+    first_, second = job.batches.order.quotas.tolist()
     assert first_ == pytest.approx(3 * second, abs=3)
     held_out = documents(data.valid, data.tokenizer)
     assert {text.split()[0] for text in held_out} == {"the", "la"}  # the end of each

@@ -15,12 +15,12 @@ from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import EncoderBundle, FillInput, FillOptions
 from headway.cli.main import main
+from headway.data.padding import IGNORED
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
 from headway.tasks.masked_language_modeling.job import pretraining_job, unigram_baselines
-from headway.tasks.masked_language_modeling.masked_batches import IGNORED
 from headway.tasks.opening import load_as
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]
@@ -210,7 +210,7 @@ def test_the_held_out_scores_are_those_of_the_definition(first):
     (source,) = job.held_out.sources.values()
     plan = source.plan(0)
     for index in range(len(plan)):
-        tokens, types, targets = source.row(plan, index, 0)
+        tokens, types, targets = source.row(plan[index], index, 0)
         with torch.inference_mode():
             hidden = model.encode(torch.tensor([tokens]), None, torch.tensor([types]))
             logits, follows = model.words(hidden)[0], model.follows(hidden)[0]
@@ -235,7 +235,7 @@ def test_the_unigram_entropy_is_that_of_the_masked_tokens(first):
     (source,) = job.held_out.sources.values()
     plan, words = source.plan(0), []
     for index in range(len(plan)):
-        words += [t for t in source.row(plan, index, 0)[2] if t != IGNORED]
+        words += [t for t in source.row(plan[index], index, 0)[2] if t != IGNORED]
     frequencies = np.unique(words, return_counts=True)[1] / len(words)
     entropy, cost = unigram_baselines(job, data, machine)
     assert entropy == pytest.approx(float(-(frequencies * np.log(frequencies)).sum()))
@@ -259,10 +259,10 @@ def test_several_texts_have_their_own_sampling_weights_pairs_and_held_out_text(s
         e["text"] for e in events if e["kind"] == "note" and "sampling weights of" in e["text"]
     ]
     job = job_of(config, tmp_path / "run")
-    tokens = np.array([source.corpus.tokens for source in job.batches.sources])
+    tokens = np.array([source.corpus.tokens for source in job.batches.order.sources])
     weights = np.sqrt(tokens) / np.sqrt(tokens).sum()
     assert (
-        job.batches.fractions.tolist() == pytest.approx(weights.tolist())
+        job.batches.order.fractions.tolist() == pytest.approx(weights.tolist())
         and f"{weights[1]:.1%}" in note
     )
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.base.errors import DataError, UsageError
-from headway.data.length_batches import LengthBatches
 from headway.tasks.question_answering.question_files import Answer, read_questions
 from headway.tasks.question_answering.windows import (
     AnswerTexts,
@@ -169,19 +168,6 @@ def test_batches_have_the_positions_of_the_answer_and_the_token_types():
     assert batch.texts.tokens.shape == (2, 9) and not batch.texts.keys[0, -1]
     assert batch.texts.types[1].tolist() == cut[0].types
     assert collate_windows(cut, 0, typed=False).types is None
-
-
-def test_an_epoch_has_every_sequence_once_in_an_order_of_its_own():
-    rows = LengthBatches([1 + i % 7 for i in range(53)], tuple, 4, seed=5)
-    for batches in (rows.epoch(0), rows.epoch(1)):
-        assert sorted(i for batch in batches for i in batch) == list(range(53))
-    assert rows.epoch(0) != rows.epoch(1)
-    assert len(rows.epoch(0)) == rows.batches_per_epoch == 14
-    spread = [max(i % 7 for i in batch) - min(i % 7 for i in batch) for batch in rows.epoch(0)]
-    assert sum(spread) <= 14  # sorted by length: little padding
-    stream = rows.stream(0, 12)
-    assert [next(stream)[:2], next(stream)[:2]] == [(0, 13), (1, 0)]
-    assert next(stream)[2] == tuple(rows.epoch(1)[0])
 
 
 def test_a_window_is_no_longer_than_its_ids():

@@ -11,6 +11,7 @@ import headway
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
 from headway.cli.main import main
+from headway.data.stream import Batches
 from headway.models import WordsConfig, words_model
 from headway.runs import recipe, saved, train, with_settings
 from headway.tasks import registry
@@ -196,7 +197,7 @@ def test_an_evaluation_can_be_stopped_before_each_batch(tmp_path):
     scores = task.evaluate(bundle, examples, progress=progress_counts.append)
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     counts = []
-    for epoch, _, batch in windows.stream(0, 0):
+    for epoch, _, batch in Batches(windows, windows.batch).stream(0, 0):
         counts.append(len(batch.targets))
         if epoch:
             break

@@ -6,9 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 
-from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.batches import collate
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import prepare
+from headway.tasks.translation.random_splits import RandomSplits
 from headway.text import Tokenizer, TokenizerPair
 from headway.text.bpe_dropout import BPEDropout
 from tests.fixtures.command_line import sentences

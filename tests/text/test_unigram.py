@@ -14,9 +14,10 @@ from tokenizers import Tokenizer as Engine
 from tokenizers import models, pre_tokenizers, trainers
 
 from headway.base.errors import DataError
-from headway.tasks.translation.batches import RandomSplits, collate
+from headway.tasks.translation.batches import collate
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import prepare
+from headway.tasks.translation.random_splits import RandomSplits
 from headway.text import (
     TextUnigram,
     Tokenizer,

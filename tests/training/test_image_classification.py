@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
 
-from headway.data.image_batches import ImageBatch
 from headway.models import ViT, ViTClassifier, ViTConfig
+from headway.tasks.image_classification.batches import ImageBatch
 from headway.training import ImageObjective
 
 B, C = 4, 3

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from headway.data.packing import TextBatch
 from headway.models import GPT, GPTConfig
+from headway.tasks.language_modeling.packing import TextBatch
 from headway.training import Loss, TextObjective
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)

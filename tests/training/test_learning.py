@@ -19,6 +19,7 @@ from headway.training import (
     TrainingState,
     WeightAverage,
     fit,
+    repeated,
 )
 from headway.transforms.fast import cross_entropy
 from headway.transforms.fast.cross_entropy import chunked_cross_entropy
@@ -224,8 +225,6 @@ def test_the_average_follows_its_formula_and_the_weights_are_restored_bit_exactl
 
 
 def test_custom_batches_can_be_repeated_and_the_optimizer_keeps_its_rate():
-    from headway.data import repeated
-
     batches = repeated([torch.full((2,), 1.0), torch.full((3,), 2.0)])
     assert [next(batches)[:2] for _ in range(4)] == [(0, 1), (1, 0), (1, 1), (2, 0)]
     with pytest.raises(ValueError, match="at least one batch"):

@@ -23,11 +23,11 @@ def test_the_batches_are_those_of_the_stream_in_their_order():
 
 def test_batches_are_made_ahead_and_no_further():
     made = []
-    with prefetched(numbered(made), ahead=2) as stream:
+    with prefetched(numbered(made), ahead=3) as stream:
         next(stream)
         deadline = time.monotonic() + 60
         while len(made) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)  # one taken, two ready, one waiting for room
+            time.sleep(0.01)  # one taken, three ready
         time.sleep(0.05)
         assert len(made) == 4
 

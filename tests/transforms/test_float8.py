@@ -17,8 +17,8 @@ from torch.testing import assert_close
 
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
-from headway.data.packing import TextBatch
 from headway.models import GPT, GPTConfig
+from headway.tasks.language_modeling.packing import TextBatch
 from headway.training import (
     Averaging,
     NonFinite,

@@ -13,7 +13,8 @@ from headway.base.errors import DataError, UsageError
 from headway.base.settings import override, section, setting
 from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
-from headway.data.length_batches import LengthBatches
+from headway.data.split import hold_out
+from headway.data.stream import Batches, ByLength
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
@@ -25,7 +26,6 @@ from headway.tasks.sections import (
     RunSettings,
     StartedModelConfig,
 )
-from headway.tasks.splits import hold_out
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Predicts, Styled, Task, TextInput
 from headway.training import Loss, OptimizerConfig
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
@@ -122,11 +122,10 @@ def prepare(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> Ra
     rows = word_sequences(start.tokenizer, [s.words for s in train], start.config.max_length)
     targets = WordTargets.of(rows, [sentence.numbers for sentence in train])
     pad, training = start.tokenizer.special_tokens.pad, config.training
-    batches = LengthBatches(
-        [len(row.ids) for row in targets.rows],
-        lambda chosen: targets.batch(chosen, pad, machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength([len(row.ids) for row in targets.rows], training.batch_size, training.seed),
+        lambda chosen, epoch: targets.batch(chosen, pad),
+        machine.device,
     )
     steps = planned_steps(training, batches.batches_per_epoch, least=300)
     config = override(config, steps, "the sentences")

@@ -17,8 +17,7 @@ from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
 from headway.bundle.probe import Probe, image_patches
 from headway.bundle.with_reader import StoredBundle
-from headway.data.image_batches import IMAGES_AT_ONCE
-from headway.data.image_reader import ImageReader
+from headway.data.image_reader import IMAGES_AT_ONCE, ImageReader
 from headway.data.images import to_pixels
 from headway.models import ViT, ViTConfig
 from headway.models.vit_classifier import pooled

@@ -1,9 +1,5 @@
-"""The data pipeline, from files to batches: formats, corpora, bucketing, packing, masking,
-augmentation and batching.
+"""The data pipeline, from files to batches: formats, corpora, augmentation, held-out examples, and
+the stream of batches.
 
-Only batches and windows need torch.
+Only images, sounds and batches need torch.
 """
-
-from headway.data.epochs import endless, repeated
-
-__all__ = ["endless", "repeated"]

@@ -22,6 +22,7 @@ ERASED = (0.02, 1 / 3)  # range of the erased fraction of the image area
 ATTEMPTS = 10
 GREY = (0.299, 0.587, 0.114)
 Random = np.random.Generator
+VIEW = 1  # purpose of random numbers; `stream.SHUFFLE` is another
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,28 +54,25 @@ class AugmentationConfig:
     )
 
 
-class Augmentation:
-    """Augments one image by a configuration. Mixup, which needs two images, is not included; see
-    `mixup_weight`."""
+def augmented(
+    image: Float[Tensor, "C Y X"], config: AugmentationConfig, random: Random
+) -> Float[Tensor, "C Y X"]:
+    """Return the image after random resized crop, shift, flip, colour jitter and erasing.
 
-    def __init__(self, config: AugmentationConfig) -> None:
-        self.config = config
-
-    def __call__(self, image: Float[Tensor, "C Y X"], random: Random) -> Float[Tensor, "C Y X"]:
-        """Return the image after random resized crop, shift, flip, colour jitter and erasing."""
-        config = self.config
-        if config.crop < 1:
-            y, x = image.shape[1:]
-            image = random_resized_crop(image, (config.crop, 1.0), (y, x), random)
-        if config.padding:
-            image = random_shift(image, config.padding, random)
-        if config.flip and random.random() < config.flip:
-            image = image.flip(2)
-        if config.colour:
-            image = colour_jitter(image, config.colour, random)
-        if config.erase and random.random() < config.erase:
-            image = random_erase(image, random)
-        return image
+    Mixup, which needs two images, is not included; see `mixup_weight`.
+    """
+    if config.crop < 1:
+        y, x = image.shape[1:]
+        image = random_resized_crop(image, (config.crop, 1.0), (y, x), random)
+    if config.padding:
+        image = random_shift(image, config.padding, random)
+    if config.flip and random.random() < config.flip:
+        image = image.flip(2)
+    if config.colour:
+        image = colour_jitter(image, config.colour, random)
+    if config.erase and random.random() < config.erase:
+        image = random_erase(image, random)
+    return image
 
 
 def random_shift(
@@ -161,6 +159,12 @@ def mixup_weight(alpha: float, random: Random) -> float:
     """
     weight = float(random.beta(alpha, alpha))
     return max(weight, 1 - weight)
+
+
+def view_generator(seed: int, epoch: int, index: int) -> Random:
+    """Return the random generator for the augmentation of image `index` in an epoch, independent of
+    the other images in its batch."""
+    return np.random.default_rng([seed, VIEW, epoch, index])
 
 
 def to_grey(image: Float[Tensor, "C Y X"]) -> Float[Tensor, "1 Y X"]:

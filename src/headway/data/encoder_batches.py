@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headway.base.shapes import Bool, Int, Tensor
-from headway.base.transfers import upload
 from headway.data.padding import padded
+from headway.data.stream import Batch
 
 
 @dataclass(frozen=True)
-class EncoderBatch:
+class EncoderBatch(Batch):
     """A batch of framed texts (`SpecialTokens.frame`), one per row.
 
     keys: True at tokens, False at the padding after them. types: segment ids, 1 for tokens of the
@@ -21,11 +21,6 @@ class EncoderBatch:
     tokens: Int[Tensor, "B T"]
     keys: Bool[Tensor, "B T"]
     types: Int[Tensor, "B T"] | None
-
-    def to(self, device: str) -> EncoderBatch:
-        """Return the batch on another device."""
-        types = None if self.types is None else upload(self.types, device)
-        return EncoderBatch(upload(self.tokens, device), upload(self.keys, device), types)
 
 
 def collate_encoder_batch(

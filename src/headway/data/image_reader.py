@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,7 +19,12 @@ from headway.data.images import PIXELS_LIMIT, Conversion, Pixels, resized, with_
 FILE = "images.json"
 FORMAT = 2
 LARGEST = 1 << 14  # pixels along a side
+IMAGES_AT_ONCE = 16
+"""Images in a forward pass without gradients. What a layer writes for 32 of 224 x 224 pixels is
+above 32 MB, which glibc returns to the kernel at every release (docs/speed.md)."""
 Resampling = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
+Normalise = Callable[[Tensor], Tensor]
+"""Maps pixels from 0 to 255 to the normalised input of a model, as `ImageReader.normalised`."""
 
 
 @dataclass(frozen=True, kw_only=True)

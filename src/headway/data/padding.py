@@ -8,6 +8,9 @@ import torch
 
 from headway.base.shapes import Bool, Int, Tensor
 
+IGNORED = -1
+"""The target of a position at which nothing is predicted."""
+
 
 def padded(
     sequences: Sequence[Sequence[int]], pad: int

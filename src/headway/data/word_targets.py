@@ -5,13 +5,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Bool, Shaped, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Batch, Indices
 from headway.text import EncoderTokenizer
 
 
@@ -88,23 +87,18 @@ def _row(tokenizer: EncoderTokenizer, words: Sequence[list[int]]) -> WordSequenc
 
 
 @dataclass(frozen=True)
-class WordBatch:
+class WordBatch(Batch):
     """A batch of sequences with one target per word.
 
     words: True at the first token of each word. targets: targets of the words, sequence by
     sequence. indices: indices of the sequences in the data.
     """
 
-    examples: ClassVar[str] = "sentences"  # what `indices` count, for messages
+    examples = "sentences"
     texts: EncoderBatch
     words: Bool[Tensor, "B T"]
     targets: Shaped[Tensor, " N"]
     indices: tuple[int, ...] = ()
-
-    def to(self, device: str) -> WordBatch:
-        """Return the batch on another device."""
-        words, targets = upload(self.words, device), upload(self.targets, device)
-        return WordBatch(self.texts.to(device), words, targets, self.indices)
 
 
 @dataclass(frozen=True)
@@ -128,12 +122,13 @@ class WordTargets:
                 targets.append([next(remaining) for _ in row.firsts])
         return cls(rows, targets)
 
-    def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> WordBatch:
+    def batch(self, indices: Indices, pad: int) -> WordBatch:
         """Return the sequences with these indices as a batch."""
-        rows = [self.rows[i] for i in indices]
+        chosen = [int(i) for i in indices]
+        rows = [self.rows[i] for i in chosen]
         texts = collate_encoder_batch([row.ids for row in rows], None, pad)
         words = torch.zeros_like(texts.keys)
         for row, firsts in zip(words, (row.firsts for row in rows), strict=True):
             row[list(firsts)] = True
-        targets = torch.tensor([target for i in indices for target in self.targets[i]])
-        return WordBatch(texts, words, targets, tuple(indices)).to(device)
+        targets = torch.tensor([target for i in chosen for target in self.targets[i]])
+        return WordBatch(texts, words, targets, tuple(chosen))

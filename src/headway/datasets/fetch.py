@@ -12,9 +12,9 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
+from headway.data.split import SPLITS, split_of
 from headway.datasets import interface_strings, shakespeare
 from headway.datasets.descriptions import FILE, Description, reused, version_of
-from headway.datasets.hash_splits import SPLITS, split_of
 from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
 

@@ -17,8 +17,8 @@ from pathlib import Path, PurePosixPath
 from headway.base.errors import DataError, UsageError
 from headway.base.files import check_new_file, json_bytes, make_folder, write_file
 from headway.base.folders import new_folder
+from headway.data.split import SPLITS, split_of
 from headway.datasets.descriptions import FILE, Description, reused
-from headway.datasets.hash_splits import SPLITS, split_of
 from headway.datasets.wheels import PinnedWheel, Progress, Wheel, download, read_pins
 from headway.tasks.translation.documents.jed import jed_pairs
 from headway.tasks.translation.documents.mo import mo_pairs

@@ -28,7 +28,6 @@ from headway.runs.pace import Pace, fitted_to_time, untrained
 from headway.runs.prepared import begin
 from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
 from headway.runs.report import PAGE, write_report
-from headway.tasks.held_out_scores import scores_of
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import parse_time
@@ -312,7 +311,11 @@ def _train(
         glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
 
     def evaluate(model: Any) -> Scores:
-        scores = scores_of(task, job, model, machine, run.emit, go_on.from_here())
+        subject = (job.evaluated or job.bundle)(model)
+        with machine.precision():
+            scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
+        for sample in scores.samples:
+            run.emit("sample", **sample)
         if glimpses is not None:
             glimpses.keep(job.bundle(model), run.step)
         return scores

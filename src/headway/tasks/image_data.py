@@ -16,13 +16,13 @@ from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_i
 from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.data.prepared import Progress, prepared
+from headway.data.split import check_known, check_sides, hold_out
 from headway.tasks.image_config import (
     ImageDataConfig,
     ImageEncoderSettings,
     LabelledImageDataConfig,
 )
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_known, check_sides, hold_out
 
 DARK = 64
 """A note is shown if the brightest pixel of all images is below this value."""

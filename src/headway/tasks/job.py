@@ -15,12 +15,13 @@ from torch import nn
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.bundle import Bundle
+from headway.data.stream import Batch, Batches
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
-from headway.training import Event, Objective, Stream, View
+from headway.training import Event, Objective, View
 from headway.transforms import compile, freeze, recompute
 
 Network = TypeVar("Network", bound=nn.Module)
-Batch = TypeVar("Batch")
+B = TypeVar("B", bound=Batch)
 Examples = TypeVar("Examples", covariant=True)
 Options = TypeVar("Options", covariant=True)
 
@@ -30,35 +31,6 @@ Emit = Callable[[Event], None]
 Progress = Callable[[int], None]
 """Called before each batch of an evaluation with the number of examples processed so far; an
 exception that it raises ends the evaluation."""
-
-
-@runtime_checkable
-class Batches(Protocol):
-    """The training batches of a run."""
-
-    @property
-    def batches_per_epoch(self) -> int: ...
-
-    def stream(self, epoch: int, position: int) -> Stream:
-        """Yield batches from this epoch and position on, endlessly."""
-        ...
-
-
-@dataclass(frozen=True)
-class OnDevice:
-    """Batches that are moved to a device."""
-
-    batches: Batches
-    device: str
-
-    @property
-    def batches_per_epoch(self) -> int:
-        return self.batches.batches_per_epoch
-
-    def stream(self, epoch: int, position: int) -> Stream:
-        """Yield the batches on the device."""
-        for after_epoch, after_position, batch in self.batches.stream(epoch, position):
-            yield after_epoch, after_position, batch.to(self.device)
 
 
 class Example(NamedTuple):
@@ -81,7 +53,7 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job(Generic[Batch, Examples, Options]):
+class Job(Generic[B, Examples, Options]):
     """One training run of a task, after its data was prepared.
 
     config: the configuration of the run, in which the settings are set that the data decide
@@ -99,13 +71,13 @@ class Job(Generic[Batch, Examples, Options]):
 
     config: Any
     build: Callable[[], nn.Module]
-    batches: Batches
+    batches: Batches[Any, B]
     objective: Objective
     held_out: Examples
     evaluation: Options
     bundle: Callable[[Any], Bundle]
     summary: Summary
-    views: Callable[[Batch], Sequence[View]] | None = None
+    views: Callable[[B], Sequence[View]] | None = None
     example: Example | None = None
     baseline: Callable[[Progress], str | None] | None = None
     evaluated: Callable[[Any], Any] | None = None

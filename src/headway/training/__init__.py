@@ -4,7 +4,7 @@ from headway.training.averaging import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
-from headway.training.loop import NonFinite, Stream, fit
+from headway.training.loop import NonFinite, Stream, fit, repeated
 from headway.training.memory import peak_memory
 from headway.training.objectives import (
     DistillationBatch,
@@ -74,5 +74,6 @@ __all__ = [
     "optimizer",
     "peak_memory",
     "prefetched",
+    "repeated",
     "save_state",
 ]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 import torch
 
@@ -22,8 +23,24 @@ from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transforms.fast.recurrent import fast_gradients
 
+T = TypeVar("T")
 Stream = Iterator[tuple[int, int, Any]]
 """An infinite iterator of (next epoch, next position, batch)."""
+
+
+def repeated(batches: Sequence[T]) -> Iterator[tuple[int, int, T]]:
+    """Yield (next epoch, next position, batch) without end, with the same batches in each epoch.
+
+    `fit` trains on such a list of your own batches. Raises ValueError if the list is empty.
+    """
+    if not batches:
+        raise ValueError("there must be at least one batch to repeat, but the list is empty")
+    ends = range(1, len(batches) + 1)
+    return (
+        (epoch + end // len(batches), end % len(batches), batch)
+        for epoch in count()
+        for end, batch in zip(ends, batches, strict=True)
+    )
 
 
 class NonFinite(HeadwayError):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.base.transfers import upload
-from headway.data.augmentation import Augmentation, AugmentationConfig
-from headway.data.image_batches import Normalise, shuffled, view_generator
+from headway.data.augmentation import AugmentationConfig, augmented, view_generator
 from headway.data.image_corpus import ImageCorpus
+from headway.data.image_reader import Normalise
 from headway.data.padding import padded
+from headway.data.stream import Batch, Indices
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class TokenizedCaption:
 
 
 @dataclass(frozen=True)
-class CaptionBatch:
+class CaptionBatch(Batch):
     """Images with all their captions for teacher forcing.
 
     images: M normalised images. read: decoder input of B captions. targets: the tokens to predict.
@@ -35,7 +34,7 @@ class CaptionBatch:
     padding; None if they are to be counted.
     """
 
-    examples: ClassVar[str] = "images"  # what `indices` count, for messages
+    examples = "images"
     images: Float[Tensor, "M C Y X"]
     of: Int[Tensor, " B"]
     read: Int[Tensor, "B T"]
@@ -43,18 +42,6 @@ class CaptionBatch:
     real: Bool[Tensor, "B T"]
     indices: tuple[int, ...] = ()
     count: int | None = None
-
-    def to(self, device: str) -> CaptionBatch:
-        """Return the batch on another device."""
-        return CaptionBatch(
-            upload(self.images, device),
-            upload(self.of, device),
-            upload(self.read, device),
-            upload(self.targets, device),
-            upload(self.real, device),
-            self.indices,
-            self.count,
-        )
 
 
 def by_image(captions: Sequence[TokenizedCaption]) -> dict[int, list[tuple[int, ...]]]:
@@ -78,12 +65,11 @@ def collate_captions(
     return CaptionBatch(images, of, read, targets, real, tuple(indices), int(real.sum()))
 
 
-class CaptionBatches:
-    """An endless stream of batches that can start at any batch of any epoch.
+class CaptionedImages:
+    """Makes batches of images with all their captions, so that an image is encoded only once for
+    them. The augmentation of an image depends only on (seed, epoch, its index).
 
-    Each epoch has every image that has a caption once, with all its captions, so that it is encoded
-    only once for them. The order depends only on (seed, epoch), the augmentation of an image only
-    on (seed, epoch, its index).
+    images_with_captions: the indices of the images with a caption, in order.
     """
 
     def __init__(
@@ -92,35 +78,19 @@ class CaptionBatches:
         captions: Sequence[TokenizedCaption],
         normalise: Normalise,
         augmentation: AugmentationConfig,
-        batch_size: int,
         seed: int,
     ) -> None:
-        self.images, self.normalise = images, normalise
-        self.augmentation, self.batch_size, self.seed = Augmentation(augmentation), batch_size, seed
-        self.captions = by_image(captions)
-        self.image_indices = sorted(self.captions)
+        self.images, self.normalise, self.seed = images, normalise, seed
+        self.augmentation, self.captions = augmentation, by_image(captions)
+        self.images_with_captions = sorted(self.captions)
 
-    @property
-    def examples_per_epoch(self) -> int:
-        return len(self.image_indices)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        return -(-self.examples_per_epoch // self.batch_size)
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, CaptionBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-
-        def make(chosen: list[int], number: int) -> CaptionBatch:
-            return self.batch([self.image_indices[i] for i in chosen], number)
-
-        return shuffled(len(self.image_indices), self.batch_size, self.seed, make, epoch, position)
-
-    def batch(self, image_indices: Sequence[int], epoch: int) -> CaptionBatch:
-        """Return the images with these indices, augmented as in epoch `epoch`, as a batch."""
-        images = torch.stack([self._seen(index, epoch) for index in image_indices])
-        captions = [self.captions[index] for index in image_indices]
-        return collate_captions(self.normalise(images * 255), captions, image_indices)
+    def batch(self, numbers: Indices, epoch: int) -> CaptionBatch:
+        """Return images, as positions in `images_with_captions`, augmented as in epoch `epoch`."""
+        indices = [self.images_with_captions[number] for number in numbers]
+        images = torch.stack([self._seen(index, epoch) for index in indices])
+        captions = [self.captions[index] for index in indices]
+        return collate_captions(self.normalise(images * 255), captions, indices)
 
     def _seen(self, index: int, epoch: int) -> Float[Tensor, "C Y X"]:
-        return self.augmentation(self.images.image(index), view_generator(self.seed, epoch, index))
+        random = view_generator(self.seed, epoch, index)
+        return augmented(self.images.image(index), self.augmentation, random)

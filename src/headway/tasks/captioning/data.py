@@ -18,6 +18,7 @@ from headway.data.formats import check_table
 from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.prepared import prepared
+from headway.data.split import check_sides, evenly_spaced, hold_out
 from headway.tasks.captioning.batches import TokenizedCaption
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
@@ -37,7 +38,6 @@ from headway.tasks.image_data import (
     warn_of_dark_images,
 )
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_sides, evenly_spaced, hold_out
 from headway.text import TextBPE, TextTokenizer
 
 SPLITS = ("train", "valid")

@@ -12,8 +12,9 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import TextBundle
+from headway.data.stream import Batches, Shuffled
 from headway.models import Captioner, initialise_decoder, initialise_vit
-from headway.tasks.captioning.batches import CaptionBatch, CaptionBatches
+from headway.tasks.captioning.batches import CaptionBatch, CaptionedImages
 from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.caption_corpus import CaptionCorpus
 from headway.tasks.captioning.config import WRITES, CaptionEvaluation, CaptionRunConfig, caption
@@ -28,7 +29,7 @@ from headway.tasks.captioning.data import (
 from headway.tasks.captioning.objective import CaptionObjective
 from headway.tasks.image_config import SHAPE
 from headway.tasks.image_start import load_image_encoder, settings_of_pretrained, size_settings
-from headway.tasks.job import Emit, Example, Job, OnDevice, Summary, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, update_size
 from headway.tasks.opening import load_as
 from headway.transforms import compile, recompute
 
@@ -41,8 +42,10 @@ def captioning_job(
     """Return the job that trains a captioner on images with captions."""
     config = _fitted(config, prepared, starts)
     reader, training, settings = prepared.reader, config.training, config.evaluation
-    batches, longer = _batches(prepared.train, prepared, config)
-    _batches(prepared.valid, prepared, config)  # raises now if all its captions are too long
+    images, longer = _captioned(prepared.train, prepared, config)
+    _captioned(prepared.valid, prepared, config)  # raises now if all its captions are too long
+    order = Shuffled(len(images.images_with_captions), training.batch_size, training.seed)
+    batches = Batches(order, images.batch, machine.device)
     held_out = prepared_examples(prepared.valid, config.data.text)
 
     def build() -> Captioner:
@@ -66,7 +69,7 @@ def captioning_job(
     return Job(
         config=config,
         build=build,
-        batches=OnDevice(batches, machine.device),
+        batches=batches,
         objective=CaptionObjective(training.smoothing),
         held_out=held_out,
         evaluation=CaptionEvaluation(
@@ -83,10 +86,11 @@ def captioning_job(
     )
 
 
-def _batches(
+def _captioned(
     corpus: CaptionCorpus, prepared: PreparedCaptions, config: CaptionRunConfig
-) -> tuple[CaptionBatches, int]:
-    """Return the batches of a corpus, and the number of captions that are left out as too long."""
+) -> tuple[CaptionedImages, int]:
+    """Return what makes the batches of a corpus, and the number of captions that are left out as
+    too long."""
     reader = prepared.reader
     captions, longer = caption_tokens(corpus.captions, config.data.text, reader, reader.longest)
     if not captions:
@@ -94,15 +98,9 @@ def _batches(
             f"all captions have more than {reader.longest} tokens",
             hint="a greater --data.max-length",
         )
-    batches = CaptionBatches(
-        corpus.images,
-        captions,
-        reader.images.normalised,
-        config.augmentation,
-        config.training.batch_size,
-        config.training.seed,
-    )
-    return batches, longer
+    normalise, seed = reader.images.normalised, config.training.seed
+    images = CaptionedImages(corpus.images, captions, normalise, config.augmentation, seed)
+    return images, longer
 
 
 def _example(

@@ -12,6 +12,7 @@ from typing import Any
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table, read_rows
+from headway.data.split import check_known, check_sides, hold_out
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
     METRICS,
@@ -26,7 +27,6 @@ from headway.tasks.classification.labelled_texts import LabelledTexts
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.finetuning import check_unchanged
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"

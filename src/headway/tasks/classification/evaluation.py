@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 
 from headway.base.errors import DataError
+from headway.data.split import check_known
 from headway.evaluation import accuracy_sums, class_scores, confusion, number_scores
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.data import columns_of, labelled_texts, labels_of
 from headway.tasks.classification.label_files import LabelledText, read_labelled
-from headway.tasks.splits import check_known
 from headway.tasks.task import NO_OPTIONS, NoOptions
 from headway.tasks.truncation import warn_of_truncation
 

@@ -17,7 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.models import GPT, Bert, BertClassifier, TextClassifier, backbone_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import METRICS, ClassifyRunConfig, StudentDataConfig
@@ -112,11 +112,10 @@ def classification_job(
         prepared.reader,
         config.training,
     )
-    batches = LengthBatches(
-        train.lengths,
-        lambda chosen: train.batch(chosen, reader.pad).to(machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength(train.lengths, training.batch_size, training.seed),
+        lambda chosen, epoch: train.batch(chosen, reader.pad),
+        machine.device,
     )
     rate, metric = config.optimizer.lr, config.evaluation.metric
     decided = {
@@ -201,11 +200,10 @@ def student_job(
     else:
         start = TextBundle(body, reader.tokenizer)
     texts = _augmented(data, training.seed, prepared, body)
-    batches = LengthBatches(
-        texts.lengths,
-        lambda chosen: texts.batch(chosen, reader.pad).to(machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength(texts.lengths, training.batch_size, training.seed),
+        lambda chosen, epoch: texts.batch(chosen, reader.pad),
+        machine.device,
     )
     return replace(classification_job(config, prepared, start, machine), batches=batches)
 

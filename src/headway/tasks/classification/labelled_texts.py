@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Float, Int, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Indices
 
 Targets = Sequence[int] | Sequence[float]
 """Targets of texts: class numbers, or values for regression."""
@@ -22,18 +21,10 @@ class LabelledBatch(EncoderBatch):
     the texts in the data. num_tokens: the number of tokens of all texts; None if they are to be
     counted."""
 
-    examples: ClassVar[str] = "texts"  # what `indices` count, for messages
+    examples = "texts"
     targets: Int[Tensor, " B"] | Float[Tensor, " B"]
     indices: tuple[int, ...] = ()
     num_tokens: int | None = None
-
-    def to(self, device: str) -> LabelledBatch:
-        """Return the batch on another device."""
-        framed = super().to(device)
-        targets = upload(self.targets, device)
-        return LabelledBatch(
-            framed.tokens, framed.keys, framed.types, targets, self.indices, self.num_tokens
-        )
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class LabelledTexts:
         """The number of tokens of each text."""
         return [len(sequence) for sequence in self.rows]
 
-    def batch(self, indices: Sequence[int], pad: int) -> LabelledBatch:
+    def batch(self, indices: Indices, pad: int) -> LabelledBatch:
         """Return the texts with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i] for i in chosen]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ import torch
 
 from headway.base.shapes import Float, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Indices
 
 Ids = npt.NDArray[np.int64]
 CHUNK = 1024  # number of words whose neighbours are computed at once
@@ -24,13 +24,8 @@ CHUNK = 1024  # number of words whose neighbours are computed at once
 class FramedTexts(EncoderBatch):
     """Framed texts. indices: indices of the texts in the data."""
 
-    examples: ClassVar[str] = "texts"  # what `indices` count, for messages
+    examples = "texts"
     indices: tuple[int, ...] = ()
-
-    def to(self, device: str) -> FramedTexts:
-        """Return the batch on another device."""
-        framed = super().to(device)
-        return FramedTexts(framed.tokens, framed.keys, framed.types, self.indices)
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,7 @@ class AugmentedTexts:
         random = np.random.default_rng([self.seed, index])
         return self.neighbours.replaced(original, self.probability, random)
 
-    def batch(self, indices: Sequence[int], pad: int) -> FramedTexts:
+    def batch(self, indices: Indices, pad: int) -> FramedTexts:
         """Return the texts and copies with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i % len(self.rows)] for i in chosen]

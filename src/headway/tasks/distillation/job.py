@@ -18,6 +18,7 @@ from headway.base.errors import UsageError
 from headway.base.settings import flat, override
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
+from headway.data.stream import Batches, Order
 from headway.models import backbone_of, parameter_count, student_config, student_of, with_backbone
 from headway.tasks.distillation.config import (
     DistilRunConfig,
@@ -27,7 +28,7 @@ from headway.tasks.distillation.config import (
     without_teacher,
 )
 from headway.tasks.distillation.evaluation import Compared, ComparedBatches, TaskExamples
-from headway.tasks.job import AnyJob, Batches, Emit, Job, Summary
+from headway.tasks.job import AnyJob, Emit, Job, Summary
 from headway.tasks.opening import load
 from headway.tasks.registry import task
 from headway.tasks.sections import TwoStageConfig
@@ -38,35 +39,54 @@ from headway.training import (
     DistillationObjective,
     DistillationStudent,
     LayersConfig,
-    Stream,
 )
 
 DistilJob = Job[DistillationBatch, Compared, NoOptions]
 
 
 @dataclass(frozen=True)
-class StagedBatches:
-    """The batches of the teacher's task, with the weights of the loss terms, which depend on the
-    batch's number.
+class Staged:
+    """An item of the order of the teacher's task. inside: whether its batch is one of the first, of
+    which the loss compares hidden layers only."""
 
-    first: the number of batches, the first ones, whose loss compares hidden layers only.
+    item: Any
+    inside: bool
+
+
+class StagedOrder(Order[Staged]):
+    """The order of the teacher's task.
+
+    first: the number of batches, the first ones of the run, whose loss compares hidden layers only.
     """
 
-    batches: Batches
-    config: LayersConfig
-    first: int
+    def __init__(self, order: Order[Any], first: int) -> None:
+        self.order, self.first = order, first
+        self.examples_per_epoch, self.batch_size = order.examples_per_epoch, order.batch_size
 
     @property
     def batches_per_epoch(self) -> int:
-        return self.batches.batches_per_epoch
+        return self.order.batches_per_epoch
 
-    def stream(self, epoch: int, position: int) -> Stream:
-        """Yield the batches with their weights."""
-        number = epoch * self.batches_per_epoch + position
-        for after_epoch, after_position, batch in self.batches.stream(epoch, position):
-            weights = _weights(self.config, inside=number < self.first)
-            yield after_epoch, after_position, DistillationBatch(batch, weights)
-            number = after_epoch * self.batches_per_epoch + after_position
+    def __call__(self, epoch: int) -> list[Staged]:
+        before = epoch * self.batches_per_epoch
+        items = enumerate(self.order(epoch), before)
+        return [Staged(item, number < self.first) for number, item in items]
+
+
+def _with_weights(
+    batches: Batches[Any, Any], config: DistilRunConfig
+) -> Batches[Staged, DistillationBatch]:
+    """Return the batches of the teacher's task with the weights of the loss terms."""
+    losses, training = config.distillation, config.training
+    fraction = losses.first_stage if isinstance(losses, TwoStageConfig) else 0.0
+    first = round(fraction * training.steps) * training.accumulate
+
+    def make(staged: Staged, epoch: int) -> DistillationBatch | None:
+        batch = batches.make(staged.item, epoch)
+        weights = _weights(losses, inside=staged.inside)
+        return None if batch is None else DistillationBatch(batch, weights)
+
+    return replace(batches, order=StagedOrder(batches.order, first), make=make)
 
 
 def _weights(config: LayersConfig, *, inside: bool) -> DistillationConfig:
@@ -108,7 +128,7 @@ def distillation_job(
     fitted = flat(examples.config)
     decided = {key: fitted[key] for key in config.decided_by_data}
     config = override(config, decided, "the teacher")
-    training, weights = config.training, config.distillation
+    training = config.training
     model: nn.Module = teacher.model.to(machine.device).eval()
     if examples.views is None:
         raise ValueError(
@@ -137,13 +157,10 @@ def distillation_job(
         name = metric.replace("_", " ")
         return f"the teacher's {name} on the held-out examples: {score:.4f}"
 
-    fraction = weights.first_stage if isinstance(weights, TwoStageConfig) else 0.0
     return Job(
         config=config,
         build=build,
-        batches=StagedBatches(
-            examples.batches, weights, round(fraction * training.steps) * training.accumulate
-        ),
+        batches=_with_weights(examples.batches, config),
         objective=objective,
         held_out=held_out,
         evaluation=NO_OPTIONS,

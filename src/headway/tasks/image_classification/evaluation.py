@@ -9,12 +9,12 @@ import torch.nn.functional as F
 
 from headway.base.errors import DataError
 from headway.base.shapes import Float, Int, Tensor
-from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
+from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.split import check_known
 from headway.evaluation import accuracy_sums, class_scores, confusion
 from headway.evaluation.scores import Confusion, Metric, Scores
 from headway.tasks.image_classification.bundle import ImageClassifierBundle
-from headway.tasks.splits import check_known
 from headway.tasks.task import NO_OPTIONS, NoOptions
 
 TOP = 5

@@ -16,9 +16,10 @@ from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.blocks import patchify
 from headway.bundle import ImageEncoding
-from headway.data.image_batches import ImageBatch, ImageBatches
 from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.stream import Batches, Shuffled
 from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
+from headway.tasks.image_classification.batches import AugmentedImages, ImageBatch
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
@@ -27,7 +28,6 @@ from headway.tasks.job import (
     Emit,
     Example,
     Job,
-    OnDevice,
     Summary,
     planned_steps,
     prepare_blocks,
@@ -52,14 +52,10 @@ def vision_job(
 
     Raises UsageError if a requested setting differs from the pre-trained model's.
     """
-    training, classes = config.training, len(prepared.labels)
-    batches = ImageBatches(
-        prepared.train,
-        prepared.reader.normalised,
-        config.augmentation,
-        training.batch_size,
-        training.seed,
-    )
+    train, training, classes = prepared.train, config.training, len(prepared.labels)
+    images = AugmentedImages(train, prepared.reader.normalised, config.augmentation, training.seed)
+    order = Shuffled(len(train), training.batch_size, training.seed)
+    batches = Batches(order, images.batch, machine.device)
     decided: dict[str, Any] = planned_steps(training, batches.batches_per_epoch, 1, EPOCHS)
     decided |= decided_settings(config.model, prepared.reader, start)
     origin = "the images" if start is None else "the pre-trained model"
@@ -77,7 +73,7 @@ def vision_job(
     return Job(
         config=config,
         build=build,
-        batches=OnDevice(batches, machine.device),
+        batches=batches,
         objective=ImageObjective(training.smoothing),
         held_out=examples_of_corpus(prepared.valid),
         evaluation=NO_OPTIONS,

@@ -15,11 +15,11 @@ import torch
 from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.data.documents import read_documents
-from headway.data.packing import TextBatch, in_order
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.evaluation import bits_per_byte, mean_nats
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.language_modeling.config import LanguageEvaluationConfig, LanguageScoring
+from headway.tasks.language_modeling.packing import TextBatch, in_order
 from headway.tasks.sections import TextDataConfig
 from headway.training import TextObjective
 

@@ -14,7 +14,8 @@ from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.bundle import TextBundle
-from headway.data.packing import IGNORED, PackedBatches, TextBatch
+from headway.data.padding import IGNORED
+from headway.data.stream import Batches
 from headway.interop import NO_SETTINGS
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
@@ -25,6 +26,7 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.language_modeling.data import PreparedLanguage, prepare_language
 from headway.tasks.language_modeling.evaluation import ScoredText, Windows
+from headway.tasks.language_modeling.packing import PackedSequences, TextBatch
 from headway.tasks.text_data import check_max_length, opened
 from headway.training import TextObjective, View, for_start
 
@@ -54,15 +56,15 @@ def language_job(
             f"{model.max_length}",
             hint="shorten --evaluation.prompt",
         )
-    batches = PackedBatches(
+    packed = PackedSequences(
         prepared.train,
         training.batch_size,
         training.length,
         weights=config.data.weights,
         names=config.data.train,
         seed=training.seed,
-        device=machine.device,
     )
+    batches = Batches(packed, packed.batch, machine.device)
 
     def build() -> GPT:
         gpt = GPT(model)

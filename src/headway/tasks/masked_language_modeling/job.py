@@ -19,6 +19,8 @@ from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Tensor
 from headway.bundle import EncoderBundle
+from headway.data.padding import IGNORED
+from headway.data.stream import Batches
 from headway.models import Bert, start_from
 from headway.models.bert_heads import remove_heads
 from headway.tasks.finetuning import view_of
@@ -37,9 +39,8 @@ from headway.tasks.masked_language_modeling.held_out import (
     sources_of,
 )
 from headway.tasks.masked_language_modeling.masked_batches import (
-    IGNORED,
     MaskedBatch,
-    MaskedBatches,
+    MaskedSequences,
     evaluation_batches,
     predictions_per_sequence,
 )
@@ -62,7 +63,8 @@ def pretraining_job(
     config = _fitted(config, prepared, start)
     model, training, tokenizer = config.model, config.training, prepared.tokenizer
     train = sources_of(config, prepared.train, tokenizer, 0)
-    batches = MaskedBatches(train, machine.device)
+    masked = MaskedSequences(train)
+    batches = Batches(masked, masked.batch, machine.device)
     sources = sources_of(config, prepared.valid, tokenizer, HELD_OUT)
     names = held_out_folders(config, Path())
     held_out = HeldOutText(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from headway.base.errors import DataError
 from headway.base.shapes import Int, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.epochs import endless
-from headway.data.padding import padded
+from headway.data.padding import IGNORED, padded
+from headway.data.stream import Array, Batch, Order, parts
 from headway.tasks.masked_language_modeling.masking import Masking
 from headway.tasks.masked_language_modeling.sentence_pairs import (
     ELSEWHERE,
@@ -33,12 +30,11 @@ from headway.tasks.masked_language_modeling.sentence_pairs import (
 from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
 from headway.text import SpecialTokens
 
-IGNORED = -1
 _PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers
 
 
 @dataclass(frozen=True)
-class MaskedBatch:
+class MaskedBatch(Batch):
     """A batch for masked language modelling.
 
     framed: masked input sequences. targets: the true token at each position to predict, -1 at all
@@ -47,18 +43,12 @@ class MaskedBatch:
     the number of positions to predict; None if they are to be counted.
     """
 
-    examples: ClassVar[str] = "sequences"  # what `indices` count, for messages
+    examples = "sequences"
     framed: EncoderBatch
     targets: Int[Tensor, "B T"]
     elsewhere: Int[Tensor, " B"] | None
     indices: tuple[int, ...] = ()
     count: int | None = None
-
-    def to(self, device: str) -> MaskedBatch:
-        """Return the batch on another device."""
-        elsewhere = None if self.elsewhere is None else upload(self.elsewhere, device)
-        framed, targets = self.framed.to(device), upload(self.targets, device)
-        return MaskedBatch(framed, targets, elsewhere, self.indices, self.count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,11 +117,11 @@ class Source:
         return plan
 
     def row(
-        self, plan: Plan, index: int, version: int, turn: int = 0
+        self, planned: Array, index: int, version: int, turn: int = 0
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return (ids, types, targets) of one sequence. They depend only on (seed, number, version,
-        turn, index)."""
-        first_at, first_end, second_at, second_end, _, corpus_number = plan[index].tolist()
+        """Return (ids, types, targets) of sequence `index` of a plan, whose row is `planned`. They
+        depend only on (seed, number, version, turn, index)."""
+        first_at, first_end, second_at, second_end, _, corpus_number = planned.tolist()
         key = [self.settings.seed, _ROW, self.number, version, turn, index]
         random = np.random.default_rng(key)
         first = self.corpus.run(first_at, first_end)
@@ -151,16 +141,8 @@ class Source:
         return masked_ids, types, targets
 
 
-@dataclass
-class _Pass:
-    """An epoch: the plans of each source, and the order of their sequences."""
-
-    plans: list[list[Plan]] = field(default_factory=list)
-    order: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), np.int64))
-
-
-class MaskedBatches:
-    """An endless stream of batches of one or several corpora.
+class MaskedSequences(Order[Array]):
+    """The sequences of one or several corpora: the order of an epoch, and masked batches of them.
 
     An epoch of one corpus is a pass over it, with each sequence once. An epoch of several has as
     many sequences as one pass over all; corpus i contributes the fraction p_i^a / sum_j p_j^a,
@@ -170,8 +152,8 @@ class MaskedBatches:
     sequence depends only on the seed, the epoch and its index, not on the rest of the batch.
     """
 
-    def __init__(self, sources: Sequence[Source], device: str = "cpu") -> None:
-        self.sources, self.device = sources, device
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = sources
         self.settings, self.masking = sources[0].settings, sources[0].masking.config
         corpora = [source.corpus for source in sources]
         self.fractions = CorpusMixture.among(corpora, self.settings.smoothing).probabilities
@@ -179,65 +161,42 @@ class MaskedBatches:
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.fractions * sum(sizes))).astype(np.int64)
         self.examples_per_epoch = int(self.quotas.sum())
-        self.batches_per_epoch = -(-self.examples_per_epoch // self.settings.batch_size)
-        self._epoch, self._pass = -1, _Pass()
+        self.batch_size = self.settings.batch_size
 
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, MaskedBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        batch_size = self.settings.batch_size
-
-        def batches(number: int) -> list[npt.NDArray[np.int64]]:
-            order = self._of(number).order
-            return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-        return endless(
-            batches,
-            lambda chosen, number: self._batch(number, chosen).to(self.device),
-            epoch,
-            position,
-        )
+    def __call__(self, epoch: int) -> list[Array]:
+        """Return a row for each sequence of a batch: the number of its corpus, the number of the
+        pass over it, its index in the pass, and its row of the plan."""
+        rows = np.concatenate([self._of_corpus(i, epoch) for i in range(len(self.sources))])
+        random = np.random.default_rng([self.settings.seed, _MIXTURE, epoch])
+        return parts(rows[random.permutation(len(rows))], self.batch_size)
 
     def _version(self, epoch: int) -> int:
         return epoch if self.masking.dynamic else epoch % self.masking.duplicates
 
-    def _of(self, epoch: int) -> _Pass:
-        if epoch == self._epoch:
-            return self._pass
-        epoch_pass, seed = _Pass(), self.settings.seed
-        orders = []
-        for number, source in enumerate(self.sources):
-            plans, rows = self._plans(source, epoch)
-            epoch_pass.plans.append(plans)
-            numbers = np.full((len(rows), 1), number, np.int64)
-            orders.append(np.concatenate([numbers, rows], axis=1))
-        all_rows = np.concatenate(orders)
-        random = np.random.default_rng([seed, _MIXTURE, epoch])
-        epoch_pass.order = all_rows[random.permutation(len(all_rows))]
-        self._epoch, self._pass = epoch, epoch_pass
-        return epoch_pass
-
-    def _plans(self, source: Source, epoch: int) -> tuple[list[Plan], npt.NDArray[np.int64]]:
-        """Return the passes over one corpus in an epoch, and (pass, index) of each sequence."""
-        quota = int(self.quotas[source.number]) if len(self.sources) > 1 else 1
-        plans: list[Plan] = []
-        rows = np.empty((0, 2), np.int64)
-        while len(rows) < quota:
-            turn = len(plans)
+    def _of_corpus(self, number: int, epoch: int) -> Array:
+        """Return the rows of one corpus in an epoch: of one pass, or as many as its quota."""
+        source = self.sources[number]
+        quota = int(self.quotas[number]) if len(self.sources) > 1 else None
+        passes: list[Array] = []
+        while sum(map(len, passes)) < (quota or 1):
+            turn = len(passes)
             plan = source.plan(self._version(epoch), turn, epoch < self.settings.mixed)
             key = [self.settings.seed, _ORDER, source.number, epoch, turn]
             order = np.random.default_rng(key).permutation(len(plan))
-            turns = np.full(len(plan), turn, np.int64)
-            rows = np.concatenate([rows, np.stack((turns, order), axis=1)])
-            plans.append(plan)
-        return plans, rows[:quota] if len(self.sources) > 1 else rows
+            numbers = np.tile([number, turn], (len(plan), 1))
+            passes.append(np.concatenate([numbers, order[:, None], plan[order]], axis=1))
+        return np.concatenate(passes)[:quota]
 
-    def _batch(self, epoch: int, chosen: npt.NDArray[np.int64]) -> MaskedBatch:
-        plans, version = self._of(epoch).plans, self._version(epoch)
-        rows, elsewhere = [], []
-        for number, turn, index in chosen.tolist():
-            plan = plans[number][turn]
-            rows.append(self.sources[number].row(plan, index, version, turn))
-            elsewhere.append(int(plan[index, ELSEWHERE]))
+    def batch(self, chosen: Array, epoch: int) -> MaskedBatch:
+        """Return the sequences of these rows as a batch."""
+        version = self._version(epoch)
+        rows = [
+            self.sources[number].row(planned, index, version, turn)
+            for (number, turn, index), planned in zip(
+                chosen[:, :3].tolist(), chosen[:, 3:], strict=True
+            )
+        ]
+        elsewhere = chosen[:, 3 + ELSEWHERE].tolist()
         return _collate(self.sources[0], rows, elsewhere, chosen[:, 2].tolist())
 
 
@@ -251,9 +210,9 @@ def evaluation_batches(
     """
     plan = source.plan(0)
     chosen = np.unique(np.linspace(0, len(plan) - 1, min(most, len(plan))).round().astype(int))
-    for start in range(0, len(chosen), batch_size):
-        indices = chosen[start : start + batch_size].tolist()
-        examples = [source.row(plan, index, 0) for index in indices]
+    for part in parts(chosen, batch_size):
+        indices = part.tolist()
+        examples = [source.row(plan[index], index, 0) for index in indices]
         elsewhere = plan[indices, ELSEWHERE].tolist()
         yield _collate(source, examples, elsewhere, indices).to(device)
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 
 from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import positions_where
+from headway.data.padding import IGNORED
 from headway.models import Bert
-from headway.tasks.masked_language_modeling.masked_batches import IGNORED, MaskedBatch
+from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
 from headway.training.objectives.contract import Loss
 
 

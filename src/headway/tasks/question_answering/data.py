@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
+from headway.data.split import check_sides, hold_out
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.bundle import AnswerReader
@@ -19,7 +20,6 @@ from headway.tasks.question_answering.question_files import (
     read_questions,
 )
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
-from headway.tasks.splits import check_sides, hold_out
 from headway.text import EncoderTokenizer
 
 FILE = "texts.json"

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError, HeadwayWarning
+from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.squad import score_answers
 from headway.tasks.question_answering.bundle import QuestionAnsweringBundle
 from headway.tasks.question_answering.config import AnswerScoring
 from headway.tasks.question_answering.data import answered_questions
 from headway.tasks.question_answering.question_files import Question, read_questions
-from headway.tasks.splits import evenly_spaced
 from headway.tasks.truncation import warn_of_truncation
 
 ALL_QUESTIONS = AnswerScoring()

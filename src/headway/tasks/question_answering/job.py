@@ -12,7 +12,7 @@ from pathlib import Path
 from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.bundle import EncoderBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.models import BertQuestionAnswering
 from headway.tasks.finetuning import describe_shape, load_encoder, view_of, with_head
 from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
@@ -35,11 +35,10 @@ def answering_job(
 ) -> AnswerJob:
     """Return the job that trains an encoder with a head for start and end of the answer."""
     train, training, pad = prepared.train, config.training, start.tokenizer.special_tokens.pad
-    batches = LengthBatches(
-        [len(window.ids) for window in train.windows],
-        lambda chosen: train.batch(chosen, pad, machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength([len(window.ids) for window in train.windows], training.batch_size, training.seed),
+        lambda chosen, epoch: train.batch(chosen, pad),
+        machine.device,
     )
     steps = planned_steps(training, batches.batches_per_epoch, least=1000, passes=2.0)
     config = override(config, steps, "the windows")

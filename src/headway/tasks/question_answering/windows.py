@@ -8,13 +8,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Int, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Batch, Indices
 from headway.text import SpecialTokens
 
 LONGEST_QUESTION = 64
@@ -95,23 +94,18 @@ def covered(spans: Sequence[tuple[int, int]], start: int, end: int) -> tuple[int
 
 
 @dataclass(frozen=True)
-class AnswerBatch:
+class AnswerBatch(Batch):
     """A batch of windows.
 
     starts, ends: the positions of the first and last token of the answer; 0, the position of [CLS],
     if the window does not contain it. indices: the indices of the windows in the data.
     """
 
-    examples: ClassVar[str] = "windows"  # the word for what `indices` count, for errors
+    examples = "windows"
     texts: EncoderBatch
     starts: Int[Tensor, " B"]
     ends: Int[Tensor, " B"]
     indices: tuple[int, ...] = ()
-
-    def to(self, device: str) -> AnswerBatch:
-        """Move the batch to a device."""
-        starts, ends = upload(self.starts, device), upload(self.ends, device)
-        return AnswerBatch(self.texts.to(device), starts, ends, self.indices)
 
 
 def collate_windows(batch: Sequence[Window], pad: int, typed: bool = True) -> EncoderBatch:
@@ -132,8 +126,9 @@ class AnswerTexts:
     targets: Sequence[tuple[int, int]]
     typed: bool = True
 
-    def batch(self, indices: Sequence[int], pad: int, device: str = "cpu") -> AnswerBatch:
+    def batch(self, indices: Indices, pad: int) -> AnswerBatch:
         """Return the windows with these indices as a batch."""
-        texts = collate_windows([self.windows[i] for i in indices], pad, self.typed)
-        targets = torch.tensor([self.targets[i] for i in indices])
-        return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(indices)).to(device)
+        chosen = [int(i) for i in indices]
+        texts = collate_windows([self.windows[i] for i in chosen], pad, self.typed)
+        targets = torch.tensor([self.targets[i] for i in chosen])
+        return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(chosen))

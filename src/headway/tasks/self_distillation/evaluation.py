@@ -9,13 +9,13 @@ import torch
 from headway.base.errors import DataError
 from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import ImageEncoderBundle
-from headway.data.image_batches import IMAGES_AT_ONCE
 from headway.data.image_examples import ImageExamples
+from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.self_distillation.config import NeighbourOptions
 from headway.tasks.self_distillation.data import NeighbourExamples
 from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
-from headway.tasks.splits import evenly_spaced
 
 DEFAULTS = NeighbourOptions()
 

@@ -12,13 +12,14 @@ from headway.base.settings import override
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import examples_of_corpus
+from headway.data.stream import Batches, Shuffled
 from headway.models import SelfDistilled, ViT, initialise_vit
 from headway.tasks.image_data import PreparedImages, prepare_labelled_images
 from headway.tasks.image_start import decided_settings, load_image_encoder
-from headway.tasks.job import Emit, Example, Job, OnDevice, Summary, prepare_blocks, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks, update_size
 from headway.tasks.self_distillation.config import DinoRunConfig, NeighbourOptions
 from headway.tasks.self_distillation.data import NeighbourExamples
-from headway.tasks.self_distillation.multi_crop import ViewBatch, ViewBatches
+from headway.tasks.self_distillation.multi_crop import ViewBatch, Views
 from headway.tasks.self_distillation.objective import SelfDistillationObjective
 
 DinoJob = Job[ViewBatch, NeighbourExamples, NeighbourOptions]
@@ -39,15 +40,11 @@ def dino_job(
     if len(prepared.labels) < 2:
         decided["evaluation.metric"] = "spread"
     config = override(config, decided, "the images")
-    model, training, views = config.model, config.training, config.views
-    batches = ViewBatches(
-        prepared.train,
-        prepared.reader.normalised,
-        views,
-        model.patch,
-        training.batch_size,
-        training.seed,
-    )
+    model, training, crops = config.model, config.training, config.views
+    train, normalise = prepared.train, prepared.reader.normalised
+    views = Views(train, normalise, crops, model.patch, training.seed)
+    order = Shuffled(len(train), training.batch_size, training.seed)
+    batches = Batches(order, views.batch, machine.device)
 
     def build() -> SelfDistilled:
         shape = model.vit
@@ -57,11 +54,11 @@ def dino_job(
         return prepare_blocks(network, training, config.machine)
 
     images = f"{update_size(training, batches.examples_per_epoch):,} images"
-    height, width = batches.small
+    height, width = views.small
     return Job(
         config=config,
         build=build,
-        batches=OnDevice(batches, machine.device),
+        batches=batches,
         objective=SelfDistillationObjective(config.teacher, training.steps),
         held_out=NeighbourExamples(
             examples_of_corpus(prepared.valid), examples_of_corpus(prepared.train)
@@ -72,8 +69,8 @@ def dino_job(
         bundle=lambda trained: ImageEncoderBundle(trained.teacher, prepared.reader),
         summary=Summary(
             model=f"{model.described}, and a teacher",
-            batches=f"{images}, each in {views.global_crops} large views and "
-            f"{views.local_crops} of {height} x {width}",
+            batches=f"{images}, each in {crops.global_crops} large views and "
+            f"{crops.local_crops} of {height} x {width}",
             unit="images",
         ),
         example=Example(prepared.valid.pixels[0].transpose(1, 2, 0)),

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 
 from headway.base.settings import COPIES, setting
 from headway.base.shapes import Float, Tensor
-from headway.base.transfers import upload
 from headway.data.augmentation import (
     Random,
     colour_jitter,
     random_resized_crop,
     to_grey,
+    view_generator,
 )
-from headway.data.image_batches import Normalise, shuffled, view_generator
 from headway.data.image_corpus import ImageCorpus
+from headway.data.image_reader import Normalise
+from headway.data.stream import Batch, Indices
 
 BLUR = (0.1, 2.0)  # range of the standard deviation of the blur, in pixels of a 224-pixel image
 
@@ -79,30 +78,24 @@ class ViewConfig:
 
 
 @dataclass(frozen=True)
-class ViewBatch:
+class ViewBatch(Batch):
     """Views (crops) of a batch of images.
 
     views: one batch of images per view, the `num_global` global crops first. indices: indices of
     the images in the corpus.
     """
 
-    examples: ClassVar[str] = "images"  # what `indices` count, for messages
+    examples = "images"
     views: tuple[Float[Tensor, "B C _ _"], ...]
     num_global: int
     indices: tuple[int, ...] = ()
 
-    def to(self, device: str) -> ViewBatch:
-        """Return the batch on another device."""
-        return ViewBatch(
-            tuple(upload(v, device) for v in self.views), self.num_global, self.indices
-        )
 
+class Views:
+    """Makes batches of views of the images of a corpus. The views of an image depend only on (seed,
+    epoch, its index).
 
-class ViewBatches:
-    """An endless stream of batches that can start at any batch of any epoch.
-
-    Each epoch has each image once, in an order that depends only on (seed, epoch). The views of an
-    image depend only on (seed, epoch, its index).
+    patch: height and width of a patch; the size of a local crop is a multiple of it.
     """
 
     def __init__(
@@ -111,36 +104,21 @@ class ViewBatches:
         normalise: Normalise,
         config: ViewConfig,
         patch: tuple[int, int],
-        batch_size: int,
         seed: int,
     ) -> None:
-        """Make a stream. batch_size: number of images per batch. patch: height and width of a
-        patch; the size of a local crop is a multiple of it."""
-        self.corpus, self.normalise, self.config = corpus, normalise, config
-        self.batch_size, self.seed = batch_size, seed
+        self.corpus, self.normalise, self.config, self.seed = corpus, normalise, config, seed
         y, x = corpus.sizes[1:]
         sides = zip((y, x), patch, strict=True)
         self.large = y, x
         self.small = tuple(max(1, round(side * config.local_size / p)) * p for side, p in sides)
 
-    @property
-    def examples_per_epoch(self) -> int:
-        return len(self.corpus)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        return -(-self.examples_per_epoch // self.batch_size)
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, ViewBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return shuffled(len(self.corpus), self.batch_size, self.seed, self.batch, epoch, position)
-
-    def batch(self, indices: Sequence[int], epoch: int) -> ViewBatch:
+    def batch(self, indices: Indices, epoch: int) -> ViewBatch:
         """Return the views of the images with these indices in epoch `epoch` as a batch."""
-        views_by_image = [self._views(index, epoch) for index in indices]
+        chosen = [int(index) for index in indices]
+        views_by_image = [self._views(index, epoch) for index in chosen]
         views = [torch.stack(views) for views in zip(*views_by_image, strict=True)]
         normal = tuple(self.normalise(view * 255) for view in views)
-        return ViewBatch(normal, self.config.global_crops, tuple(indices))
+        return ViewBatch(normal, self.config.global_crops, tuple(chosen))
 
     def _views(self, index: int, epoch: int) -> list[Tensor]:
         random, image = view_generator(self.seed, epoch, index), self.corpus.image(index)

@@ -9,12 +9,12 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
+from headway.data.split import hold_out, repeats
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
 from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
-from headway.tasks.splits import hold_out, repeats
 from headway.text import EncoderTokenizer
 
 FILE = "pairs.json"

@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.base.devices import Machine
 from headway.base.settings import override
 from headway.bundle import EncoderBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.stream import Batches, ByLength
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
 from headway.tasks.finetuning import describe_shape, load_encoder, with_head
@@ -44,11 +44,10 @@ def embedding_job(
     evaluated before training.
     """
     train, training, pad = prepared.train, config.training, start.tokenizer.special_tokens.pad
-    batches = LengthBatches(
-        list(train.lengths),
-        lambda chosen: train.batch(chosen, pad).to(machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength(train.lengths, training.batch_size, training.seed),
+        lambda chosen, epoch: train.batch(chosen, pad),
+        machine.device,
     )
     objective: CosineObjective | ContrastiveObjective = CosineObjective(start.pooling)
     if train.scores is None:

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.base.transfers import upload
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
+from headway.data.stream import Batch, Indices
 
 Ids = Sequence[int]
 
 
 @dataclass(frozen=True)
-class SimilarBatch:
+class SimilarBatch(Batch):
     """Pairs of texts: row i of `first` and row i of `second` are a pair.
 
     shared: True where two different pairs have a text in common. scores: similarity of each pair,
     from 0 to 1; None if all pairs are similar. indices: indices of the pairs in the data.
     """
 
-    examples: ClassVar[str] = "text pairs"  # what `indices` count, for messages
+    examples = "text pairs"
     first: EncoderBatch
     second: EncoderBatch
     shared: Bool[Tensor, "B B"]
     scores: Float[Tensor, " B"] | None
     indices: tuple[int, ...]
-
-    def to(self, device: str) -> SimilarBatch:
-        """Return the batch on another device."""
-        scores = None if self.scores is None else upload(self.scores, device)
-        sides = self.first.to(device), self.second.to(device)
-        return SimilarBatch(*sides, upload(self.shared, device), scores, self.indices)
 
 
 @dataclass(frozen=True)
@@ -53,15 +46,16 @@ class SimilarPairs:
         """The number of tokens of both texts of each pair."""
         return [len(a) + len(b) for a, b in zip(self.first, self.second, strict=True)]
 
-    def batch(self, indices: Sequence[int], pad: int) -> SimilarBatch:
+    def batch(self, indices: Indices, pad: int) -> SimilarBatch:
         """Return the pairs with these indices as a batch."""
-        first, second = ([side[i] for i in indices] for side in (self.first, self.second))
+        chosen = [int(i) for i in indices]
+        first, second = ([side[i] for i in chosen] for side in (self.first, self.second))
         return SimilarBatch(
             collate_encoder_batch(first, None, pad),
             collate_encoder_batch(second, None, pad),
             share_texts(first, second),
-            None if self.scores is None else torch.tensor([self.scores[i] for i in indices]),
-            tuple(indices),
+            None if self.scores is None else torch.tensor([self.scores[i] for i in chosen]),
+            tuple(chosen),
         )
 
 

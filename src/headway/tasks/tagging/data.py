@@ -17,10 +17,10 @@ from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import ENDINGS as RECORDS
 from headway.data.formats.records import Record, plain_text, read_records, what_is
 from headway.data.formats.tables import no_value
+from headway.data.split import check_known, check_sides, hold_out
 from headway.data.word_targets import WordTargets
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
-from headway.tasks.splits import check_known, check_sides, hold_out
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
 from headway.tasks.tagging.model import TagReader
 from headway.text import EncoderTokenizer

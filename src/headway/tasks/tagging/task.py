@@ -19,13 +19,13 @@ from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
-from headway.data.length_batches import LengthBatches
+from headway.data.split import check_known
+from headway.data.stream import Batches, ByLength
 from headway.data.word_targets import WordBatch
 from headway.evaluation.scores import Metric, Scores
 from headway.models import BertTagger
 from headway.tasks.finetuning import balanced, describe_shape, load_encoder, view_of, with_head
 from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
-from headway.tasks.splits import check_known
 from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
@@ -94,11 +94,10 @@ def tagging_job(
     """Return the job that trains an encoder with a head on the first token of every word."""
     train, reader, training = prepared.train, prepared.reader, config.training
     tags, pad = reader.tags, start.tokenizer.special_tokens.pad
-    batches = LengthBatches(
-        [len(row.ids) for row in train.rows],
-        lambda chosen: train.batch(chosen, pad, machine.device),
-        training.batch_size,
-        training.seed,
+    batches = Batches(
+        ByLength([len(row.ids) for row in train.rows], training.batch_size, training.seed),
+        lambda chosen, epoch: train.batch(chosen, pad),
+        machine.device,
     )
     counts = Counter(tag for row in train.targets for tag in row)
     steps = planned_steps(training, batches.batches_per_epoch, least=1000, passes=3.0)

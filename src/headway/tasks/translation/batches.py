@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from random import Random
-from typing import ClassVar
 
 import torch
 
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.base.transfers import upload
 from headway.data.padding import padded
-from headway.tasks.translation.bucketing import Array, Buckets
+from headway.data.stream import Array, Batch
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.parallel_corpus import Corpus
+from headway.tasks.translation.random_splits import RandomSplits
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.word_alignment import token_alignment, word_of_each_token
 from headway.text import SentenceTokenizer, TokenizerPair
-from headway.text.random_splitter import RandomSplitter
 
 
 @dataclass(frozen=True)
-class TranslationBatch:
+class TranslationBatch(Batch):
     """A batch of sentence pairs for teacher forcing: the decoder gets target_in and predicts
     target_out.
 
@@ -34,7 +30,7 @@ class TranslationBatch:
     padding; None if the corpus has no alignments.
     """
 
-    examples: ClassVar[str] = "sentence pairs"  # what `indices` count, for messages
+    examples = "sentence pairs"
     source: Int[Tensor, "B S"]
     source_keys: Bool[Tensor, "B S"] | None
     target_in: Int[Tensor, "B T"]
@@ -42,40 +38,6 @@ class TranslationBatch:
     indices: tuple[int, ...]
     count: int | None = None
     alignment: Float[Tensor, "B T S"] | None = None
-
-    def to(self, device: str) -> TranslationBatch:
-        keys = self.source_keys
-        return TranslationBatch(
-            upload(self.source, device),
-            None if keys is None else upload(keys, device),
-            upload(self.target_in, device),
-            upload(self.target_out, device),
-            self.indices,
-            self.count,
-            None if self.alignment is None else upload(self.alignment, device),
-        )
-
-
-class RandomSplits:
-    """Splits sentence pairs into other tokens in each epoch: BPE-dropout, or Unigram sampling.
-
-    A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
-    pair that would have more than `longest` tokens on a side keeps its tokens.
-    """
-
-    def __init__(
-        self, source: RandomSplitter, target: RandomSplitter, seed: int, longest: int
-    ) -> None:
-        self._source, self._target = source, target
-        self._seed, self._longest = seed, longest
-
-    def pair(
-        self, source: list[int], target: list[int], epoch: int, index: int
-    ) -> tuple[list[int], list[int]]:
-        """Return the ids of both sides of pair `index` in an epoch."""
-        random = Random(f"{self._seed} {epoch} {index}")
-        split = self._source.again(source, random), self._target.again(target, random)
-        return (source, target) if max(map(len, split)) > self._longest else split
 
 
 def collate(
@@ -166,48 +128,3 @@ def collate_sources(
     ended = [[*sequence, tokenizer.eos] for sequence in sequences]
     source, keys = padded(ended, tokenizer.pad)
     return source, None if bool(keys.all()) else keys
-
-
-class Batches:
-    """An endless stream of batches of a corpus that can start at any batch of any epoch."""
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        buckets: Buckets,
-        tokenizers: TokenizerPair,
-        device: str = "cpu",
-        splits: RandomSplits | SpanCorruption | None = None,
-        noise: SourceNoise | None = None,
-    ) -> None:
-        self.corpus, self.buckets = corpus, buckets
-        self.tokenizers, self.device = tokenizers, device
-        self.splits, self.noise = splits, noise
-
-    @cached_property
-    def first_epoch(self) -> tuple[int, float]:
-        """The number of batches of epoch 0, and the fraction of padding in them."""
-        batches = self.buckets.epoch(0)
-        return len(batches), self.buckets.padding(batches)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        return self.first_epoch[0]
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TranslationBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`.
-
-        The two numbers are the position after this batch: store them to resume exactly.
-        """
-        while True:
-            order = self.buckets.epoch(epoch)
-            while position < len(order):
-                chosen = order[position]
-                batch = collate(
-                    self.corpus, chosen, self.tokenizers, self.splits, epoch, self.noise
-                )
-                position += 1
-                is_last = position == len(order)
-                following = (epoch + 1, 0) if is_last else (epoch, position)
-                yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0

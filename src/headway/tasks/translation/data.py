@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import STOP, BadRows
 from headway.data.prepared import Progress, numbered, prepared
-from headway.tasks.splits import is_held_out, repeats
+from headway.data.split import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.directions import (

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from headway.base.errors import UsageError
+from headway.data.stream import ByTokens
 from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
 from headway.tasks.translation.batches import TranslationBatch, collate
 from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direction
-from headway.tasks.translation.bucketing import Buckets
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.examples import TranslationExamples, between
@@ -154,8 +154,8 @@ def _nats(
     """Return the mean negative log-likelihood per target token, and the number of tokens."""
     corpus, tokenizer = examples.corpus, bundle.tokenizer
     objective = TranslationObjective(tokenizer.target.pad)
-    buckets = Buckets(corpus.source.lengths, corpus.target.lengths, 10**6, 0)
-    buckets.tokens = max(examples.tokens, int(buckets.longest.max()))
+    order = ByTokens(corpus.source.lengths, corpus.target.lengths, 10**6, 0)
+    order.tokens = max(examples.tokens, int(order.longest.max()))
     pairs = tokens = 0
 
     def loss(batch: TranslationBatch) -> tuple[float, int]:
@@ -167,7 +167,7 @@ def _nats(
 
     batches = (
         collate(corpus, chosen, tokenizer, examples.corruption).to(str(bundle.device))
-        for chosen in buckets.epoch(0)
+        for chosen in order(0)
     )
     return mean_nats(loss, batches), tokens
 

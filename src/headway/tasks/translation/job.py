@@ -13,14 +13,14 @@ from headway.base.errors import UsageError
 from headway.base.memory import free_memory
 from headway.base.settings import override
 from headway.data.mixing import Mixture, quotas_of
+from headway.data.stream import Batches, ByTokens
 from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.interop import NO_SETTINGS
 from headway.models import Translator, shapes_only
 from headway.tasks.job import Emit, Example, Job, Summary
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.batches import Batches, TranslationBatch, longest_batch
-from headway.tasks.translation.bucketing import Buckets
+from headway.tasks.translation.batches import TranslationBatch, collate, longest_batch
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
 from headway.tasks.translation.data import (
@@ -59,21 +59,15 @@ def translation_job(
     config = _fitted(config, prepared, start)
     training, corpus, tokenizers = config.training, prepared.train, prepared.tokenizers
     corruption = corruption_of(config.data, tokenizers, training.seed)
-    buckets = Buckets(
+    order = ByTokens(
         corpus.source.lengths,
         corpus.target.lengths,
         training.batch_tokens,
         training.seed,
         mixture=_mixture(config, corpus),
     )
-    batches = Batches(
-        corpus,
-        buckets,
-        tokenizers,
-        machine.device,
-        corruption or random_splits(tokenizers, config.data, training.seed),
-        _noise(config, tokenizers.source),
-    )
+    splits = corruption or random_splits(tokenizers, config.data, training.seed)
+    noise = _noise(config, tokenizers.source)
 
     def build() -> Translator:
         model = Translator(config.model)
@@ -86,13 +80,17 @@ def translation_job(
         return model
 
     settings = NO_SETTINGS if start is None else start.settings
-    _, padding = batches.first_epoch
+    _, padding = order.first_epoch
     tokens = training.batch_tokens * training.accumulate
     short = (pair for pair in prepared.valid_pairs if 4 <= len(pair.source.split()) <= 20)
     return Job(
         config=config,
         build=build,
-        batches=batches,
+        batches=Batches(
+            order,
+            lambda chosen, epoch: collate(corpus, chosen, tokenizers, splits, epoch, noise),
+            machine.device,
+        ),
         objective=_objective(config, tokenizers.target.pad),
         held_out=_held_out(config, prepared, corruption),
         evaluation=_scoring(config),

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from headway.base.errors import UsageError
-from headway.tasks.translation.batches import RandomSplits
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.text import SentenceTokenizer, Tokenizer, TokenizerPair, UnigramTokenizer
 from headway.text.bpe_dropout import BPEDropout
 from headway.text.random_splitter import RandomSplitter
 from headway.text.unigram_sampling import UnigramSampling
+
+
+class RandomSplits:
+    """Splits sentence pairs into other tokens in each epoch: BPE-dropout, or Unigram sampling.
+
+    A split depends on the seed, the epoch and the pair only, so that a resumed run has the same. A
+    pair that would have more than `longest` tokens on a side keeps its tokens.
+    """
+
+    def __init__(
+        self, source: RandomSplitter, target: RandomSplitter, seed: int, longest: int
+    ) -> None:
+        self._source, self._target = source, target
+        self._seed, self._longest = seed, longest
+
+    def pair(
+        self, source: list[int], target: list[int], epoch: int, index: int
+    ) -> tuple[list[int], list[int]]:
+        """Return the ids of both sides of pair `index` in an epoch."""
+        random = Random(f"{self._seed} {epoch} {index}")
+        split = self._source.again(source, random), self._target.again(target, random)
+        return (source, target) if max(map(len, split)) > self._longest else split
 
 
 def check_random_splits(data: TranslationDataConfig, *, pretrained: bool) -> None:

@@ -8,16 +8,15 @@ word of the text at the start of an epoch, then 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from headway.base.shapes import Int, Tensor
-from headway.base.transfers import upload
+from headway.data.stream import Array, Batch, Order, parts
 from headway.tasks.word_vectors.word_corpus import (
     WordCorpus,
     keep_probability,
@@ -32,7 +31,7 @@ _KEEP, _REACH, _ORDER, _SAMPLE = range(4)  # purposes of a key
 
 
 @dataclass(frozen=True)
-class WordBatch:
+class WordBatch(Batch):
     """B bags of words, and the words to predict from each.
 
     words: the bags concatenated, I ids. starts: index in `words` of the start of each bag.
@@ -42,18 +41,13 @@ class WordBatch:
     one target, no negative samples. indices: the first positions of the batch, for messages.
     """
 
-    examples: ClassVar[str] = "centre words"  # what `indices` count, for messages
+    examples = "centre words"
     words: Int[Tensor, " I"]
     starts: Int[Tensor, " B"]
     targets: Int[Tensor, " P"]
     owner: Int[Tensor, " P"]
     sampled: Int[Tensor, "G M"]
     indices: tuple[int, ...] = ()
-
-    def to(self, device: str) -> WordBatch:
-        tensors = (self.words, self.starts, self.targets, self.owner, self.sampled)
-        words, starts, targets, owner, sampled = (upload(tensor, device) for tensor in tensors)
-        return WordBatch(words, starts, targets, owner, sampled, self.indices)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,91 +62,73 @@ class ContextWindowSettings:
     seed: int = 0
 
 
-class Windows:
-    """An endless stream of batches of a corpus that can start at any batch of any epoch.
+@dataclass(frozen=True)
+class Centres:
+    """The centre words of a batch. ids: all ids that the epoch keeps. positions: those of the words
+    in `ids`. number: the number of the batch in the epoch."""
+
+    ids: npt.NDArray[np.int32]
+    positions: Array
+    number: int
+
+
+class Windows(Order[Centres]):
+    """The centre words of a corpus: the order of an epoch, and batches of them with their context.
 
     counts: number of occurrences of each vocabulary word in the training text. Negative samples are
     drawn with probability proportional to count^0.75 (Mikolov et al. 2013b, section 2.2).
     """
 
     def __init__(
-        self,
-        corpus: WordCorpus,
-        counts: list[int],
-        settings: ContextWindowSettings,
-        device: str = "cpu",
+        self, corpus: WordCorpus, counts: list[int], settings: ContextWindowSettings
     ) -> None:
-        self.corpus, self.settings, self.device = corpus, settings, device
+        self.corpus, self.settings, self.batch_size = corpus, settings, settings.batch_size
         self.counts = np.array(counts, np.float64)
         # Language modelling needs every word; the other kinds learn more from rare words.
         threshold = 0.0 if settings.kind == "next-word" else settings.subsample
         self.keep = keep_probability(self.counts, threshold)
+        kept = float((self.keep * self.counts).sum() / max(self.counts.sum(), 1.0))
+        self.examples_per_epoch = round(kept * corpus.words)
         weights = self.counts**0.75
         self.noise = np.cumsum(weights / weights.sum())
 
-    def epoch(self, number: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
-        """Return the ids that an epoch keeps, and the positions in them to visit, in order."""
+    @property
+    def batches_per_epoch(self) -> int:
+        return max(1, round(self.examples_per_epoch / self.batch_size))
+
+    def __call__(self, epoch: int) -> list[Centres]:
         seed = self.settings.seed
-        ids = subsampled(self.corpus.ids, self.keep, key_of(seed, number, _KEEP))
+        ids = subsampled(self.corpus.ids, self.keep, key_of(seed, epoch, _KEEP))
         if self.settings.kind == "next-word":  # every word, and the border before the first
             positions = np.arange(len(ids) - 1, dtype=np.uint32)
         else:
             positions = np.flatnonzero(ids).astype(np.uint32)
-        np.random.Generator(np.random.PCG64(key_of(seed, number, _ORDER))).shuffle(positions)
-        return ids, positions
+        np.random.Generator(np.random.PCG64(key_of(seed, epoch, _ORDER))).shuffle(positions)
+        batches = parts(positions, self.batch_size)
+        return [Centres(ids, positions, number) for number, positions in enumerate(batches)]
 
-    @property
-    def examples_per_epoch(self) -> int:
-        """The expected number of words; subsampling makes epochs differ slightly."""
-        kept = float((self.keep * self.counts).sum() / self.counts.sum())
-        return round(kept * self.corpus.words)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """The expected number of batches."""
-        return max(1, round(self.examples_per_epoch / self.settings.batch_size))
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, WordBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        batch_size = self.settings.batch_size
-        while True:
-            ids, positions = self.epoch(epoch)
-            last = -(-len(positions) // batch_size)
-            while position < last:
-                chosen = positions[position * batch_size : (position + 1) * batch_size]
-                batch = self._batch(ids, chosen, epoch, position)
-                position += 1
-                following = (epoch + 1, 0) if position == last else (epoch, position)
-                if len(batch.targets):
-                    yield (*following, batch.to(self.device))
-            epoch, position = epoch + 1, 0
-
-    def _batch(
-        self,
-        ids: npt.NDArray[np.int32],
-        positions: npt.NDArray[np.uint32],
-        epoch: int,
-        position: int,
-    ) -> WordBatch:
-        centres = positions.astype(np.int64)
+    def batch(self, chosen: Centres, epoch: int) -> WordBatch | None:
+        """Return words with their context as a batch; None if no word has any."""
+        ids, centres = chosen.ids, chosen.positions.astype(np.int64)
         indices = tuple(int(i) for i in centres[:8])
         if self.settings.kind == "next-word":
             range_of_bags = np.arange(len(centres))
             no_noise = np.zeros((0, BLOCK), np.int64)
-            return _tensors(
-                ids[centres], range_of_bags, ids[centres + 1], range_of_bags, no_noise, indices
-            )
+            targets = ids[centres + 1]
+            return _batch_of(indices, ids[centres], range_of_bags, targets, range_of_bags, no_noise)
         neighbours, owner = self._neighbours(
             ids, centres, key_of(self.settings.seed, epoch, _REACH)
         )
+        if not len(neighbours):
+            return None
         has_some = np.bincount(owner, minlength=len(centres)) > 0
         centres, owner = centres[has_some], (np.cumsum(has_some) - 1)[owner]
-        sampled = self._noise(-(-len(centres) // BLOCK), epoch, position)
+        sampled = self._noise(-(-len(centres) // BLOCK), epoch, chosen.number)
         range_of_bags = np.arange(len(centres))
         if self.settings.kind == "skip-gram":
-            return _tensors(ids[centres], range_of_bags, neighbours, owner, sampled, indices)
+            return _batch_of(indices, ids[centres], range_of_bags, neighbours, owner, sampled)
         starts = np.searchsorted(owner, range_of_bags)
-        return _tensors(neighbours, starts, ids[centres], range_of_bags, sampled, indices)
+        return _batch_of(indices, neighbours, starts, ids[centres], range_of_bags, sampled)
 
     def _neighbours(
         self, ids: npt.NDArray[np.int32], centres: npt.NDArray[np.int64], key: int
@@ -183,14 +159,6 @@ class Windows:
         return np.minimum(word_ids, len(self.noise) - 1)
 
 
-def _tensors(
-    words: npt.NDArray[Any],
-    starts: npt.NDArray[Any],
-    targets: npt.NDArray[Any],
-    owner: npt.NDArray[Any],
-    sampled: npt.NDArray[Any],
-    indices: tuple[int, ...],
-) -> WordBatch:
-    arrays = (words, starts, targets, owner, sampled)
+def _batch_of(indices: tuple[int, ...], *arrays: Array) -> WordBatch:
     a, b, c, d, e = (torch.from_numpy(np.ascontiguousarray(x, np.int64)) for x in arrays)
     return WordBatch(a, b, c, d, e, indices)

@@ -11,8 +11,8 @@ from headway.base.errors import UsageError
 from headway.base.files import not_a_file
 from headway.data.formats import read_texts
 from headway.data.prepared import Progress, prepared, progress_of
+from headway.data.split import is_held_out
 from headway.tasks.job import Emit
-from headway.tasks.splits import is_held_out
 from headway.tasks.word_vectors.config import TextConfig, WordsRunConfig
 from headway.tasks.word_vectors.word_corpus import WordCorpus, prepare_words
 from headway.text import Vocabulary

@@ -14,6 +14,7 @@ import torch
 
 from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
+from headway.data.stream import Batches
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig
 from headway.tasks.task import NO_OPTIONS, NoOptions
@@ -125,10 +126,10 @@ def evaluate(
             hint="use a text with more words of the model's vocabulary",
         )
     objective = objective_of(config, examples.negatives)
-    counts = bundle.vocabulary.counts
-    windows = Windows(examples.corpus, counts, examples.settings, str(bundle.device))
+    windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
+    batches = Batches(windows, windows.batch, str(bundle.device))
     total, count = 0.0, 0
-    for epoch, _, batch in islice(windows.stream(0, 0), BATCHES):
+    for epoch, _, batch in islice(batches.stream(0, 0), BATCHES):
         progress(count)
         loss = objective(bundle.model, batch)
         total, count = total + loss.nats.item(), count + loss.count

@@ -7,6 +7,7 @@ from pathlib import Path
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
+from headway.data.stream import Batches
 from headway.models import words_model
 from headway.tasks.job import Emit, Job, Summary, update_size
 from headway.tasks.task import NO_OPTIONS, NoOptions
@@ -37,7 +38,7 @@ def prepare(
     config = override(config, size, "the vocabulary")
     model, training = config.model, config.training
     settings = window_settings(model, training, training.seed)
-    windows = Windows(prepared.train, prepared.vocabulary.counts, settings, machine.device)
+    windows = Windows(prepared.train, prepared.vocabulary.counts, settings)
     if model.kind != "next-word":
         if not prepared.train.has_neighbours:
             raise DataError(
@@ -52,7 +53,7 @@ def prepare(
     return Job(
         config=config,
         build=lambda: words_model(model),
-        batches=windows,
+        batches=Batches(windows, windows.batch, machine.device),
         objective=objective_of(model, training.negatives),
         held_out=examples_of(prepared.valid, model, training),
         evaluation=NO_OPTIONS,

@@ -16,6 +16,7 @@ from torch import nn
 from headway.base.settings import setting
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.hidden_states import BlockRecord, layer_map, record_blocks, stack_of
+from headway.data.stream import Batch
 from headway.training.objectives.contract import Loss
 from headway.transforms.recompute import check_keeps_activations
 
@@ -72,7 +73,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class DistillationBatch:
+class DistillationBatch(Batch):
     """A batch, and the weights of the losses on it."""
 
     batch: Any

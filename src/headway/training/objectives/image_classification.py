@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch.nn.functional as F
 
-from headway.data.image_batches import ImageBatch
+from headway.base.shapes import Float, Int, Tensor
 from headway.models import ViTClassifier
 from headway.training.objectives.contract import Loss
+
+
+@runtime_checkable
+class Images(Protocol):
+    """Normalised images, the class of each, and the class of the image mixed in, with the mixing
+    weight of the first image."""
+
+    @property
+    def images(self) -> Float[Tensor, "B C Y X"]: ...
+
+    @property
+    def targets(self) -> Int[Tensor, " B"]: ...
+
+    @property
+    def mixed_targets(self) -> Int[Tensor, " B"]: ...
+
+    @property
+    def mixing_weights(self) -> Float[Tensor, " B"]: ...
 
 
 @dataclass(frozen=True)
@@ -22,7 +41,7 @@ class ImageObjective:
 
     smoothing: float = 0.0
 
-    def __call__(self, model: ViTClassifier, batch: ImageBatch) -> Loss:
+    def __call__(self, model: ViTClassifier, batch: Images) -> Loss:
         logs = F.log_softmax(model(batch.images).float(), dim=-1)  # B C
         first = logs.gather(1, batch.targets[:, None])[:, 0]
         second = logs.gather(1, batch.mixed_targets[:, None])[:, 0]

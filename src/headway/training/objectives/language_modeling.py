@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from headway.attention import Documents
+from headway.base.shapes import Int, Tensor
 from headway.base.transfers import positions_where
-from headway.data.packing import IGNORED, TextBatch
+from headway.data.padding import IGNORED
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
+
+
+@runtime_checkable
+class Texts(Protocol):
+    """Token ids, their targets, -1 where there is none, the lengths of the documents in each
+    sequence, and the number of targets; None for one document per sequence, and for targets that
+    are to be counted."""
+
+    @property
+    def tokens(self) -> Int[Tensor, "B T"]: ...
+
+    @property
+    def targets(self) -> Int[Tensor, "B T"]: ...
+
+    @property
+    def lengths(self) -> Sequence[Sequence[int]] | None: ...
+
+    @property
+    def count(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -19,7 +41,7 @@ class TextObjective:
     Packed documents do not attend to each other. Radford et al. 2018, equation 1.
     """
 
-    def __call__(self, model: GPT, batch: TextBatch) -> Loss:
+    def __call__(self, model: GPT, batch: Texts) -> Loss:
         documents = None
         if batch.lengths is not None:
             documents = Documents(batch.lengths, batch.tokens.device)

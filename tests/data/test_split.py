@@ -6,7 +6,7 @@ import pytest
 
 import headway
 from headway.base.errors import DataError
-from headway.tasks.splits import check_sides, hold_out, is_held_out
+from headway.data.split import check_sides, hold_out, is_held_out
 from tests.fixtures.tiny_encoder import save_encoder
 
 TEXTS = [f"text {i}" for i in range(200)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +13,16 @@ import torch
 
 from headway.base.errors import DataError
 from headway.base.shapes import Int, Tensor
-from headway.base.transfers import upload
-from headway.data.epochs import endless
 from headway.data.mixing import check_weights, quotas_of
+from headway.data.padding import IGNORED
+from headway.data.stream import Array, Batch, Order, parts
 from headway.data.text_corpus import TextCorpus
 
-IGNORED = -1
 _ROWS, _SHIFT, _MIXTURE = range(3)  # purposes of random numbers
 
 
 @dataclass(frozen=True)
-class TextBatch:
+class TextBatch(Batch):
     """A batch for next-token prediction.
 
     tokens: input ids. targets: the next token of each position, -1 where there is none to learn.
@@ -32,21 +31,12 @@ class TextBatch:
     count: the number of targets that are not -1; None if they are to be counted.
     """
 
-    examples: ClassVar[str] = "sequences beginning at tokens"  # what `indices` count, for messages
+    examples = "sequences beginning at tokens"
     tokens: Int[Tensor, "B T"]
     targets: Int[Tensor, "B T"]
     lengths: tuple[tuple[int, ...], ...] | None
     indices: tuple[int, ...]
     count: int | None = None
-
-    def to(self, device: str) -> TextBatch:
-        return TextBatch(
-            upload(self.tokens, device),
-            upload(self.targets, device),
-            self.lengths,
-            self.indices,
-            self.count,
-        )
 
 
 @dataclass
@@ -101,14 +91,13 @@ class _Source:
         return np.random.default_rng([self.seed, self.number, purpose, number])
 
 
-class PackedBatches:
-    """An endless stream of batches of corpora that can start at any batch of any epoch.
+class PackedSequences(Order[Array]):
+    """The sequences of corpora: the order of an epoch, and batches of them.
 
-    batch_size: number of sequences per batch (the last batch of an epoch may be smaller). length:
-    targets per sequence. weights: relative number of sequences from each corpus; if unset,
-    proportional to their lengths, so that an epoch is one pass over all. names: those of the
-    corpora for errors; if unset, their folders. A batch depends only on
-    (seed, epoch, position). Memory holds the indices of the sequences of an epoch.
+    batch_size: number of sequences per batch. length: targets per sequence. weights: relative
+    number of sequences from each corpus; if unset, proportional to their lengths, so that an epoch
+    is one pass over all. names: those of the corpora for errors; if unset, their folders. Memory
+    holds the indices of the sequences of an epoch.
     """
 
     def __init__(
@@ -120,7 +109,6 @@ class PackedBatches:
         weights: Sequence[float] = (),
         names: Sequence[str] = (),
         seed: int = 0,
-        device: str = "cpu",
     ) -> None:
         names = names or [str(corpus.folder) for corpus in corpora]
         if not corpora or batch_size < 1 or length < 1:
@@ -130,36 +118,18 @@ class PackedBatches:
             )
         check_weights(weights, len(corpora))
         self.sources = [_Source(c, i, length, seed, names[i]) for i, c in enumerate(corpora)]
-        self.batch_size, self.length, self.seed, self.device = batch_size, length, seed, device
+        self.batch_size, self.length, self.seed = batch_size, length, seed
         sizes = [source.num_sequences for source in self.sources]
         self.quotas: npt.NDArray[np.int64] = quotas_of(sizes, weights)
         """The number of sequences from each corpus in an epoch."""
-        self._epoch = -1
-        self._mixture: npt.NDArray[np.int64] = np.empty((0, 2), np.int64)
+        self.examples_per_epoch = int(self.quotas.sum())
 
-    @property
-    def examples_per_epoch(self) -> int:
-        return int(self.quotas.sum())
+    def __call__(self, epoch: int) -> list[Array]:
+        """Return (corpus, index of the sequence in its corpus) for each sequence of a batch."""
+        return parts(self._mixed(epoch), self.batch_size)
 
-    @property
-    def batches_per_epoch(self) -> int:
-        return -(-self.examples_per_epoch // self.batch_size)
-
-    def stream(self, epoch: int, position: int) -> Iterator[tuple[int, int, TextBatch]]:
-        """Yield (next epoch, next position, batch), starting at batch `position` of `epoch`."""
-        return endless(
-            lambda _: range(self.batches_per_epoch),
-            lambda position_in_epoch, number: self._batch(number, position_in_epoch).to(
-                self.device
-            ),
-            epoch,
-            position,
-        )
-
-    def _batch(self, epoch: int, position: int) -> TextBatch:
-        if epoch != self._epoch:
-            self._epoch, self._mixture = epoch, self._mixed(epoch)
-        chosen = self._mixture[position * self.batch_size : (position + 1) * self.batch_size]
+    def batch(self, chosen: Array, epoch: int) -> TextBatch:
+        """Return sequences, (corpus, index) for each, as a batch."""
         starts = np.empty(len(chosen), np.int64)
         for number, source in enumerate(self.sources):
             of_source = chosen[:, 0] == number
