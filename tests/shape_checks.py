@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from importlib.util import find_spec
 from types import FunctionType
-from typing import Any
+from typing import Any, runtime_checkable
 
 import jaxtyping
 import numpy as np
@@ -65,6 +65,8 @@ def _first_calls(*, typechecker: Any) -> Callable[[Any], Any]:
         if isinstance(decorated, property):
             parts = (decorated.fget, decorated.fset, decorated.fdel)
             return property(*(part and decorate(part) for part in parts))
+        if getattr(decorated, "_is_protocol", False):
+            return runtime_checkable(decorated)  # beartype checks arguments against it
         if is_dataclass(decorated) and "__init__" in vars(decorated):
             decorated.__init__ = _of_function(decorated.__init__, typechecker)
         return decorated

@@ -17,7 +17,7 @@ The first two features turn fast, by 1 radian per position, the last two a hundr
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 import torch
 from torch import nn
@@ -81,7 +81,6 @@ class SinusoidalTable(nn.Module):
         return torch.stack((angle.sin(), angle.cos()), dim=axis).flatten(-2).float()
 
 
-@runtime_checkable
 class Positions(Protocol):
     """Combines word vectors with position vectors.
 

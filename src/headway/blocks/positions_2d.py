@@ -15,7 +15,7 @@ tensor([[0.0000, 1.0000, 0.0000, 1.0000],
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,6 @@ from headway.base.shapes import Float, Tensor
 from headway.blocks.positions import SinusoidalTable
 
 
-@runtime_checkable
 class GridPositions(Protocol):
     """Adds to each patch of a grid, row by row, the vector of its position."""
 

@@ -23,7 +23,7 @@ post-norm applies it last.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -34,7 +34,6 @@ from headway.blocks.dropout import Dropout
 Sublayer = Callable[[Tensor], Tensor]
 
 
-@runtime_checkable
 class Residual(Protocol):
     """Wraps a sublayer, which is a function of x alone: attention or feed-forward."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -33,7 +33,6 @@ NUMBERS_KEY = "numbers"
 """A key of config.json: int8, int4 or bfloat16, if the model is quantised."""
 
 
-@runtime_checkable
 class Text(Protocol):
     """The text-processing side of a bundle: tokenizers, or a vocabulary of words."""
 

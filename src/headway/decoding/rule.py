@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
@@ -34,7 +34,6 @@ class PartialOutput:
         return self.tokens[-1] if self.tokens else self.prompt[-1]
 
 
-@runtime_checkable
 class Rule(Protocol):
     """Returns new logits for each row, given the output of the row so far; modifies nothing.
 

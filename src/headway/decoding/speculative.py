@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 
@@ -40,7 +40,6 @@ class Proposal:
     weights: list[Tensor] = field(default_factory=list)
 
 
-@runtime_checkable
 class Drafting(Protocol):
     """The state of a draft for a batch of rows."""
 
@@ -53,7 +52,6 @@ class Drafting(Protocol):
         ...
 
 
-@runtime_checkable
 class Draft(Protocol):
     """Proposes tokens. count: the maximum number of tokens per proposal."""
 

@@ -4,7 +4,7 @@ without stop strings."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 CONTEXT = 8  # preceding tokens that may change the text of a token (joiners, spaces)
 WINDOW = 16  # maximum number of tokens that are decoded again at each step
@@ -12,7 +12,6 @@ BROKEN = "\ufffd"
 MOST_BROKEN = 3  # maximum number of bytes of an incomplete UTF-8 character
 
 
-@runtime_checkable
 class Decodes(Protocol):
     """A tokenizer, of which only this method is used."""
 

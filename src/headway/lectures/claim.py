@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from headway.inspection.work import Report, unreported
 
@@ -30,7 +30,6 @@ class Result(ABC):
         """The rows as a Markdown table, with a line on how they were measured."""
 
 
-@runtime_checkable
 class Claim(Protocol):
     """A claim of the lectures as an experiment; each is a module.
 

@@ -14,7 +14,6 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import init_recurrent
 
 
-@runtime_checkable
 class DecodeState(Protocol):
     """Decode state of N sequences, which searches only reorder, rewind and pass to `step`."""
 
@@ -36,7 +35,6 @@ class DecodeState(Protocol):
         ...
 
 
-@runtime_checkable
 class Stepper(Protocol):
     """The methods of a model that greedy, sampling, beam and speculative decoding use.
 

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -30,7 +30,6 @@ KEPT = 6
 """Number of documents whose blocks are kept, enough for a few open pages."""
 
 
-@runtime_checkable
 class Viewer(Protocol):
     """A model behind the page. HeadwayError if it cannot process a request."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from torch import nn
 
@@ -114,7 +114,6 @@ def _updates(training: FineTuningConfig, batches: int, passes: float) -> int:
     return math.ceil(passes * batches / training.accumulate)
 
 
-@runtime_checkable
 class SizedTraining(Protocol):
     """The settings that determine the number of examples of an update."""
 

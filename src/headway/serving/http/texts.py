@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -57,7 +57,6 @@ class Output:
     reason: str | None
 
 
-@runtime_checkable
 class Form(Protocol):
     """The form of the replies. kind, chunk_kind: "object" of a reply, and of an event."""
 

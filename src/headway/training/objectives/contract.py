@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from headway.base.shapes import Float, Tensor
 
@@ -24,7 +24,6 @@ class Loss:
     count: int
 
 
-@runtime_checkable
 class Objective(Protocol):
     """A training objective: computes the loss of a model on a batch."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch.nn.functional as F
 
@@ -12,7 +12,6 @@ from headway.models import ViTClassifier
 from headway.training.objectives.contract import Loss
 
 
-@runtime_checkable
 class Images(Protocol):
     """Normalised images, the class of each, and the class of the image mixed in, with the mixing
     weight of the first image."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from headway.attention import Documents
 from headway.base.shapes import Int, Tensor
@@ -15,7 +15,6 @@ from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
 
-@runtime_checkable
 class Texts(Protocol):
     """Token ids, their targets, -1 where there is none, the lengths of the documents in each
     sequence, and the number of targets; None for one document per sequence, and for targets that
