@@ -71,7 +71,7 @@ def test_importing_headway_imports_one_module_of_it():
 
 def test_help_imports_the_command_line_and_the_names_of_tasks():
     packages = {m.split(".")[1] for m in imported_by(running("--help")) if m.startswith("headway.")}
-    assert packages <= {"base", "cli", "tasks"}, packages
+    assert packages <= {"base", "cli", "tasks", "terminal"}, packages
 
 
 def test_help_of_groups_and_lists_of_runs_import_no_torch(run):

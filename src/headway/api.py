@@ -18,13 +18,13 @@ from headway.base.errors import UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
 from headway.bundle.arguments import checked
-from headway.cli.progress import Screen
 from headway.evaluation.scores import Scores
 from headway.runs import check_same, recipe, run_folder, saved, with_settings
 from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
+from headway.terminal.progress import Screen
 from headway.training import Event
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.console import on_output
 from headway.cli.main import main
+from headway.terminal.console import on_output
 from tests.fixtures.command_line import ROOT, headway
 
 FULL = Path("/dev/full")

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.cli import progress as module
-from headway.cli.progress import progress
 from headway.inspection import watch
 from headway.inspection.watch import ANALYSES, SLOW
+from headway.terminal import progress as module
+from headway.terminal.progress import progress
 from tests.fixtures.bundles import gpt
 from tests.fixtures.command_line import headway
 

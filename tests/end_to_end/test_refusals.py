@@ -7,10 +7,10 @@ import sys
 import pytest
 
 from headway.base.errors import DataError
-from headway.cli.progress import Screen
 from headway.data.images import decoded
 from headway.runs import recipe
 from headway.tasks.job import update_size
+from headway.terminal.progress import Screen
 from tests.fixtures.bundles import gpt, translator
 from tests.fixtures.command_line import ROOT, headway
 

@@ -10,10 +10,8 @@ from headway.base.errors import DataError, UsageError, index_from_one
 from headway.base.files import check_new_file, write_file
 from headway.base.settings import setting
 from headway.bundle import Bundle
-from headway.cli.console import data, data_json, say
 from headway.cli.flags import OUTPUT, as_flags
 from headway.cli.machine import LanguageFlags, MachineFlags
-from headway.cli.progress import progress
 from headway.inspection.alignment import (
     Alignment,
     Head,
@@ -25,6 +23,8 @@ from headway.inspection.alignment import (
 )
 from headway.tasks.translation.alignment_error import Gold, read_gold, score_links
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.terminal.console import data, data_json, say
+from headway.terminal.progress import progress
 
 SAMPLED = 100
 """Sentence pairs from which the layer is chosen if there are no gold alignments."""

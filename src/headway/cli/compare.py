@@ -13,7 +13,6 @@ from headway.base.devices import prepare
 from headway.base.errors import UsageError
 from headway.base.files import read_json
 from headway.base.settings import BEAMS, COMMAND_LINE, setting
-from headway.cli.console import data, data_json, program, say, talk
 from headway.cli.flags import QUIET, SEVERAL, WORDS, as_flags, split_words
 from headway.cli.train import run_training, unknown_recipe
 from headway.comparisons.compare import Comparison, settings_of
@@ -22,6 +21,7 @@ from headway.comparisons.plans import Plan, is_file_of_plan, named_plan, read_pl
 from headway.comparisons.report import table, write_report
 from headway.lectures.plans import PLANS
 from headway.runs import Outcome, resolved, run_folder
+from headway.terminal.console import data, data_json, program, say, talk
 
 INTERRUPTED = 130
 

@@ -8,10 +8,10 @@ from typing import Any
 from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
 from headway.base.settings import explain as explain_one
 from headway.base.settings import fields_of, setting
-from headway.cli.console import data
 from headway.cli.flags import as_flags
 from headway.decoding import GenerationConfig
 from headway.runs import configurations, recipe
+from headway.terminal.console import data
 
 
 def show(name: str = "translate", /) -> None:

@@ -9,9 +9,7 @@ from cyclopts import Parameter
 
 from headway.base.errors import DataError
 from headway.base.settings import setting
-from headway.cli.console import data, data_json, program, result, say, talk
 from headway.cli.flags import OUTPUT, as_flags
-from headway.cli.progress import progress
 from headway.datasets.fetch import Fetched
 from headway.datasets.fetch import fetch as fetch_data
 from headway.datasets.interface_strings import FetchedStrings, StringOptions
@@ -22,6 +20,8 @@ from headway.tasks.translation.corpora.corpus_check import CheckReport
 from headway.tasks.translation.corpora.corpus_check import check as check_data
 from headway.tasks.translation.pairs.reading import pair_files
 from headway.tasks.translation.pairs.splits import locate
+from headway.terminal.console import data, data_json, program, result, say, talk
+from headway.terminal.progress import progress
 
 
 @as_flags

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from headway.base.settings import setting
-from headway.cli.console import program, say, talk
 from headway.cli.data import describe
 from headway.cli.flags import as_flags
 from headway.cli.machine import MachineFlags
@@ -18,6 +17,7 @@ from headway.evaluation import score_translations
 from headway.inspection import align, heat_map
 from headway.runs import recipe
 from headway.tasks.opening import load
+from headway.terminal.console import program, say, talk
 
 SHOWN = 5
 

@@ -13,9 +13,9 @@ import torch
 from headway import __version__
 from headway.base.devices import bfloat16_instructions, float8_obstacle, select_device
 from headway.base.memory import memory_bytes
-from headway.cli.console import data, data_json
 from headway.cli.flags import TEXT, PrintFlags
 from headway.cli.version import version_of
+from headway.terminal.console import data, data_json
 from headway.transforms.fast.int4 import int4_product_exists
 from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
 from headway.transforms.kernels import obstacle as kernel_obstacle

@@ -11,11 +11,11 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, declared, override
-from headway.cli.console import data_json, talk
 from headway.cli.flags import spelled
 from headway.cli.inputs import is_file
 from headway.runs import saved
 from headway.tasks.task import AnyTask, Documents
+from headway.terminal.console import data_json, talk
 
 OUTPUT = "output"
 """The name of the flag -o."""

@@ -17,17 +17,17 @@ from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle import ImageEncoding, TextEmbedding
-from headway.cli.console import data, program, say
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.image_files import gather_images
 from headway.cli.inputs import Truncated
 from headway.cli.machine import Loader, MachineFlags
-from headway.cli.progress import progress
 from headway.cli.texts import Texts, gather
 from headway.data.formats.vectors import TextVectors, check_texts, write_vectors
 from headway.inspection.plots import scatter
 from headway.inspection.projection import principal_components
 from headway.tasks.opening import other_kind
+from headway.terminal.console import data, program, say
+from headway.terminal.progress import progress
 
 Rows = np.ndarray[Any, np.dtype[np.float32]]
 

@@ -11,16 +11,16 @@ from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, fields_of, plain, setting
 from headway.bundle import Bundle
-from headway.cli.console import data, data_json, say
 from headway.cli.flags import RUN, as_flags, takes
 from headway.cli.machine import MachineFlags
-from headway.cli.progress import progress
 from headway.evaluation import PairedDifference, paired_bootstrap
 from headway.evaluation.paired import SAMPLES, SEED
 from headway.inspection.plots import confusion_matrix
 from headway.runs.evaluation import ModelScores, evaluate_model
 from headway.tasks.opening import with_article
 from headway.tasks.registry import task, tasks
+from headway.terminal.console import data, data_json, say
+from headway.terminal.progress import progress
 
 COLUMNS = ("text", "second", "label", "first", "score", "column", "key", "split", "image")
 """Settings of the data of tasks that say how a file of examples is read."""

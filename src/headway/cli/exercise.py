@@ -11,9 +11,9 @@ from cyclopts import Parameter
 from headway.base.errors import DataError, UsageError
 from headway.base.files import check_new_file, json_bytes, read_json, write_file
 from headway.base.settings import setting
-from headway.cli.console import data, program, result, say, talk
 from headway.cli.flags import TEXT, PrintFlags, as_flags, check_name
 from headway.exercises import CATALOGUE, EXERCISES, Exercise
+from headway.terminal.console import data, program, result, say, talk
 
 NAME = Parameter(help="Name of the exercise.")
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.settings import setting
-from headway.cli.console import data, data_json, program, say, talk
 from headway.cli.exercise import HINTS, NAME, command, hints_of, named, path_of
 from headway.cli.flags import TEXT, PrintFlags, as_flags
 from headway.exercises import EXERCISES, Exercise
 from headway.exercises.child import CHECK_LIMIT, TRAINING_LIMIT, run_child
 from headway.exercises.ladder import rung_names
 from headway.exercises.tiny_translator import SECONDS, STEPS
+from headway.terminal.console import data, data_json, program, say, talk
 
 
 @as_flags

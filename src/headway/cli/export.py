@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from headway.base.errors import UsageError
 from headway.base.settings import required, setting
 from headway.bundle import Bundle
-from headway.cli.console import data_json, say
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.interop import Exported, ExportedCTranslate2, fitting
 from headway.tasks.opening import load, spec_of, with_article
+from headway.terminal.console import data_json, say
 
 KEEP = "keep it as a Headway model"
 

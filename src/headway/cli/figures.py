@@ -15,7 +15,6 @@ from headway.base.errors import UsageError
 from headway.base.files import check_new, make_folder
 from headway.base.settings import setting
 from headway.bundle import Bundle, ImageEncoding, WordEmbedding, attention_of
-from headway.cli.console import say
 from headway.cli.flags import OUTPUT, as_flags, check_name
 from headway.cli.machine import MachineFlags
 from headway.inspection.figures import (
@@ -28,6 +27,7 @@ from headway.inspection.figures import (
 from headway.inspection.image_attention import image_attention_of_heads, look
 from headway.inspection.image_overlays import overlays
 from headway.tasks.opening import check_kind, other_kind
+from headway.terminal.console import say
 
 Opened = Callable[[str], Bundle]
 """A function that loads models."""

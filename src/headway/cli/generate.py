@@ -11,11 +11,11 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
 from headway.base.settings import COMMAND_LINE, declared, override, setting
 from headway.bundle import TextGenerating
-from headway.cli.console import data, data_json, data_part
 from headway.cli.flags import as_flags, takes
 from headway.cli.inputs import arguments_or_lines, standard_input
 from headway.cli.machine import Loader, MachineFlags
 from headway.decoding import Continuation, GenerationConfig
+from headway.terminal.console import data, data_json, data_part
 
 PROMPT_LIMIT = 2**24
 TEMPLATE = "User: {user}\nAssistant:"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.base.errors import UsageError
-from headway.cli.console import say, talk
 from headway.cli.streams import is_stream_file
 from headway.data.formats import read_lines, read_stream
 from headway.tasks.truncation import Truncation
+from headway.terminal.console import say, talk
 
 CHUNK = 512  # lines processed together: enough to sort by length, few enough for early output
 NAME = "standard input"

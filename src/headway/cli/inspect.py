@@ -13,16 +13,16 @@ from headway.base.errors import UsageError, index_from_one
 from headway.base.files import check_new_file
 from headway.base.settings import setting
 from headway.bundle import WRITTEN, Bundle
-from headway.cli.console import data, data_json, program, say
 from headway.cli.flags import SEVERAL, as_flags
 from headway.cli.inputs import check_no_file
 from headway.cli.machine import LanguageFlags, MachineFlags
-from headway.cli.progress import progress
 from headway.inspection.document import Document, Frame, Maps
 from headway.inspection.page import encode, only_layers, page_size, write_page
 from headway.inspection.render import heat_map
 from headway.inspection.walk import walk
 from headway.inspection.watch import ANALYSES, SLOW, watch
+from headway.terminal.console import data, data_json, program, say
+from headway.terminal.progress import progress
 
 WARNED = 26_000_000  # size of a page in bytes above which a smaller one is suggested
 COLUMNS = 40  # queries and keys of a map that are shown in a terminal

@@ -14,11 +14,11 @@ from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import UsageError
 from headway.base.files import make_folder, write_file
 from headway.base.settings import COMMAND_LINE, THREADS, override, setting
-from headway.cli.console import program, result, say
 from headway.cli.flags import OUTPUT, as_flags, check_name
-from headway.cli.progress import progress
 from headway.lectures import CLAIMS
 from headway.lectures.plans import PLANS
+from headway.terminal.console import program, result, say
+from headway.terminal.progress import progress
 
 ENDINGS = (".md", ".json", ".svg")
 

@@ -9,11 +9,11 @@ from headway.base.errors import UsageError, index_from_one
 from headway.base.files import check_new_file
 from headway.base.settings import PIXELS, setting
 from headway.bundle import ImageEncoding
-from headway.cli.console import say
 from headway.cli.flags import OUTPUT, as_flags
 from headway.cli.machine import MachineFlags
 from headway.inspection.image_attention import image_attention_of_heads
 from headway.inspection.image_overlays import overlays
+from headway.terminal.console import say
 
 
 @as_flags

@@ -12,9 +12,9 @@ from headway.base.devices import Machine, MachineConfig, prepare
 from headway.base.errors import UsageError
 from headway.base.settings import COMMAND_LINE, THREADS, override, setting
 from headway.bundle import Bundle, Translating
-from headway.cli.console import say, talk
 from headway.cli.flags import as_flags
 from headway.tasks.opening import load, other_kind
+from headway.terminal.console import say, talk
 
 B = TypeVar("B")
 

@@ -15,7 +15,11 @@ from cyclopts import App, CycloptsError, Group, Parameter, UnusedCliTokensError
 from headway.base.errors import HeadwayError, OutOfMemory, UsageError, is_out_of_memory
 from headway.base.files import cannot_open
 from headway.base.memory import limit_memory
-from headway.cli.console import (
+from headway.cli.flags import check_name
+from headway.cli.streams import files_of_streams
+from headway.cli.version import version
+from headway.tasks.registry import TASKS, verbs
+from headway.terminal.console import (
     finish,
     on_output,
     prepare_streams,
@@ -25,10 +29,6 @@ from headway.cli.console import (
     utf8_arguments,
     warnings_on_one_line,
 )
-from headway.cli.flags import check_name
-from headway.cli.streams import files_of_streams
-from headway.cli.version import version
-from headway.tasks.registry import TASKS, verbs
 
 HELP = {"--help", "-h"}
 

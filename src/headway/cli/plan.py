@@ -10,9 +10,7 @@ from typing import Annotated, Any, Literal
 
 from headway.base.errors import UsageError, did_you_mean
 from headway.base.settings import COMMAND_LINE, Most, declared, setting
-from headway.cli.console import data, data_json, talk
 from headway.cli.flags import SEVERAL, WORDS, as_flags, check_name, spelled, split_words
-from headway.cli.numbers import aligned, gigabytes, short_number, time_span
 from headway.cli.train import configured
 from headway.models import GPTConfig
 from headway.models.budget import (
@@ -39,6 +37,8 @@ from headway.models.cost import (
 from headway.runs import resolved
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
+from headway.terminal.console import data, data_json, talk
+from headway.terminal.numbers import aligned, gigabytes, short_number, time_span
 
 MOST_TERAFLOPS = 1e5
 ASSUMED_MFU = 0.4

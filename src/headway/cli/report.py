@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from headway.base.settings import setting
-from headway.cli.console import say
 from headway.cli.flags import OUTPUT, as_flags
 from headway.inspection.page import write_page
 from headway.runs.report import report_of, write_report
+from headway.terminal.console import say
 
 
 @as_flags

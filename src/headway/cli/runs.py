@@ -10,9 +10,9 @@ from typing import Any
 from headway.base.config_files import read_run_file
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_log
-from headway.cli.console import data, data_json, one_line, say, talk
 from headway.cli.flags import TEXT, PrintFlags
-from headway.cli.numbers import TITLES, best_of, metrics, written
+from headway.terminal.console import data, data_json, one_line, say, talk
+from headway.terminal.numbers import TITLES, best_of, metrics, written
 
 
 def ls(folder: Path | None = None, /, *, flags: PrintFlags = TEXT) -> None:

@@ -13,7 +13,6 @@ from headway.base.errors import UsageError
 from headway.base.files import read_bytes
 from headway.base.settings import Most, setting
 from headway.bundle import Bundle
-from headway.cli.console import say
 from headway.cli.flags import PORTS, as_flags
 from headway.cli.machine import Loader, MachineFlags
 from headway.serving.engine import EngineSettings, default_slots
@@ -23,6 +22,7 @@ from headway.serving.http.request_log import write_log
 from headway.serving.http.server import Address
 from headway.serving.model_server import ServerSettings, serve_bundles
 from headway.tasks.model_names import model_names
+from headway.terminal.console import say
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 KEY_BYTES, SHORTEST_KEY = 4096, 16

@@ -16,12 +16,12 @@ from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle import TextEmbedding
-from headway.cli.console import result, talk
 from headway.cli.embed import check_prompt, vectors_of
 from headway.cli.flags import RUN, as_flags
 from headway.cli.machine import MachineFlags
 from headway.cli.texts import ARRAYS, gather
 from headway.data.formats.vectors import read_vectors
+from headway.terminal.console import result, talk
 
 SAME = 0.999  # least cosine of two vectors of one text that were computed in different dtypes
 

@@ -20,7 +20,7 @@ from typing import BinaryIO, TypeVar
 from headway.base.errors import UsageError
 from headway.base.folders import INPUT
 from headway.base.settings import flat, override
-from headway.cli.console import say
+from headway.terminal.console import say
 
 T = TypeVar("T")
 

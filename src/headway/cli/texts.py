@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.cli.console import say
 from headway.cli.inputs import is_file, standard_input
 from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
 from headway.data.formats.lines import location
 from headway.data.formats.records import plain_text
 from headway.data.formats.tables import no_value
+from headway.terminal.console import say
 
 PLAIN = (".txt", ".md")
 ARRAYS = ".npz"

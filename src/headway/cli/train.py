@@ -13,10 +13,7 @@ from typing import Annotated, Any
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
 from headway.base.settings import COMMAND_LINE, declared, differences, setting
-from headway.cli.console import data_json, program, say, talk
 from headway.cli.flags import QUIET, WORDS, as_flags, spelled, split_words
-from headway.cli.numbers import gigabytes, time_span
-from headway.cli.progress import Screen
 from headway.cli.streams import copied, in_run
 from headway.runs import (
     AnyRunConfig,
@@ -32,6 +29,9 @@ from headway.runs import (
 from headway.runs import train as train_run
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
+from headway.terminal.console import data_json, program, say, talk
+from headway.terminal.numbers import gigabytes, time_span
+from headway.terminal.progress import Screen
 from headway.training import Observer
 
 

@@ -10,10 +10,10 @@ from inspect import getdoc
 from typing import Any
 
 from headway.base.settings import COMMAND_LINE, Field, fields_of, plain
-from headway.cli.console import data
 from headway.cli.flags import SHORT, spelled, split_words
 from headway.runs import RECIPES, recipe, resolved
 from headway.tasks.registry import tasks
+from headway.terminal.console import data
 
 COLUMN = 36  # where the help of a setting begins
 RECIPES_COLUMN = 22

@@ -6,11 +6,11 @@ import webbrowser
 from pathlib import Path
 
 from headway.base.settings import setting
-from headway.cli.console import say
 from headway.cli.flags import PORTS, as_flags
 from headway.cli.inputs import check_no_file
 from headway.cli.machine import MachineFlags
 from headway.serving import BundleViewer, serve, viewer_app
+from headway.terminal.console import say
 
 
 @as_flags

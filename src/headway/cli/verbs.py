@@ -20,7 +20,6 @@ from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, declared, override, setting
 from headway.bundle import Truncating
 from headway.cli import documents
-from headway.cli.console import data, data_json, on_output, say
 from headway.cli.flags import as_flags, spelled, takes
 from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
@@ -31,6 +30,7 @@ from headway.runs import saved
 from headway.tasks.opening import check_kind, with_article
 from headway.tasks.registry import TASKS, Entry, task, verbs
 from headway.tasks.task import AnyTask, Styled, Table
+from headway.terminal.console import data, data_json, on_output, say
 
 TEXT_FILES = (".txt", ".md", ".gz")
 TABLE, COLUMN = "file", "data."

@@ -12,11 +12,11 @@ from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import setting
 from headway.bundle import Neighbour, WordEmbedding
-from headway.cli.console import data_json, result, say
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.cli.machine import MachineFlags
 from headway.inspection.plots import scatter as draw
 from headway.inspection.projection import principal_components
+from headway.terminal.console import data_json, result, say
 
 SHOWN = 60  # words of a scatter plot without named words
 

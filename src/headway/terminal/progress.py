@@ -13,10 +13,10 @@ from typing import Any
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from headway.cli.console import talk
-from headway.cli.numbers import TITLES, best_of, metrics, written
 from headway.data.bad_rows import LEFT_OUT_FILE
 from headway.tasks.sections import parse_time
+from headway.terminal.console import talk
+from headway.terminal.numbers import TITLES, best_of, metrics, written
 
 LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
 FIRST_SECONDS = 2.0  # time after which work other than training shows its progress
