@@ -20,11 +20,10 @@ from headway.bundle import Bundle
 from headway.bundle.arguments import checked
 from headway.evaluation.scores import Scores
 from headway.runs import check_same, recipe, run_folder, saved, with_settings
-from headway.runs import train as train_run
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
-from headway.terminal.progress import Screen
+from headway.terminal.training import train_on_screen
 from headway.training import Event
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -102,11 +101,7 @@ def train(
         config = with_settings(config, ("headway.train", {"data.train": train_on}))
     folder = run_folder(run or config.name)
     check_same(folder, config)
-    screen = Screen(quiet)
-    try:
-        outcome = train_run(config, folder, listeners=[screen, *listeners], observers=[screen])
-    finally:
-        screen.close()
+    outcome = train_on_screen(config, folder, listeners=listeners, quiet=quiet)
     return Run(folder, outcome.stop)
 
 

@@ -26,12 +26,11 @@ from headway.runs import (
     saved,
     with_settings,
 )
-from headway.runs import train as train_run
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
 from headway.terminal.console import data_json, program, say, talk
 from headway.terminal.numbers import gigabytes, time_span
-from headway.terminal.progress import Screen
+from headway.terminal.training import train_on_screen
 from headway.training import Observer
 
 
@@ -177,21 +176,16 @@ def run_training(
     quiet: bool = False,
     dry_run: DryRun | None = None,
 ) -> Outcome:
-    """Train a run and show its progress on standard error."""
-    screen = Screen(quiet)
-    all_observers = [screen, *observers]
-    try:
-        with copied(folder):
-            return train_run(
-                in_run(settings, folder),
-                folder,
-                listeners=[screen],
-                observers=all_observers,
-                history=history,
-                dry_run=dry_run,
-            )
-    finally:
-        screen.close()
+    """Train a run whose data may be streams, and show its progress on standard error."""
+    with copied(folder):
+        return train_on_screen(
+            in_run(settings, folder),
+            folder,
+            observers=observers,
+            history=history,
+            dry_run=dry_run,
+            quiet=quiet,
+        )
 
 
 def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
