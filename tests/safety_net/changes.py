@@ -5,6 +5,8 @@ before they are rounded to bfloat16 where that is their dtype, and not after it.
 
 Those of recipes with new defaults (schedule, learning rate, Muon for language models) were made
 once more that day. With the former settings, named explicitly, translators were bit-identical.
+So were `translate`, `translate-multi30k` and `translate-learned` with --optimizer.kind adamw, when
+Muon became the optimizer of translators from scratch.
 """
 
 _FROZEN = "frozen parameters are not averaged, so that checkpoints have no averages of them"
