@@ -176,9 +176,9 @@ def test_a_changed_setting_is_recorded_in_a_resumed_run_unless_it_is_refused(tmp
     done = headway(
         "train", "--resume", "runs/r", "--steps", "8", "--optimizer.lr", "1e-4", cwd=tmp_path
     )
-    assert "optimizer.lr changed from 0.004 to 0.0001" in done.stderr
+    assert "optimizer.lr changed from 0.005 to 0.0001" in done.stderr
     settings = (tmp_path / "runs" / "r" / "run.yaml").read_text()
-    assert "optimizer.lr: 0.004 -> 0.0001" in settings and "lr: 0.0001" in settings
+    assert "optimizer.lr: 0.005 -> 0.0001" in settings and "lr: 0.0001" in settings
     fewer = ("train", "--resume", "runs/r", "--steps", "9", "--model.decoder-layers", "1")
     assert "does not fit the model" in fails(3, *fewer, cwd=tmp_path)
     assert (tmp_path / "runs" / "r" / "run.yaml").read_text() == settings
