@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headway.decoding.greedy import STEPS_UNREAD
+from headway.decoding.fast_greedy import STEPS_UNREAD
 from tests.fixtures.zoo import MODELS
 
 ROOT = Path(__file__).resolve().parents[2]

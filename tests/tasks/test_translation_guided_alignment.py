@@ -32,8 +32,9 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guided")
     loop = {"training.steps": 60, "training.tokens": 1000, "training.average": 0.0}
     seldom = {"evaluation.every": 60, "checkpoint.every": 60}
-    changes = {"optimizer.lr": 2e-2, "model.dropout": 0.0, "data.vocabulary": 400}
-    train(configured(folder, **loop, **seldom, **changes), folder / "run")
+    adamw = {"optimizer.kind": "adamw", "optimizer.lr": 2e-2}
+    changes = {"model.dropout": 0.0, "data.vocabulary": 400}
+    train(configured(folder, **loop, **seldom, **adamw, **changes), folder / "run")
     return folder / "run"
 
 

@@ -235,17 +235,6 @@ def test_the_lowest_loss_is_the_best():
     assert (run.best, run.best_step, run.metric) == (1.5, 2, "loss")
 
 
-def test_the_negated_best_value_of_an_earlier_version_stays_the_best():
-    run = fresh()
-    run.best, run.best_step, run.step = -1.5, 4, 5
-    observer = losses([1.8, 1.2])
-    observer.evaluate(run)
-    assert (run.best, run.best_step) == (1.5, 4)
-    run.step = 6
-    observer.evaluate(run)
-    assert (run.best, run.best_step) == (1.2, 6)
-
-
 def test_the_best_value_of_another_metric_is_not_compared():
     run = fresh()
     run.best, run.metric, run.step = 0.1, "accuracy", 5
