@@ -94,7 +94,7 @@ def students(working_folder, run_headway):
         ("small-qa", ("the teacher's f1", "7 windows", "exact=", "answer runs/")),
         ("distil", ("the teacher's accuracy", "7 texts", "macro_f1=", "classify runs/distil ")),
         ("small-encoder", ("7 sequences", "difference=", "train classify TEXTS --from runs/")),
-        ("small-gpt", ("the teacher's nats", "7 sequences", "nats=", "generate runs/")),
+        ("small-gpt", ("the teacher's nats", "140 tokens", "nats=", "generate runs/")),
     ],
 )
 def test_training_reports_its_progress_and_saves_a_smaller_model_of_the_same_kind(
