@@ -66,7 +66,7 @@ def job_of(bundle, inputs, options, report):
         group=repr(options),
         inputs=inputs,
         compute=partial(bundle.predicting, options=options),
-        shares=True,
+        apart=True,
     )
 
 
@@ -150,7 +150,7 @@ def test_texts_that_are_searched_by_beams_together_are_those_of_each_alone():
             group="",
             inputs=[prompt],
             compute=lambda inputs: search_by_beam(model, tokenizer, inputs, config),
-            shares=True,
+            apart=True,
         )
 
     found, (searches, rows) = run_together(bundle, [partial(job, prompt) for prompt in prompts])
@@ -186,7 +186,7 @@ def test_streams_and_beams_of_a_language_model_share_their_steps():
             group="",
             inputs=prompts[2:],
             compute=search,
-            shares=True,
+            apart=True,
         )
     )
     engine.start()
@@ -261,7 +261,7 @@ def test_jobs_of_similar_cost_share_a_search_if_their_steps_are_shared():
         job.cost = cost
     costs = [[job.cost for job in part] for part in spread(jobs, 3)]
     assert costs == [[1, 2, 3], [4, 5, 7], [9]]
-    together = [replace(job, shares=False) for job in jobs]
+    together = [replace(job, apart=False) for job in jobs]
     assert spread(together, 3) == [together] and spread([], 3) == []
 
 

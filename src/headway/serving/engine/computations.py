@@ -29,14 +29,14 @@ class Computation(Job):
 
     group: computations of equal groups have the same function, and are done in one call. inputs:
     those of this job. compute: a search that returns one result for each of a list of inputs
-    (`at_once` for what takes no steps). shares: whether it decodes step by step, so that its steps
-    can be shared with those of other computations.
+    (`at_once` for what takes no steps). apart: whether it is a search of its own, which ends with
+    its own output; the others of a group are one search, whose beams share the memory of a source.
     """
 
     group: Hashable
     inputs: Sequence[Any]
     compute: Callable[[list[Any]], Search[Sequence[Any]]]
-    shares: bool = False
+    apart: bool = False
 
 
 def at_once(

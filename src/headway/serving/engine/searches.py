@@ -71,10 +71,10 @@ class RunningSearch:
 def spread(jobs: Sequence[Computation], free: int) -> list[Sequence[Computation]]:
     """Return the jobs of one group as the jobs of at most `free` searches.
 
-    Jobs that share no steps are done in one go. Others of similar cost come together, since a
+    Jobs that are not searched apart are one search. Others of similar cost come together, since a
     search ends with its longest output.
     """
-    if not jobs or not jobs[0].shares:
+    if not jobs or not jobs[0].apart:
         return [jobs] if jobs else []
     ordered = sorted(jobs, key=lambda job: job.cost)
     size = -(-len(ordered) // free)

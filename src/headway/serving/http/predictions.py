@@ -215,7 +215,7 @@ async def computed(
             group=repr(options),
             inputs=inputs,
             compute=partial(compute, options=options),
-            shares=searches,
+            apart=isinstance(options, BeamSettings) and options.beam == 1,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -171,9 +171,7 @@ def _job(asked: TextRequest, number: int, deadline: float, report: Callable[[Eve
         def search(prompts: list[Any]) -> Search[list[Any]]:
             return search_by_beam(model, asked.bundle.tokenizer, prompts, config)
 
-        return Computation(
-            group=repr(config), inputs=[prompt], compute=search, shares=True, **common
-        )
+        return Computation(group=repr(config), inputs=[prompt], compute=search, **common)
     return Generation(
         prompt=prompt,
         config=config,
