@@ -186,7 +186,7 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         if key not in leaves:
             meant, dashes = _meant(key, leaves), "--" if where == COMMAND_LINE else ""
             raise UsageError(
-                f"unknown option {dashes}{name}" + _advice(key, meant, dashes),
+                f"unknown option {dashes}{name}" + _suggestion(meant, dashes),
                 where,
                 _explained(config, meant),
             )
@@ -210,7 +210,7 @@ def _meant(key: str, leaves: Mapping[str, Field]) -> str | None:
     return closest(key, same) or closest(key, leaves) or _by_last_part(key, leaves)
 
 
-def _advice(key: str, meant: str | None, dashes: str = "") -> str:
+def _suggestion(meant: str | None, dashes: str = "") -> str:
     """The end of an error message on an unknown key."""
     return "" if meant is None else f". Did you mean {dashes}{meant}?"
 
@@ -285,7 +285,7 @@ def explain(config: Any, key: str) -> str:
     name = key.replace("-", "_").lstrip("_")
     if name not in leaves:
         raise UsageError(
-            f"unknown setting {key}" + _advice(name, _meant(name, leaves)),
+            f"unknown setting {key}" + _suggestion(_meant(name, leaves)),
             hint=_explained(config, None),
         )
     field = leaves[name]

@@ -48,7 +48,7 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> None:
     if outcome.stop == "interrupted":
         talk.print(f"saved     resume with: {program()} demo --target {flags.target}")
         raise SystemExit(130)
-    _measure(folder, fetched.folder, flags.target)
+    _measure(folder, fetched.folder)
     talk.rule("5  next steps")
     us = program()
     say(
@@ -63,7 +63,7 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> None:
     talk.print(f"done in {time.monotonic() - started:.0f} s")
 
 
-def _measure(folder: Path, pairs_folder: Path, target: str) -> None:
+def _measure(folder: Path, pairs_folder: Path) -> None:
     """Print scores on held-out names, five examples, and one alignment."""
     rows = [line.split("\t") for line in read_lines(pairs_folder / "test.tsv")][1:]
     bundle: Any = load(folder)  # a translator

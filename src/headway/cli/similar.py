@@ -58,7 +58,7 @@ def similar(
     bundle = loader.expect(TextEmbedding, run, "text encoder")  # type: ignore[type-abstract]
     check_prompt(bundle, flags.prompt)
     if any(Path(text).suffix == ARRAYS for text in texts):
-        candidates, cosines = _searched(bundle, (query, flags.prompt), texts, loader)
+        candidates, cosines = _searched(bundle, query, flags.prompt, texts, loader)
     else:
         candidates = list(dict.fromkeys(gather(texts, flags.column).texts))
         of_query = vectors_of(bundle, [query], loader, prompt=flags.prompt)[0]
@@ -71,7 +71,8 @@ def similar(
 
 def _searched(
     bundle: TextEmbedding,
-    query: tuple[str, str | None],
+    query: str,
+    prompt_of_query: str | None,
     texts: Sequence[str],
     machine: Machine,
 ) -> tuple[list[str], Float[Tensor, " N"]]:
@@ -97,8 +98,7 @@ def _searched(
     for pooling, prompt in itertools.product(poolings, (None, *bundle.prompts)):
         (again,) = vectors_of(bundle, [stored.texts[rows[0]]], machine, pooling, prompt=prompt)
         if len(again) == vectors.shape[1] and float(again @ vectors[0]) > SAME:
-            text, prompt_of_query = query
-            (of_query,) = vectors_of(bundle, [text], machine, pooling, prompt=prompt_of_query)
+            (of_query,) = vectors_of(bundle, [query], machine, pooling, prompt=prompt_of_query)
             if pooling != bundle.pooling:
                 talk.print(f"searched  with pooling {pooling}, like the vectors of the file")
             return [stored.texts[i] for i in rows], vectors @ of_query

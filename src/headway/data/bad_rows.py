@@ -9,22 +9,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headway.base.errors import DataError, UsageError
+from headway.base.settings import setting
+from headway.data.prepared import Emit
 
 STOP = "stop"
 LEFT_OUT = "left_out"  # kind of an event
 LEFT_OUT_FILE = "left_out.txt"  # in the folder of a run
-HELP = (
-    "what happens to a row that is no example: stop, or skip:N, which leaves out at most N rows "
-    "and lists them with file, line and reason"
-)
 _SKIP = re.compile(r"skip:([1-9][0-9]{0,8})")
 _SHOWN = 3
 
 Row = TypeVar("Row")
 Example = TypeVar("Example")
+
+
+def bad_rows_setting() -> Any:
+    """Declare the setting for the policy, which `BadRows.of` reads."""
+    return setting(
+        STOP,
+        "what happens to a row that is no example: stop, or skip:N, which leaves out at most N "
+        "rows and lists them with file, line and reason",
+    )
 
 
 @dataclass
@@ -79,7 +86,7 @@ class BadRows:
         """Return one line for each row that was left out: where it is, and why."""
         return [f"{error.where}: {error.what}" for error in self.errors]
 
-    def announce(self, emit: Callable[[dict[str, object]], object]) -> None:
+    def announce(self, emit: Emit) -> None:
         """Emit an event that lists the rows that were left out, if there are any."""
         if self.errors:
             emit({"kind": LEFT_OUT, "text": self.summary(), "rows": self.lines()})
@@ -92,3 +99,7 @@ class BadRows:
         more = f"; and {count - _SHOWN:,} more" if count > _SHOWN else ""
         shown = "; ".join(self.lines()[:_SHOWN])
         return f"{count:,} {'row was' if count == 1 else 'rows were'} left out: {shown}{more}"
+
+
+NONE_LEFT_OUT = BadRows()
+"""The policy of readers that are given none: the first bad row is an error, so it never changes."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 C = TypeVar("C")
 Emit = Callable[[dict[str, Any]], None]
+"""Receives progress events while data is prepared; raises `Interrupted` if the run must stop."""
 Progress = Callable[[int], None]
 """Receives how much has been read so far."""
 

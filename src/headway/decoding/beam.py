@@ -45,8 +45,8 @@ def beam_search(
         best = totals.flatten().topk(min((1 + len(ends)) * width, totals.numel()))
         rows: list[int] = []  # of the prefixes that the live ones extend
         extended: list[Hypothesis] = []
-        for total, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-            row, token = divmod(place, log_p.shape[1])
+        for total, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+            row, token = divmod(index, log_p.shape[1])
             before, score = live[row].tokens, total / settings.penalty(length)
             if token in ends and total > -torch.inf:
                 finished.append(Hypothesis(before, total, score))

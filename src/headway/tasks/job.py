@@ -15,18 +15,16 @@ from torch import nn
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.bundle import Bundle
+from headway.data.prepared import Emit as Emit
 from headway.data.stream import Batch, Batches
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
-from headway.training import Event, Objective, View
+from headway.training import Objective, View
 from headway.transforms import compile, freeze, recompute
 
 Network = TypeVar("Network", bound=nn.Module)
 B = TypeVar("B", bound=Batch)
 Examples = TypeVar("Examples", covariant=True)
 Options = TypeVar("Options", covariant=True)
-
-Emit = Callable[[Event], None]
-"""Receives progress events while data is prepared; raises `Interrupted` if the run must stop."""
 
 Progress = Callable[[int], None]
 """Called before each batch of an evaluation with the number of examples processed so far; an

@@ -10,8 +10,7 @@ from typing import Any, ClassVar, Literal
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.base.settings import BATCH, COPIES, LENGTH, SEED, WIDTH, section, setting
-from headway.data.bad_rows import HELP as BAD_ROWS
-from headway.data.bad_rows import STOP
+from headway.data.bad_rows import bad_rows_setting
 from headway.data.documents import Split
 from headway.training import DistillationConfig, OptimizerConfig, ScheduleConfig
 
@@ -252,7 +251,7 @@ class ExamplesConfig:
     held_out: float = setting(
         0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
     )
-    bad_rows: str = setting(STOP, BAD_ROWS)
+    bad_rows: str = bad_rows_setting()
 
 
 @dataclass(frozen=True, kw_only=True)

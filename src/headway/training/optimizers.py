@@ -85,8 +85,8 @@ def for_start(
     (`hidden_matrices`).
     """
     kind = config.kind or ("muon" if has_matrices and not is_fine_tuned else "adamw")
-    rate = MUON_RATE if kind == "muon" else ADAMW_RATE
-    rate = TUNING_RATE if is_fine_tuned else rate
+    from_scratch = MUON_RATE if kind == "muon" else ADAMW_RATE
+    rate = TUNING_RATE if is_fine_tuned else from_scratch
     return {"optimizer.kind": kind, "optimizer.lr": config.lr or rate}
 
 

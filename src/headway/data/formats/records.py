@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.csv_rows import CELL_LIMIT
 from headway.data.formats.lines import ending, location, read_lines
 from headway.data.formats.parquet_rows import PARQUET, parquet_rows
@@ -21,7 +21,7 @@ Record = tuple[int, dict[str, object]]  # line or row number, values by name
 
 
 def read_records(
-    path: Path, longest: int = CELL_LIMIT, bad_rows: BadRows | None = None
+    path: Path, longest: int = CELL_LIMIT, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> Iterator[Record]:
     """Yield (number, values by name) for each record of a file, whose name ends in `ENDINGS`.
 
@@ -35,7 +35,6 @@ def read_records(
     if ending(path) == PARQUET:
         yield from parquet_rows(path)
         return
-    bad_rows = bad_rows or BadRows()
     if ending(path) == ".json" and is_list(path):
         content = "\n".join(read_lines(path, FILE_LIMIT)).encode()
         rows = enumerate(parse_json(content, str(path), only_finite=False), start=1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats import records
 from headway.data.formats.csv_rows import (
     CELL_LIMIT,
@@ -32,7 +32,7 @@ def check_table(path: Path) -> None:
 
 
 def read_rows(
-    path: Path, columns: Mapping[str, str], bad_rows: BadRows | None = None
+    path: Path, columns: Mapping[str, str], bad_rows: BadRows = NONE_LEFT_OUT
 ) -> Iterator[Row]:
     """Yield (line number, values by column name) for each row; empty lines are skipped.
 
@@ -49,7 +49,6 @@ def read_rows(
     if ending(path) in records.ENDINGS:
         yield from records.read_records(path, bad_rows=bad_rows)
         return
-    bad_rows = bad_rows or BadRows()
     if ending(path) == ".csv":
         separator = separator_of(path, lambda cells: bool(columns) and set(columns) <= set(cells))
         rows = csv_rows(path, separator)

@@ -163,7 +163,7 @@ async def _answer(
     given = asked.inputs if is_list else [asked.inputs]
     with ExitStack() as stack:
         inputs = read_inputs(task, given, stack)
-        predictions = await computed(request, served, task, inputs, options)
+        predictions = await computed(request, served, inputs, options)
     pipeline = None if asked.form == "full" else task.pipeline
     if pipeline is None:
         forms = [_full(p, item) for p, item in zip(predictions, inputs, strict=True)]
@@ -190,22 +190,18 @@ async def _answer_foreign(
         raise ApiError(400, f"a request must have 1 to {MOST_INPUTS} inputs")
     if not foreign.targets(served.bundle):  # nothing to compare the languages with
         note_ignored(request, {"source", "target"} & fields.keys())
-    predictions = await computed(request, served, task, inputs, options)
+    predictions = await computed(request, served, inputs, options)
     return json_reply(foreign.reply(fields, predictions))
 
 
 async def computed(
-    request: Request,
-    served: ServedModel,
-    task: AnyPredicts,
-    inputs: Sequence[object],
-    options: object,
+    request: Request, served: ServedModel, inputs: Sequence[object], options: object
 ) -> list[object]:
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
-    searches = isinstance(options, BeamSettings)  # then predictions are decoded token by token
-    compute = bundle.predicting if searches else at_once(bundle.predict)
+    search = options if isinstance(options, BeamSettings) else None  # token by token
+    compute = at_once(bundle.predict) if search is None else bundle.predicting
     models: ServedModels = request.app.state.models
     async with Exchange(request, models.seconds) as exchange:
         make = partial(
@@ -215,7 +211,7 @@ async def computed(
             group=repr(options),
             inputs=inputs,
             compute=partial(compute, options=options),
-            apart=isinstance(options, BeamSettings) and options.beam == 1,
+            apart=search is not None and search.beam == 1,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

@@ -145,7 +145,7 @@ async def _by_labels(
     assert pipeline is not None
     options = options_of(predicts, served.bundle, {}, {})
     inputs = [predicts.input(text=first, second=second) for first, second in pairs]
-    predictions = await computed(request, served, predicts, inputs, options)
+    predictions = await computed(request, served, inputs, options)
     scores: list[float] = []
     for prediction in predictions:
         form = pipeline.form(served.bundle, prediction, options)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.base.files import read_bytes
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.arrays import read_unlabelled_images
 from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
 from headway.data.formats.lines import location
@@ -51,7 +51,7 @@ def read_captions(
     path: Path,
     columns: CaptionColumns,
     images: Path | None = None,
-    bad_rows: BadRows | None = None,
+    bad_rows: BadRows = NONE_LEFT_OUT,
 ) -> list[CaptionedImage]:
     """Return the images of a table (.tsv, .csv, .jsonl, plain or .gz) with their captions, in
     order.
@@ -68,7 +68,6 @@ def read_captions(
         flags[columns.image] = "--data.image"
     if columns.split not in (None, SPLIT):
         flags[str(columns.split)] = "--data.split-column"
-    bad_rows = bad_rows or BadRows()
     if images is not None:  # of which each row has one, so none may be missing
         return _beside(path, columns, list(read_rows(path, flags)), images, bad_rows)
     return list(_by_path(path, columns, read_rows(path, flags, bad_rows), bad_rows))

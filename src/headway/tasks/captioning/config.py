@@ -17,8 +17,7 @@ from headway.base.settings import (
     with_default,
 )
 from headway.data.augmentation import AugmentationConfig
-from headway.data.bad_rows import HELP as BAD_ROWS
-from headway.data.bad_rows import STOP
+from headway.data.bad_rows import bad_rows_setting
 from headway.decoding import BeamSettings
 from headway.models import CaptionerConfig, GPTConfig
 from headway.tasks.captioning.caption_files import SPLIT
@@ -54,7 +53,7 @@ class CaptionDataConfig(ImageDataConfig):
         "name of the column that assigns rows to the splits train, valid and test; the default "
         "column is optional",
     )
-    bad_rows: str = setting(STOP, BAD_ROWS)
+    bad_rows: str = bad_rows_setting()
     vocabulary: int = setting(4000, "vocabulary size of the tokenizer", ge=257, le=VOCABULARY)
     max_length: int = setting(
         60, "maximum length of a caption in tokens; longer captions are left out", gt=0, le=LENGTH

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from headway.base.errors import UsageError
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import plain_text
 from headway.data.formats.tables import ENDINGS, Row, no_value, parsed_number, read_rows
@@ -60,7 +60,7 @@ COLUMNS = Columns()
 
 
 def read_labelled(
-    paths: Sequence[Path], columns: Columns = COLUMNS, bad_rows: BadRows | None = None
+    paths: Sequence[Path], columns: Columns = COLUMNS, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> Iterator[LabelledText]:
     """Yield the labelled texts of files in order, stripped of surrounding whitespace.
 
@@ -69,7 +69,6 @@ def read_labelled(
     invalid. Raises what `read_rows` raises, and DataError with file and line for an empty text or
     label.
     """
-    bad_rows = bad_rows or BadRows()
     flags = {name: f"--data.{role}" for role, name in columns.named.items()}
     for path in paths:
         rows = read_rows(path, flags, bad_rows)

@@ -14,7 +14,7 @@ from typing import Any
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import (
     ENDINGS,
@@ -54,7 +54,7 @@ class Question:
     where: str
 
 
-def read_questions(paths: Sequence[Path], bad_rows: BadRows | None = None) -> Iterator[Question]:
+def read_questions(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Question]:
     """Yield the questions of files in order.
 
     A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
@@ -66,7 +66,6 @@ def read_questions(paths: Sequence[Path], bad_rows: BadRows | None = None) -> It
     Raises UsageError for a missing file or an unknown suffix; DataError with file and question for
     another structure, an empty text, or an answer that is not in the context at its start.
     """
-    bad_rows = bad_rows or BadRows()
     for path in paths:
         check_questions(path)
         if ending(path) == ".json" and _is_squad(path):
@@ -115,10 +114,10 @@ def _squad(path: Path) -> Iterator[_SquadRow]:
                 yield _SquadRow(path, context, row, f"{inside}, question {k + 1}")
 
 
-def _of_squad(found: _SquadRow) -> Question:
-    row, context = found.row, found.context
-    question_id = _text(row, "id", found.where)
-    where = f"{found.path}, question {question_id}"
+def _of_squad(squad_row: _SquadRow) -> Question:
+    row, context = squad_row.row, squad_row.context
+    question_id = _text(row, "id", squad_row.where)
+    where = f"{squad_row.path}, question {question_id}"
     text = _text(row, "question", where)
     if row.get("is_impossible") is True:
         return Question(question_id, text, context, (), where)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats import check_table
 from headway.data.split import hold_out, repeats
 from headway.tasks.finetuning import check_unchanged, require_encoder
@@ -82,7 +82,7 @@ def similar_texts(
 
 
 def read_texts(
-    names: Sequence[str], data: EmbedDataConfig, bad_rows: BadRows | None = None
+    names: Sequence[str], data: EmbedDataConfig, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> list[SimilarTexts]:
     """Read the pairs of files. Raises DataError if only some of them have scores."""
     paths = [Path(name) for name in names]

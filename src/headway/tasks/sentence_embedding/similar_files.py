@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import location
 from headway.data.formats.tables import Row, checked_text, parsed_number, read_rows
 
@@ -29,7 +29,7 @@ def read_similar(
     first: str = "first",
     second: str = "second",
     score: str = "score",
-    bad_rows: BadRows | None = None,
+    bad_rows: BadRows = NONE_LEFT_OUT,
 ) -> Iterator[SimilarTexts]:
     """Yield the pairs of .tsv, .csv and .jsonl files in order, stripped of surrounding whitespace.
 
@@ -39,7 +39,6 @@ def read_similar(
     malformed row.
     """
     columns = {first: "--data.first", second: "--data.second"}
-    bad_rows = bad_rows or BadRows()
     for path in paths:
 
         def similar(row: Row, path: Path = path) -> SimilarTexts:

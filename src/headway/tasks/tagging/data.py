@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.data.bad_rows import BadRows
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import ENDINGS as RECORDS
 from headway.data.formats.records import Record, plain_text, read_records, what_is
@@ -49,7 +49,7 @@ class TaggedSentence:
 
 
 def read_tagged(
-    paths: Sequence[Path], column: str | None = None, bad_rows: BadRows | None = None
+    paths: Sequence[Path], column: str | None = None, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> Iterator[TaggedSentence]:
     """Yield the sentences of files in order.
 
@@ -69,7 +69,6 @@ def read_tagged(
     file and line for a line with more or fewer columns than the first word, an empty word or tag,
     different numbers of words and tags, or a sentence without words.
     """
-    bad_rows = bad_rows or BadRows()
     for path in paths:
         check_tagged(path)
         if ending(path) in RECORDS:

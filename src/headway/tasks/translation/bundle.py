@@ -216,10 +216,10 @@ class TranslatorBundle(StoredBundle):
         texts = [item.text for item in inputs]
         of_texts = [bundle._lines(text, f"text {n}") for n, text in enumerate(texts, start=first)]
         parts = [part for lines in of_texts for line in lines for part in line.parts]
-        found = iter((yield from searching._translations(parts, options, first)))
+        translations = iter((yield from searching._translations(parts, options, first)))
         outputs = []
         for number, (text, lines) in enumerate(zip(texts, of_texts, strict=True), start=first):
-            best = text_of_lines(lines, [ranked_line(line, found) for line in lines])
+            best = text_of_lines(lines, [ranked_line(line, translations) for line in lines])
             is_whole = [len(line.parts) for line in lines] == [1]
             aligned = options.align and is_whole and best[0].text
             words = align(bundle, text, best[0].text).as_dict() if aligned else None

@@ -17,8 +17,7 @@ from headway.base.settings import (
     setting,
     with_default,
 )
-from headway.data.bad_rows import HELP as BAD_ROWS
-from headway.data.bad_rows import STOP
+from headway.data.bad_rows import bad_rows_setting
 from headway.decoding import BeamSettings
 from headway.models import TranslatorConfig
 from headway.tasks.sections import (
@@ -41,7 +40,7 @@ class TranslationDataConfig:
         "with splits, or the common prefix of two aligned files; several corpora for one model of "
         "several directions",
     )
-    bad_rows: str = setting(STOP, BAD_ROWS)
+    bad_rows: str = bad_rows_setting()
     directions: tuple[str, ...] = setting(
         (),
         "source and target language of each corpus of train, such as en-de,en-fr (en:pt-BR if a "

@@ -137,7 +137,7 @@ def check(splits: Splits, tokenizers: TokenizerPair | None = None) -> CheckRepor
             tally.leaked = _leaked(tally, train_hashes)
         reports[name] = _report(files, tally)
         faults.extend(_faults(name, files, tally))
-        warnings.extend(_warnings(name, files, tally, reports[name]))
+        warnings.extend(_warnings(name, files, reports[name]))
     return CheckReport(reports, faults, warnings)
 
 
@@ -260,7 +260,7 @@ def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
         )
 
 
-def _warnings(name: str, files: PairFiles, tally: _Tally, report: SplitReport) -> Iterator[str]:
+def _warnings(name: str, files: PairFiles, report: SplitReport) -> Iterator[str]:
     if files.note is not None:
         yield f"{name}: {files.note}"
     if report.duplicates:
