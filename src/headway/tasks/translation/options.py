@@ -1,13 +1,14 @@
-"""Inputs and options of `headway translate`."""
+"""Inputs, options and outputs of `headway translate`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headway.base.settings import MOST, SAMPLES, required, setting
-from headway.decoding import BeamSettings
-from headway.interop import GenerationDefaults
+from headway.decoding import BeamSettings, Hypothesis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +61,16 @@ class TranslateOptions(BeamSettings):
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
 
 
-FOUR_BEAMS = TranslateOptions()
+@dataclass(frozen=True)
+class Translated:
+    """A sentence and its translations, best first; their log-probabilities are in nats.
 
+    line: the number of the input. alignment: source and target words, and the attention weights of
+    each target word (`inspection.Alignment.as_dict`); None if it was not requested, if the
+    translation is empty, or if the text was split.
+    """
 
-def folder_options(generation: GenerationDefaults | None) -> TranslateOptions:
-    """Return the options where a user sets none. generation: the defaults of a pretrained folder;
-    None if the model is from none."""
-    if generation is None:
-        return FOUR_BEAMS
-    chosen = generation.search if generation.is_chosen else {}
-    return replace(FOUR_BEAMS, normalisation="transformers", **chosen)
+    line: int
+    source: str
+    translations: tuple[Hypothesis, ...]
+    alignment: Mapping[str, Any] | None = None
