@@ -25,9 +25,9 @@ from headway.models import (
     Translator,
     TranslatorConfig,
 )
-from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
-from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnsweringBundle
+from headway.tasks.question_answering.model import AnswerReader, QuestionAnsweringBundle
 from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
