@@ -41,6 +41,7 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
+from headway.bundle.searching import SearchingBundle
 from headway.bundle.with_reader import BundleWithReader, StoredBundle
 
 __all__ = [
@@ -64,6 +65,7 @@ __all__ = [
     "ProbeRequest",
     "Readout",
     "SearchTrace",
+    "SearchingBundle",
     "StoredBundle",
     "TextBundle",
     "TextEmbedding",

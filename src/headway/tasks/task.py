@@ -19,7 +19,13 @@ from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2
 from headway.tasks.job import AnyJob, Emit, Job, Progress
-from headway.tasks.sections import ObservationConfig, StudentTrainingConfig, TwoStageConfig
+from headway.tasks.sections import (
+    ExamplesConfig,
+    ObservationConfig,
+    StudentTrainingConfig,
+    TextDataConfig,
+    TwoStageConfig,
+)
 from headway.training import LayersConfig
 
 Network = TypeVar("Network")
@@ -221,7 +227,7 @@ class Teaches(Generic[RunConfig, Model]):
     evaluated as all models of the task. next_commands: as in `Task`; None: those of the task.
     """
 
-    data: Any
+    data: ExamplesConfig | TextDataConfig
     evaluation: ObservationConfig
     training: StudentTrainingConfig = field(default_factory=StudentTrainingConfig)
     distillation: LayersConfig = field(default_factory=TwoStageConfig)

@@ -22,8 +22,12 @@ from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
 from headway.tasks.image_classification.batches import AugmentedImages, ImageBatch
 from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
 from headway.tasks.image_classification.config import EPOCHS, VisionRunConfig
-from headway.tasks.image_data import PreparedImages, prepare_labelled_images
-from headway.tasks.image_start import decided_settings, load_image_encoder
+from headway.tasks.image_data import (
+    PreparedImages,
+    decided_settings,
+    load_image_encoder,
+    prepare_labelled_images,
+)
 from headway.tasks.job import (
     Emit,
     Example,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,12 +17,12 @@ from headway.bundle import (
     InputSpec,
     Probe,
     ProbeRequest,
+    SearchingBundle,
     SearchTrace,
-    StoredBundle,
     attention_of,
     next_token_readout,
 )
-from headway.bundle.arguments import changed, checked
+from headway.bundle.arguments import checked
 from headway.decoding import (
     BeamSettings,
     Candidate,
@@ -38,7 +38,7 @@ from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
 from headway.tasks.translation.glossary import Glossary, required_phrases
 from headway.tasks.translation.lines import Line, Translated, ranked_line, text_of_lines
-from headway.tasks.translation.options import TranslateInput, TranslateOptions, folder_options
+from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
 from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
@@ -55,13 +55,14 @@ from headway.tasks.translation.target_languages import TargetLanguages, check_ch
 from headway.text import TokenizerPair, split_sentences
 
 
-class TranslatorBundle(StoredBundle):
+class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Translated]):
     """A translator with its tokenizers: translates plain sentences."""
 
     kind: ClassVar[str] = "translator"
     settings_kind: ClassVar[Kind | None] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
     reader_class = TokenizerPair
+    usual = TranslateOptions()
     model: Translator
 
     def __init__(
@@ -159,11 +160,6 @@ class TranslatorBundle(StoredBundle):
         return TranslationSearch(stepper, self.model, self.tokenizer, self.settings.generation)
 
     @property
-    def default_options(self) -> TranslateOptions:
-        """The options where a user sets none: those of the pretrained folder, if there is one."""
-        return folder_options(self.settings.generation)
-
-    @property
     def longest(self) -> int:
         """The maximum number of tokens of a text, without a language tag."""
         return max_source_tokens(self.model) - self._num_tags
@@ -176,16 +172,6 @@ class TranslatorBundle(StoredBundle):
         of `default_options`.
         """
         return [best[0].text for best in self.search(texts, **settings)]
-
-    def predict(
-        self,
-        inputs: Sequence[TranslateInput],
-        options: TranslateOptions | None = None,
-        *,
-        first: int = 1,
-    ) -> list[Translated]:
-        """Translate the inputs, as `predicting` does."""
-        return run(self.model, self.predicting(inputs, options, first=first))
 
     def predicting(
         self,
@@ -362,11 +348,6 @@ class TranslatorBundle(StoredBundle):
             return self._search.by_beam(rows, settings, num_best, wording.of(indices), observe)
 
         return (yield from in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress))
-
-    def _settings(self, settings: BeamSettings | None, changes: Mapping[str, Any]) -> BeamSettings:
-        """Return the settings, if unset the default ones, with changes by name."""
-        usual = BeamSettings(**(settings or self.default_options).of_search)
-        return changed(usual, changes, "the settings of the search")
 
     def stream(self, text: str, **settings: Any) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.settings import MOST, SAMPLES, required, setting
 from headway.decoding import BeamSettings
-from headway.interop import GenerationDefaults
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +57,3 @@ class TranslateOptions(BeamSettings):
     )
     scores: bool = setting(False, "Print the score before each translation.")
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
-
-
-FOUR_BEAMS = TranslateOptions()
-
-
-def folder_options(generation: GenerationDefaults | None) -> TranslateOptions:
-    """Return the options where a user sets none. generation: the defaults of a pretrained folder;
-    None if the model is from none."""
-    if generation is None:
-        return FOUR_BEAMS
-    chosen = generation.search if generation.is_chosen else {}
-    return replace(FOUR_BEAMS, normalisation="transformers", **chosen)
