@@ -33,7 +33,7 @@ def main() -> None:
     for busy in range(3):
         neighbours = [subprocess.Popen([sys.executable, "-c", "while 1: 0"]) for _ in range(busy)]
         try:
-            results = {count: [] for count in COUNTS}
+            results: dict[str, list[list[float]]] = {count: [] for count in COUNTS}
             for _ in range(arguments.rounds):
                 for count in COUNTS:
                     results[count].append(in_new_process(count))
@@ -67,7 +67,9 @@ def measured() -> tuple[float, float]:
     small = torch.nn.Linear(128, 512), torch.nn.Linear(512, 128)
     large = torch.nn.Linear(768, 3072), torch.nn.Linear(3072, 768)
 
-    def blocks(x: torch.Tensor, up: torch.nn.Linear, down: torch.nn.Linear, layers: int):
+    def blocks(
+        x: torch.Tensor, up: torch.nn.Linear, down: torch.nn.Linear, layers: int
+    ) -> torch.Tensor:
         for _ in range(layers):
             x = x + down(gelu(up(layer_norm(x, x.shape[-1:]))))
         return x

@@ -9,11 +9,11 @@ import torch
 
 from headway.base.errors import DataError, UsageError
 from headway.data.augmentation import AugmentationConfig
+from headway.data.image_corpus import prepare_images
 from headway.data.image_reader import ImageReader
 from headway.data.stream import Batches, Shuffled
-from headway.tasks.captioning.batches import CaptionedImages, TokenizedCaption
-from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
 from headway.tasks.captioning.caption_files import CaptionColumns, read_captions, split_of
+from headway.tasks.captioning.data import CaptionCorpus, CaptionedImages, captions_as_text
 from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import reseal
 
@@ -119,16 +119,18 @@ def test_missing_columns_are_errors_with_their_flag(tmp_path):
 @pytest.fixture
 def corpus(tmp_path):
     path = table(tmp_path / "c.tsv", HEADER, *ROWS)
-    return prepare_captions(
-        read_captions(path, BOTH, array(tmp_path / "a.npz")), SIZED, tmp_path / "d" / "train"
-    )
+    captioned = read_captions(path, BOTH, array(tmp_path / "a.npz"))
+    images, texts = [example.image for example in captioned], captions_as_text(captioned)
+    folder = tmp_path / "d" / "train"
+    prepare_images(images, ("",), SIZED, folder, texts=texts)
+    return CaptionCorpus.open(folder, SIZED)
 
 
 def test_prepared_captions_are_read_back_unchanged(corpus, tmp_path):
     folder = tmp_path / "d" / "train"
     reopened = CaptionCorpus.open(folder, SIZED)
-    assert list(reopened.captions) == list(corpus.captions) and len(reopened) == 3
-    assert reopened.captions[1] == {"de": ("Hund",)}
+    expected = [{"en": ("a cat",), "de": ("Katze",)}, {"de": ("Hund",)}, {"en": ("a fox",)}]
+    assert reopened.captions == expected and len(reopened) == 3
     assert np.array_equal(reopened.images.pixels[2], pixels_of(4, 6, seed=2).transpose(2, 0, 1))
     file = folder / "texts.bin"
     content, second = file.read_bytes(), b'{"de": ["Hund"]}'
@@ -139,11 +141,7 @@ def test_prepared_captions_are_read_back_unchanged(corpus, tmp_path):
             CaptionCorpus.open(folder, SIZED)
 
 
-TOKENIZED = [
-    TokenizedCaption(0, (1, 5, 6, 2)),
-    TokenizedCaption(2, (1, 7, 2)),
-    TokenizedCaption(0, (3, 8, 2)),
-]
+TOKENIZED = {0: [(1, 5, 6, 2), (3, 8, 2)], 2: [(1, 7, 2)]}
 
 
 def batches(corpus, augmentation, batch_size=2):

@@ -9,17 +9,17 @@ import pytest
 from headway.base.errors import DataError
 from headway.data.documents import Part, read_documents
 from headway.data.padding import IGNORED
+from headway.tasks.masked_language_modeling.data import (
+    LONGEST,
+    SentenceCorpus,
+    prepare_sentences,
+)
 from headway.tasks.masked_language_modeling.masked_batches import (
     evaluation_batches,
     predictions_per_sequence,
 )
 from headway.tasks.masked_language_modeling.masking import MaskingConfig
 from headway.tasks.masked_language_modeling.sentence_pairs import fitted
-from headway.tasks.masked_language_modeling.sentences import (
-    LONGEST,
-    SentenceCorpus,
-    prepare_sentences,
-)
 from headway.text import EncoderTokenizer
 from tests.fixtures.masked_documents import (
     LENGTH,

@@ -13,7 +13,7 @@ import headway
 from headway.base.errors import DataError, UsageError
 from headway.interop import build, export_captioner, read
 from headway.models import Captioner
-from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.model import CaptionerBundle
 from tests.fixtures.captioners import SQUARE_IMAGE_READER, TOKENIZER, exportable
 from tests.fixtures.images import pixels_of
 

@@ -10,7 +10,7 @@ import torch
 from headway.base.errors import HeadwayWarning
 from headway.serving.engine import EngineSettings
 from headway.serving.engine.computations import watched
-from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.captioning.model import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.transforms import replay_steps
 from tests.fixtures import bundles

@@ -25,7 +25,7 @@ from headway.serving.engine import (
 )
 from headway.serving.engine.continuous import ContinuousBatch
 from headway.serving.engine.searches import RunningSearch, spread
-from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.captioning.model import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.transforms.fast.table import prepare_for_inference
 from tests.fixtures import bundles

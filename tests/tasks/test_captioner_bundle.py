@@ -13,7 +13,7 @@ from headway.base.errors import DataError, UsageError
 from headway.bundle.image_encoder import image_of
 from headway.inspection.image_attention import look
 from headway.inspection.image_overlays import overlays
-from headway.tasks.captioning.bundle import CaptionerBundle
+from headway.tasks.captioning.model import CaptionerBundle
 from headway.tasks.captioning.reader import CaptionReader
 from headway.text import CharacterTokenizer
 from tests.fixtures.captioners import IMAGE_READER, PIXELS, READER, TEXTS, TOKENIZER, bundle_of

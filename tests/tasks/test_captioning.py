@@ -18,12 +18,11 @@ from headway.data.image_reader import ImageReader
 from headway.decoding.input_search import InputSearch
 from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train, with_settings
-from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.data import captioned_images
 from headway.tasks.captioning.evaluation import CaptionEvaluation
-from headway.tasks.captioning.objective import CaptionObjective
-from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.captioning.model import CaptionerBundle, CaptionInput, CaptionOptions
 from headway.tasks.captioning.task import CAPTIONING as TASK
+from headway.tasks.captioning.task import CaptionObjective
 from headway.text import TextBPE
 from tests.fixtures.images import png
 

@@ -5,7 +5,7 @@ import pytest
 from headway.cli.main import main
 from headway.decoding.input_search import InputSearch
 from headway.tasks import registry
-from headway.tasks.captioning.prediction import CaptionInput, CaptionOptions
+from headway.tasks.captioning.model import CaptionInput, CaptionOptions
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.show import score_lines

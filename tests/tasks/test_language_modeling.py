@@ -20,7 +20,7 @@ from headway.tasks.language_modeling.data import (
     check_sources,
     prepare_language,
 )
-from headway.tasks.language_modeling.job import language_job
+from headway.tasks.language_modeling.task import language_job
 from headway.tasks.opening import load_as
 from headway.text import CharacterTokenizer, TextBPE
 from tests.fixtures.language_model_runs import NAMES, OBJECTS, STORY, configured, weights

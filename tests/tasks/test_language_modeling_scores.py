@@ -15,7 +15,8 @@ from headway.interop import export
 from headway.runs import saved, train
 from headway.tasks import registry
 from headway.tasks.language_modeling.config import LanguageScoring
-from headway.tasks.language_modeling.evaluation import LENGTH_LIMIT, perplexity, windows_of
+from headway.tasks.language_modeling.data import windows_of
+from headway.tasks.language_modeling.task import LENGTH_LIMIT, perplexity
 from tests.fixtures.language_model_runs import STORY, configured
 
 TASK = registry.task("language_modeling")

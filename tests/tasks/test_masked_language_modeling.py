@@ -20,7 +20,7 @@ from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.masked_language_modeling.config import EncoderScoring
 from headway.tasks.masked_language_modeling.data import check_encoder, prepare_encoder
-from headway.tasks.masked_language_modeling.job import pretraining_job, unigram_baselines
+from headway.tasks.masked_language_modeling.task import pretraining_job, unigram_baselines
 from headway.tasks.opening import load_as
 
 NAMES = ["fox", "baker", "owl", "miller", "crab"]

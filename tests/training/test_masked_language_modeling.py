@@ -11,7 +11,7 @@ from headway.data.encoder_batches import EncoderBatch
 from headway.data.padding import IGNORED
 from headway.models import Bert, BertConfig
 from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
-from headway.tasks.masked_language_modeling.objective import MaskedLanguageModelingObjective, judge
+from headway.tasks.masked_language_modeling.model import MaskedLanguageModelingObjective, judge
 
 SMALL = BertConfig(
     model_dim=12, num_heads=3, ffn_dim=20, num_layers=2, max_length=9, vocabulary=17, dropout=0.0

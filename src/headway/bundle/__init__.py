@@ -46,6 +46,7 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
+from headway.bundle.searching import SearchingBundle
 from headway.bundle.with_reader import BundleWithReader, Preprocessing, StoredBundle, StoredReader
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "ProbeRequest",
     "Readout",
     "SearchTrace",
+    "SearchingBundle",
     "StoredBundle",
     "StoredReader",
     "TextBundle",

@@ -1,15 +1,16 @@
-"""Labelled images: reads them, splits them, and writes them in one size to the run folder."""
+"""Labelled images: reads and splits them, writes them in one size to the run folder, and loads the
+pre-trained image encoder of a run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
+from headway.bundle import ImageEncoding
 from headway.data.formats.images import LabelledImage, LabelledImages
 from headway.data.formats.parquet import BY_NAME, ImageColumns
 from headway.data.image_corpus import ImageCorpus, mean_and_deviation, prepare_images
@@ -18,11 +19,13 @@ from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.data.prepared import Progress, prepared
 from headway.data.split import check_known, check_sides, hold_out
 from headway.tasks.image_config import (
+    SHAPE,
     ImageDataConfig,
     ImageEncoderSettings,
     LabelledImageDataConfig,
 )
 from headway.tasks.job import Emit
+from headway.tasks.opening import load
 
 DARK = 64
 """A note is shown if the brightest pixel of all images is below this value."""
@@ -62,35 +65,50 @@ def check_images(data: LabelledImageDataConfig, recipe: str) -> None:
                 )
 
 
-def prepare_labelled_images(
-    data: LabelledImageDataConfig,
+@dataclass(frozen=True, kw_only=True)
+class ImageSource:
+    """The images of a run before they are prepared.
+
+    splits, texts: "train" and "valid" -> the images, and a text of each image, if they have texts.
+    classes: the names of the classes, in the order of their indices. where: their files.
+    """
+
+    splits: Mapping[str, Sequence[LabelledImage]]
+    classes: Sequence[str]
+    texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    where: str
+
+
+def prepare_splits(
+    read: Callable[[], ImageSource],
     model: ImageEncoderSettings,
+    data: ImageDataConfig,
     start: ImageReader | None,
     folder: Path,
     emit: Emit,
     *,
-    least_classes: int = 2,
+    key: str = "model",
 ) -> PreparedImages:
     """Prepare the training and validation images in the run folder, or reuse them.
 
-    model: the requested shape of the encoder. start: the image reader of the pre-trained model, or
-    None. least_classes: the minimum number of classes. Returns the images and their reader.
+    read: reads the images, if they are not prepared yet. model: the requested shape of the encoder;
+    key: its section in the configuration. start: the image reader of the pre-trained model, or
+    None. Returns the images and their reader.
     """
     reader = ImageReader.load(folder) if (folder / FILE).exists() else None
-
-    @cache
-    def examples() -> LabelledImages:
-        return labelled_images(data, emit, least_classes)
+    source = cache(read)
 
     @cache
     def sized() -> ImageReader:
-        where_and_hint = ", ".join(data.train), "--model.image-size 64"
-        return reader or sized_reader(model, data, start, examples().train, where_and_hint)
+        hint = f"--{key}.image-size 64"
+        return reader or sized_reader(
+            model, data, start, source().splits["train"], source().where, hint
+        )
 
-    def split(name: str, images: Callable[[], Sequence[LabelledImage]]) -> ImageCorpus:
+    def split(name: str) -> ImageCorpus:
         def make(path: Path, progress: Progress) -> ImageCorpus:
-            labels = _ordered({image.label for image in examples().train})
-            return prepare_images(images(), labels, sized(), path, progress)
+            images, texts = source().splits[name], source().texts.get(name, ())
+            return prepare_images(images, source().classes, sized(), path, progress, texts)
 
         return prepared(
             folder / "data" / name,
@@ -101,14 +119,39 @@ def prepare_labelled_images(
             "images",
         )
 
-    train = split("train", lambda: examples().train)
-    valid = split("valid", lambda: examples().valid)
+    train, valid = split("train"), split("valid")
     if reader is None:
-        reader = normalised_reader(sized(), start, train)
-        warn_of_dark_images(train, emit)
+        reader = sized()
+        if start is None:
+            mean, deviation = mean_and_deviation(train)
+            reader = replace(reader, mean=mean, deviation=deviation)
+        _warn_of_dark_images(train, emit)
         reader.save(folder)
-    _note_baseline(train, valid, emit)
     return PreparedImages(reader, train, valid)
+
+
+def prepare_labelled_images(
+    data: LabelledImageDataConfig,
+    model: ImageEncoderSettings,
+    start: ImageReader | None,
+    folder: Path,
+    emit: Emit,
+    *,
+    least_classes: int = 2,
+) -> PreparedImages:
+    """Prepare labelled images by `prepare_splits`. least_classes: the minimum number of classes."""
+
+    def read() -> ImageSource:
+        images = labelled_images(data, emit, least_classes)
+        return ImageSource(
+            splits={"train": images.train, "valid": images.valid},
+            classes=_ordered({image.label for image in images.train}),
+            where=", ".join(data.train),
+        )
+
+    images = prepare_splits(read, model, data, start, folder, emit)
+    _note_baseline(images.train, images.valid, emit)
+    return images
 
 
 def labelled_images(
@@ -150,7 +193,7 @@ def labelled_images(
     return LabelledImages(train, valid)
 
 
-def images_of_run(config: Any, run: Path) -> LabelledImageDataConfig:
+def images_of_run(config: object, run: Path) -> LabelledImageDataConfig:
     """Return the data section of a run. Raises UsageError if it was not trained on images."""
     data = getattr(config, "data", None)
     if not isinstance(data, LabelledImageDataConfig):
@@ -160,7 +203,7 @@ def images_of_run(config: Any, run: Path) -> LabelledImageDataConfig:
     return data
 
 
-def columns_of(config: Any | None) -> ImageColumns:
+def columns_of(config: object) -> ImageColumns:
     """Return the columns of .parquet files for the evaluation of a model.
 
     config: the configuration of its run, or None. They are those of its training images.
@@ -210,12 +253,13 @@ def sized_reader(
     data: ImageDataConfig,
     start: ImageReader | None,
     images: Sequence[LabelledImage],
-    where_and_hint: tuple[str, str],
+    where: str,
+    hint: str,
 ) -> ImageReader:
     """Determine the size and the number of channels of all images, and return their reader.
 
-    where_and_hint: the files of the images and the flag that sets a size, for the error. Raises
-    UsageError if no size is set and the images have different sizes.
+    Raises UsageError, with `where` and `hint`, if no size is set and the images have different
+    sizes.
     """
     shapes = Counter(image.shape() for image in images)
     sizes = {(y, x) for y, x, _ in shapes}
@@ -234,7 +278,8 @@ def sized_reader(
         raise UsageError(
             f"the images have {len(sizes):,} sizes ({x} x {y}, {second_x} x {second_y}, ...), but "
             "the model needs one size",
-            *where_and_hint,
+            where,
+            hint,
         )
     if start is not None:
         return start.of_size(height, width)
@@ -250,18 +295,7 @@ def sized_reader(
     )
 
 
-def normalised_reader(
-    sized: ImageReader, start: ImageReader | None, train: ImageCorpus
-) -> ImageReader:
-    """Return the reader of a run: with the mean and deviation of the pre-trained model's reader
-    `start`, or of the training images if that is None."""
-    if start is not None:
-        return sized
-    mean, deviation = mean_and_deviation(train)
-    return replace(sized, mean=mean, deviation=deviation)
-
-
-def warn_of_dark_images(train: ImageCorpus, emit: Emit) -> None:
+def _warn_of_dark_images(train: ImageCorpus, emit: Emit) -> None:
     """Emit a note if all training images are dark, as if their pixels had another scale."""
     brightest = int(train.pixels.max())
     if brightest < DARK:
@@ -282,3 +316,62 @@ def _note_baseline(train: ImageCorpus, valid: ImageCorpus, emit: Emit) -> None:
         f"{count / len(valid):.1%}"
     )
     emit({"kind": "note", "text": text})
+
+
+def load_image_encoder(name: str | None, model: str) -> ImageEncoding | None:
+    """Load the pre-trained image encoder, if one is named.
+
+    model: the model that is trained, in words, for the error. Raises UsageError if `name` is
+    another kind of model.
+    """
+    if name is None:
+        return None
+    start = load(name, "cpu", dtype="float32")
+    if not isinstance(start, ImageEncoding):
+        raise UsageError(
+            f"{name} holds a {start.kind}; {model} needs a pre-trained image encoder or image "
+            "classifier",
+            hint="headway train dino IMAGES trains an image encoder",
+        )
+    return start
+
+
+def decided_settings(
+    requested: ImageEncoderSettings,
+    reader: ImageReader,
+    start: ImageEncoding | None,
+    *,
+    key: str = "model",
+    defaults: ImageEncoderSettings | None = None,
+) -> dict[str, object]:
+    """Return the settings of the encoder that the images and the pre-trained model decide.
+
+    requested: the settings of the run, in section `key`. defaults: the settings that count as
+    unset; if None, the defaults of their class. Raises UsageError if a setting was requested that
+    differs from the pre-trained model's.
+    """
+    decided: dict[str, object] = {}
+    if start is not None:
+        defaults = defaults or type(requested)()
+        decided = settings_of_pretrained(key, requested, defaults, start.vit.config, SHAPE)
+    width = None if reader.width == reader.height else reader.width
+    size = {"image_size": reader.height, "image_width": width, "channels": reader.channels}
+    return decided | {f"{key}.{name}": value for name, value in size.items()}
+
+
+def settings_of_pretrained(
+    key: str, requested: object, defaults: object, start: object, names: Sequence[str]
+) -> dict[str, object]:
+    """Return the settings `names` of the pre-trained model `start`, in section `key`.
+
+    Raises UsageError if a setting was requested that is neither the default nor the pre-trained
+    model's value.
+    """
+    for name in names:
+        value, pre_trained = getattr(requested, name), getattr(start, name)
+        if value not in (getattr(defaults, name), pre_trained) and name != "image_width":
+            raise UsageError(
+                f"{key}.{name}={value}, but the pre-trained model has {pre_trained}",
+                hint=f"leave {key}.{name} unset",
+            )
+    return {f"{key}.{name}": getattr(start, name) for name in names}

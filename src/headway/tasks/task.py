@@ -21,9 +21,11 @@ from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2
 from headway.tasks.job import AnyJob, Emit, Job, Progress
 from headway.tasks.sections import (
+    ExamplesConfig,
     ObservationConfig,
     RunSettings,
     StudentTrainingConfig,
+    TextDataConfig,
     TwoStageConfig,
 )
 from headway.training import LayersConfig
@@ -227,7 +229,7 @@ class Teaches(Generic[RunConfig, Model]):
     evaluated as all models of the task. next_commands: as in `Task`; None: those of the task.
     """
 
-    data: Any
+    data: ExamplesConfig | TextDataConfig
     evaluation: ObservationConfig
     training: StudentTrainingConfig = field(default_factory=StudentTrainingConfig)
     distillation: LayersConfig = field(default_factory=TwoStageConfig)

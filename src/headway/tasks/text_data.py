@@ -1,22 +1,29 @@
-"""Running text for language models and encoders: checks, held-out text, and encoded shards."""
+"""Running text for language models and encoders: checks, tokenizer, held-out text, corpora."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
 from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
-from headway.data.prepared import progress_of
+from headway.data.prepared import Progress, numbered, prepared, progress_of
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
-from headway.tasks.sections import TextDataConfig
+from headway.tasks.sections import RunSettings, TextDataConfig
+from headway.text import EncoderTokenizer, TextTokenizer
+from headway.text.text_subwords import FILE
 
 B = TypeVar("B", bound=TextBundle | EncoderBundle)
+R = TypeVar("R", bound=RunSettings)
+T = TypeVar("T", TextTokenizer, EncoderTokenizer)
+C = TypeVar("C")
 
 
 def check_text(data: TextDataConfig, recipe: str) -> None:
@@ -49,6 +56,73 @@ def check_max_length(bundle: TextBundle | EncoderBundle, start: str, length: int
             f"training.length={length} is more than the {limit} positions of the model {start}",
             hint=f"--training.length {limit}",
         )
+
+
+def fitted_model(
+    config: R, start: TextBundle | EncoderBundle | None, vocabulary: int, length: int
+) -> R:
+    """Set the shape of the model: that of the pre-trained model, but with the dropout of the run;
+    or else the vocabulary size, and a maximum length that allows sequences of `length` tokens."""
+    if start is not None:
+        shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
+        shape["model.dropout"] = config.model.dropout
+        return override(config, shape, "the pre-trained model")
+    length = max(config.model.max_length, length)
+    decided = {"model.vocabulary": vocabulary, "model.max_length": length}
+    return override(config, decided, "the tokenizer")
+
+
+def tokenizer_of_run(
+    folder: Path, load: Callable[[Path], T], make: Callable[[], tuple[T, str]], emit: Emit
+) -> T:
+    """Load the tokenizer of the run folder, or make one and save it there.
+
+    make: returns a tokenizer, and its origin in words.
+    """
+    if (folder / FILE).exists():
+        tokenizer, how = load(folder), "reused"
+    else:
+        tokenizer, how = make()
+        tokenizer.save(folder)
+    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
+    return tokenizer
+
+
+def prepare_texts(
+    halves: Sequence[TextSplit],
+    folder: Path,
+    open_it: Callable[[Path], C],
+    make: Callable[[Iterator[Part], Path, Progress], C],
+    tokens: Callable[[C], int],
+    *,
+    joined: bool,
+) -> tuple[list[C], list[C]]:
+    """Prepare the texts of data.train in the run folder, or reuse them.
+
+    open_it, make: as in `prepared`. tokens: returns the number of tokens of a corpus. Returns the
+    training corpora, one for each text, and the held-out corpora: likewise, or a single corpus if
+    they are `joined` or if data.valid is set.
+    """
+    data, emit = halves[0].data, halves[0].emit
+
+    def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> C:
+        return prepared(
+            folder / "data" / name,
+            open_it,
+            lambda path, progress: make(parts(), path, progress),
+            lambda corpus: {"count": tokens(corpus), "unit": "tokens"},
+            emit,
+            "bytes",
+        )
+
+    def split(name: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[C]:
+        names = numbered(name, len(halves))
+        return [corpus(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
+
+    train = split("train", TextSplit.train)
+    if data.valid or joined:
+        return train, [corpus("valid", lambda: held_out(data, halves))]
+    return train, split("valid", TextSplit.valid)
 
 
 def held_out(data: TextDataConfig, halves: Sequence[TextSplit]) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from headway.base.settings import (
     BATCH,
@@ -70,7 +70,7 @@ class CaptionModelConfig:
     vit: ImageEncoderSettings = section(ImageEncoderSettings)
     gpt: GPTConfig = section(GPTConfig)
 
-    sizes: ClassVar[dict[str, dict[str, Any]]] = CaptionerConfig.sizes
+    sizes = CaptionerConfig.sizes
 
     @property
     def captioner(self) -> CaptionerConfig:
@@ -88,7 +88,7 @@ WRITES = tuple(
 class CaptionTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a captioner."""
 
-    steps: int = setting(3000, "number of updates", gt=0)
+    steps: int = with_default(BlocksLoopConfig, "steps", 3000)
     batch_size: int = setting(
         32, "batch size, in images; an image brings all its captions", gt=0, le=BATCH
     )

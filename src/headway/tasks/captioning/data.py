@@ -1,27 +1,31 @@
-"""The data of captioning: images, captions and tokenizer in the run folder, and examples.
+"""The data of captioning: images and captions on disk, their preparation, batches, and examples.
 
 Prepared data that exists in the run folder is reused.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+
+import torch
 
 from headway.base.errors import DataError, UsageError
+from headway.base.files import parse_json
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.bundle import ImageEncoding, TextBundle
+from headway.data.augmentation import AugmentationConfig, augmented, view_generator
 from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
+from headway.data.image_corpus import TEXTS, ImageCorpus, open_images
 from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
-from headway.data.image_reader import ImageReader
-from headway.data.prepared import prepared
+from headway.data.image_reader import ImageReader, Normalise
+from headway.data.padding import padded
 from headway.data.split import check_sides, evenly_spaced, hold_out
-from headway.tasks.captioning.batches import TokenizedCaption
-from headway.tasks.captioning.bundle import CaptionerBundle
-from headway.tasks.captioning.caption_corpus import CaptionCorpus, prepare_captions
+from headway.data.stream import Batch, Indices
 from headway.tasks.captioning.caption_files import (
     CaptionColumns,
     CaptionedImage,
@@ -30,17 +34,121 @@ from headway.tasks.captioning.caption_files import (
     split_of,
 )
 from headway.tasks.captioning.config import CaptionDataConfig, CaptionEvaluation, CaptionRunConfig
+from headway.tasks.captioning.model import CaptionerBundle
 from headway.tasks.captioning.reader import FILE, CaptionReader
-from headway.tasks.image_data import (
-    content,
-    normalised_reader,
-    sized_reader,
-    warn_of_dark_images,
-)
+from headway.tasks.image_data import ImageSource, content, prepare_splits
 from headway.tasks.job import Emit
 from headway.text import TextBPE, TextTokenizer
 
 SPLITS = ("train", "valid")
+
+
+@dataclass(frozen=True)
+class CaptionCorpus:
+    """Images of one size, memory-mapped from disk, and the captions of each image by language."""
+
+    images: ImageCorpus
+    captions: Sequence[Captions]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @classmethod
+    def open(cls, folder: Path, sized: ImageReader) -> CaptionCorpus:
+        """Open a folder of images whose texts are captions (`captions_as_text`).
+
+        Raises DataError if it is damaged or its images were resized by another reader than `sized`.
+        """
+        store = open_images(folder, sized)
+        texts, offsets = store.sequences(TEXTS, "uint8")
+        captions: list[Captions] = []
+        for start, end in pairwise(offsets.tolist()):
+            by_language = parse_json(texts[start:end].tobytes(), str(folder))
+            if not _is_captions(by_language):
+                what = f"row {len(captions)} must have captions by language, but does not"
+                raise store.error(what, f"{TEXTS}.bin")
+            captions.append({name: tuple(group) for name, group in by_language.items()})
+        return cls(ImageCorpus.of(store, sized), captions)
+
+
+def _is_captions(row: object) -> bool:
+    return isinstance(row, dict) and all(
+        isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts)
+        for texts in row.values()
+    )
+
+
+def captions_as_text(images: Sequence[CaptionedImage]) -> list[str]:
+    """Return the captions of each image as JSON, the form in which a `CaptionCorpus` has them."""
+    return [json.dumps(image.captions, ensure_ascii=False) for image in images]
+
+
+TokenizedCaptions = dict[int, list[tuple[int, ...]]]
+"""Index of an image -> the ids of each of its captions, from first to last special token."""
+
+
+@dataclass(frozen=True)
+class CaptionBatch(Batch):
+    """Images with all their captions for teacher forcing.
+
+    images: M normalised images. read: decoder input of B captions. targets: the tokens to predict.
+    of: for each caption, the index of its image in `images`. real: True where a target is not
+    padding. indices: indices of the images in the corpus. count: the number of targets without
+    padding; None if they are to be counted.
+    """
+
+    examples = "images"
+    images: Float[Tensor, "M C Y X"]
+    of: Int[Tensor, " B"]
+    read: Int[Tensor, "B T"]
+    targets: Int[Tensor, "B T"]
+    real: Bool[Tensor, "B T"]
+    indices: tuple[int, ...] = ()
+    count: int | None = None
+
+
+def collate_captions(
+    images: Float[Tensor, "M C Y X"],
+    captions: Sequence[Sequence[tuple[int, ...]]],
+    indices: Sequence[int],
+) -> CaptionBatch:
+    """Return normalised images and the captions of each image as one batch."""
+    captions_with_image = [(i, ids) for i, of_image in enumerate(captions) for ids in of_image]
+    read, real = padded([ids[:-1] for _, ids in captions_with_image], 0)
+    targets, _ = padded([ids[1:] for _, ids in captions_with_image], 0)
+    of = torch.tensor([i for i, _ in captions_with_image])
+    return CaptionBatch(images, of, read, targets, real, tuple(indices), int(real.sum()))
+
+
+class CaptionedImages:
+    """Makes batches of images with all their captions, so that an image is encoded only once for
+    them. The augmentation of an image depends only on (seed, epoch, its index).
+
+    images_with_captions: the indices of the images with a caption, in order.
+    """
+
+    def __init__(
+        self,
+        images: ImageCorpus,
+        captions: TokenizedCaptions,
+        normalise: Normalise,
+        augmentation: AugmentationConfig,
+        seed: int,
+    ) -> None:
+        self.images, self.normalise, self.seed = images, normalise, seed
+        self.augmentation, self.captions = augmentation, captions
+        self.images_with_captions = sorted(captions)
+
+    def batch(self, numbers: Indices, epoch: int) -> CaptionBatch:
+        """Return images, as positions in `images_with_captions`, augmented as in epoch `epoch`."""
+        indices = [self.images_with_captions[number] for number in numbers]
+        images = torch.stack([self._seen(index, epoch) for index in indices])
+        captions = [self.captions[index] for index in indices]
+        return collate_captions(self.normalise(images * 255), captions, indices)
+
+    def _seen(self, index: int, epoch: int) -> Float[Tensor, "C Y X"]:
+        random = view_generator(self.seed, epoch, index)
+        return augmented(self.images.image(index), self.augmentation, random)
 
 
 @dataclass(frozen=True)
@@ -142,39 +250,29 @@ def prepare_all(
     config: CaptionRunConfig, starts: Starts, folder: Path, emit: Emit
 ) -> PreparedCaptions:
     """Prepare images, captions and the reader in the run folder, or reuse them."""
-    reader = CaptionReader.load(folder) if (folder / FILE).exists() else None
     start = None if starts.encoder is None else starts.encoder.reader
 
-    @cache
-    def splits() -> dict[str, list[CaptionedImage]]:
-        return captioned_images(config.data, emit)
-
-    @cache
-    def sized() -> ImageReader:
-        if reader is not None:
-            return reader.images
-        images = [captioned.image for captioned in splits()["train"]]
-        where_and_hint = str(config.data.train), "--model.vit.image-size 64"
-        return sized_reader(config.model.vit, config.data, start, images, where_and_hint)
-
-    def split(name: str) -> CaptionCorpus:
-        return prepared(
-            folder / "data" / name,
-            lambda path: CaptionCorpus.open(path, sized()),
-            lambda path, progress: prepare_captions(splits()[name], sized(), path, progress),
-            lambda corpus: {"count": len(corpus), "unit": "images"},
-            emit,
-            "images",
+    def read() -> ImageSource:
+        splits = captioned_images(config.data, emit)
+        return ImageSource(
+            splits={name: [row.image for row in splits[name]] for name in SPLITS},
+            classes=("",),
+            texts={name: captions_as_text(splits[name]) for name in SPLITS},
+            where=str(config.data.train),
         )
 
-    train, valid = (split(name) for name in SPLITS)
-    if reader is None:
-        images = normalised_reader(sized(), start, train.images)
-        warn_of_dark_images(train.images, emit)
-        tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
-        languages = config.data.text if len(config.data.text) > 1 else ()
-        reader = CaptionReader(images, tokenizer, languages, config.data.max_length)
-        reader.save(folder)
+    images = prepare_splits(
+        read, config.model.vit, config.data, start, folder, emit, key="model.vit"
+    )
+    train, valid = (
+        CaptionCorpus.open(corpus.folder, images.reader) for corpus in (images.train, images.valid)
+    )
+    if (folder / FILE).exists():
+        return PreparedCaptions(CaptionReader.load(folder), train, valid)
+    tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
+    languages = config.data.text if len(config.data.text) > 1 else ()
+    reader = CaptionReader(images.reader, tokenizer, languages, config.data.max_length)
+    reader.save(folder)
     return PreparedCaptions(reader, train, valid)
 
 
@@ -193,12 +291,13 @@ def _tokenizer(
 
 def caption_tokens(
     captions: Sequence[Captions], columns: Sequence[str], reader: CaptionReader, longest: int
-) -> tuple[list[TokenizedCaption], int]:
+) -> tuple[TokenizedCaptions, int]:
     """Encode all captions; leave out those of more than `longest` tokens.
 
     Returns the encoded captions, and the number of captions that are left out.
     """
-    encoded, longer = [], 0
+    encoded: TokenizedCaptions = {}
+    longer = 0
     for language in columns:
         first = reader.first(language if reader.languages else None)
         texts = [
@@ -211,7 +310,8 @@ def caption_tokens(
             if len(tokens) > longest:
                 longer += 1
             else:
-                encoded.append(TokenizedCaption(image, (first, *tokens, reader.tokenizer.eos)))
+                caption = (first, *tokens, reader.tokenizer.eos)
+                encoded.setdefault(image, []).append(caption)
     return encoded, longer
 
 
@@ -247,7 +347,7 @@ def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> Captio
 
 
 def read_examples(
-    bundle: CaptionerBundle, paths: Sequence[Path], config: Any, options: CaptionEvaluation
+    bundle: CaptionerBundle, paths: Sequence[Path], config: object, options: CaptionEvaluation
 ) -> CaptionExamples:
     """Read the captioned images of tables, whatever their split.
 
@@ -263,7 +363,7 @@ def read_examples(
 
 
 def held_out_examples(
-    bundle: CaptionerBundle, run: Path, config: Any, options: CaptionEvaluation
+    bundle: CaptionerBundle, run: Path, config: object, options: CaptionEvaluation
 ) -> CaptionExamples:
     """Read the test images of a run, or its validation images.
 

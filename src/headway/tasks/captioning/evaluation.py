@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from headway.base.errors import DataError
 from headway.evaluation import CorpusScores, score_against_several
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.captioning.batches import by_image, collate_captions
-from headway.tasks.captioning.bundle import CaptionerBundle
 from headway.tasks.captioning.cider import cider_d
 from headway.tasks.captioning.config import CaptionEvaluation
-from headway.tasks.captioning.data import CaptionExamples, caption_tokens
+from headway.tasks.captioning.data import (
+    CaptionExamples,
+    caption_tokens,
+    collate_captions,
+)
+from headway.tasks.captioning.model import CaptionerBundle
 from headway.training.objectives.cross_entropy import cross_entropy_of
 
-BATCH = 32
-"""Number of images of a batch."""
-
-
+BATCH = 32  # images
 DEFAULTS = CaptionEvaluation()
 
 
@@ -35,9 +34,8 @@ def evaluate(
 
     CIDEr-D, BLEU and chrF of the generated captions are means over the languages. nats is the mean
     of -log P(token) over all tokens of the reference captions; references above the model's maximum
-    length are left out. Languages in which fewer than two images have captions are left out.
-    progress: called before each batch with the number of images processed so far. Raises DataError
-    if no language is left.
+    length are left out. Languages in which fewer than two images have captions are left out; raises
+    DataError if no language is left.
     """
     count = _Count(progress)
     nats = _nats(bundle, examples, count)
@@ -98,19 +96,8 @@ class _Language:
     @property
     def metrics(self) -> dict[str, float]:
         cider = sum(self.ciders) / len(self.ciders)
-        return {
-            "cider": cider,
-            "bleu": self.corpus.bleu,
-            "chrf": self.corpus.chrf,
-            "nats": self.nats,
-        }
-
-    @property
-    def signatures(self) -> dict[str, str]:
-        return {
-            "bleu_signature": self.corpus.bleu_signature,
-            "chrf_signature": self.corpus.chrf_signature,
-        }
+        corpus = self.corpus
+        return {"cider": cider, "bleu": corpus.bleu, "chrf": corpus.chrf, "nats": self.nats}
 
 
 @torch.inference_mode()
@@ -121,8 +108,7 @@ def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> 
         language: reader.first(language if reader.languages else None)
         for language in examples.columns
     }
-    tokens, _ = caption_tokens(examples.captions, examples.columns, reader, bundle.longest)
-    captions = by_image(tokens)
+    captions, _ = caption_tokens(examples.captions, examples.columns, reader, bundle.longest)
     images = sorted(captions)
     sums = {language: _Nats() for language in examples.columns}
     for start in range(0, len(images), BATCH):
@@ -177,7 +163,7 @@ def _scores(
         name: sum(language.metrics[name] for language in languages) / len(languages)
         for name in ("cider", "bleu", "chrf")
     }
-    details: dict[str, Any] = {"split": examples.split}
+    details: dict[str, object] = {"split": examples.split}
     details |= options.as_details
     rows = [_details(language, examples, options.worst) for language in languages]
     if len(examples.columns) == 1:
@@ -201,12 +187,13 @@ def _scores(
     )
 
 
-def _details(language: _Language, examples: CaptionExamples, worst: int) -> dict[str, Any]:
+def _details(language: _Language, examples: CaptionExamples, worst: int) -> dict[str, object]:
     """Return the scores of a language and its worst captions, for JSON."""
-    row = {
+    row: dict[str, object] = {
         "language": language.name,
         **language.metrics,
-        **language.signatures,
+        "bleu_signature": language.corpus.bleu_signature,
+        "chrf_signature": language.corpus.chrf_signature,
         "images": len(language.chosen),
     }
     if not worst:

@@ -22,9 +22,9 @@ from headway.tasks.opening import family_of, with_article
 from headway.tasks.registry import TASKS, task, task_of_family, tasks
 from headway.tasks.sections import (
     ExamplesConfig,
-    ObservationConfig,
     RunSettings,
     StudentTrainingConfig,
+    TextDataConfig,
     TwoStageConfig,
 )
 from headway.tasks.task import AnyTask, Teaches
@@ -57,7 +57,7 @@ class StudentConfig:
     )
     dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
 
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+    sizes: ClassVar[Mapping[str, Mapping[str, object]]] = {}
 
     @property
     def shape(self) -> dict[str, int | float | None]:
@@ -74,11 +74,10 @@ class DistilRunConfig(RunSettings):
     """
 
     recipe: str = setting("distil", "name of the recipe that these settings extend")
-    data: Any = section(ExamplesConfig)
+    data: ExamplesConfig | TextDataConfig = section(ExamplesConfig)
     model: StudentConfig = section(StudentConfig)
     distillation: LayersConfig = section(TwoStageConfig)
     training: StudentTrainingConfig = section(StudentTrainingConfig)
-    evaluation: Any = section(ObservationConfig)
 
     @property
     def decided_by_data(self) -> frozenset[str]:
@@ -143,7 +142,7 @@ def task_of_teacher(teacher: str | Path) -> AnyTask:
     )
 
 
-def for_teacher(config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilRunConfig:
+def for_teacher(config: DistilRunConfig, settings: Mapping[str, object]) -> DistilRunConfig:
     """Return the configuration with the sections of the teacher's task.
 
     settings: values by dotted key, of which `training.teacher` names the teacher. Raises UsageError
@@ -157,7 +156,9 @@ def for_teacher(config: DistilRunConfig, settings: Mapping[str, Any]) -> DistilR
         )
     if teacher is None:
         raise without_teacher()
-    return for_task(config, settings.get("training.task") or task_of_teacher(teacher).name)
+    return for_task(
+        config, str(settings.get("training.task") or task_of_teacher(str(teacher)).name)
+    )
 
 
 def without_teacher() -> UsageError:
@@ -183,7 +184,7 @@ def for_task(config: DistilRunConfig, name: str) -> DistilRunConfig:
     )
 
 
-def run_of_task(config: DistilRunConfig) -> Any:
+def run_of_task(config: DistilRunConfig) -> RunSettings:
     """Return the configuration of a run of the teacher's task on the same examples.
 
     It starts from the teacher. Its data and training have the settings of the student's run that
@@ -205,7 +206,8 @@ def run_of_task(config: DistilRunConfig) -> Any:
     }
     settings = {"recipe": config.recipe, "training.start": config.training.teacher}
     further = teaches_of(name).settings(config)
-    return override(run, {**shared, **settings, **further}, "the student's run")
+    changed: RunSettings = override(run, {**shared, **settings, **further}, "the student's run")
+    return changed
 
 
 def kinds_of_students() -> list[DistilRunConfig]:

@@ -47,8 +47,12 @@ from headway.tasks.image_classification.model import (
     from_hugging_face,
     to_hugging_face,
 )
-from headway.tasks.image_data import PreparedImages, prepare_labelled_images
-from headway.tasks.image_start import decided_settings, load_image_encoder
+from headway.tasks.image_data import (
+    PreparedImages,
+    decided_settings,
+    load_image_encoder,
+    prepare_labelled_images,
+)
 from headway.tasks.job import (
     Emit,
     Example,

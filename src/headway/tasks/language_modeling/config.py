@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting, with_default
 from headway.models import GPTConfig
 from headway.tasks.sections import (
     BlocksLoopConfig,
@@ -20,18 +20,22 @@ from headway.tasks.sections import (
 )
 from headway.training import AutomaticOptimizerConfig, ScheduleConfig
 
-"""Peak learning rates: of Muon from scratch, and of AdamW for fine-tuning."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageDataConfig(TextDataConfig):
-    """The training text of a language model, and its tokenizer."""
+class WeightedTextConfig(TextDataConfig):
+    """The training text of a language model, also of a student with its teacher's tokenizer."""
 
     weights: tuple[float, ...] = setting(
         (),
         "sampling weights of the texts of train: the fraction of sequences from each; if unset, "
         "in proportion to their lengths",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageDataConfig(WeightedTextConfig):
+    """The training text of a language model, and its tokenizer."""
+
     tokenizer: str = setting(
         "bpe",
         "tokenizer: bpe, unigram or characters, trained on the text, or the folder of a model "
@@ -43,21 +47,10 @@ class LanguageDataConfig(TextDataConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentDataConfig(TextDataConfig):
-    """The training text of a student; the tokenizer is that of the teacher."""
-
-    weights: tuple[float, ...] = setting(
-        (),
-        "sampling weights of the texts of train: the fraction of sequences from each; if unset, "
-        "in proportion to their lengths",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class LanguageTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a language model."""
 
-    steps: int = setting(3000, "number of updates", gt=0)
+    steps: int = with_default(BlocksLoopConfig, "steps", 3000)
     average: float = averaging(0.0)
     batch_size: int = setting(16, "batch size, in sequences", gt=0, le=BATCH)
     length: int = setting(256, "sequence length in tokens", gt=0, le=LENGTH)
@@ -103,7 +96,7 @@ class LanguageScoring:
     sample: int = setting(
         0, "number of tokens of a text that is generated from the prompt; 0: none", ge=0, le=COPIES
     )
-    prompt: str = setting("", "prompt of that text")
+    prompt: str = with_default(LanguageEvaluationConfig, "prompt", "")
 
 
 @dataclass(frozen=True, kw_only=True)

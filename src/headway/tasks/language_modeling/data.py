@@ -1,20 +1,27 @@
-"""The data of language modelling: tokenizer, shards and held-out text in the run folder."""
+"""The data of language modelling: tokenizer and text in the run folder, and text to score."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.bundle import TextBundle
-from headway.data.documents import Part, read_documents
-from headway.data.prepared import numbered, prepared
+from headway.data.documents import read_documents
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.tasks.job import Emit
-from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
+from headway.tasks.language_modeling.config import (
+    LanguageDataConfig,
+    LanguageEvaluationConfig,
+    LanguageRunConfig,
+    LanguageScoring,
+    LanguageTrainingConfig,
+)
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out
+from headway.tasks.sections import RunSettings, TextDataConfig, TextStudentTrainingConfig
+from headway.tasks.text_data import TextSplit, check_text, prepare_texts, tokenizer_of_run
 from headway.text import (
     CharacterTokenizer,
     TextBPE,
@@ -22,9 +29,14 @@ from headway.text import (
     TextUnigram,
     load_tokenizer,
 )
-from headway.text.text_subwords import FILE
 
 TRAINED = ("bpe", "unigram", "characters")
+
+BATCH_TOKENS = 4096
+"""Batch size in tokens, for a model without a run."""
+
+LONGEST_WINDOW = 1024
+"""Maximum default window length."""
 
 
 @dataclass(frozen=True)
@@ -79,47 +91,101 @@ def prepare_language(
     """
     data = config.data
     halves = [TextSplit(source, data, emit) for source in data.train]
-    tokenizer = _tokenizer(data, start, halves, folder, emit)
-
-    def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
-        return prepared(
-            folder / "data" / name,
-            lambda path: TextCorpus.open(path, tokenizer),
-            lambda path, progress: prepare_text(parts(), tokenizer, path, progress),
-            lambda corpus: {"count": len(corpus), "unit": "tokens"},
-            emit,
-            "bytes",
-        )
-
-    names = numbered("train", len(halves))
-    train = [corpus(name, half.train) for name, half in zip(names, halves, strict=True)]
-    return PreparedLanguage(tokenizer, train, corpus("valid", lambda: held_out(data, halves)))
+    tokenizer = tokenizer_of_run(
+        folder, load_tokenizer, lambda: _tokenizer(data, start, halves, emit), emit
+    )
+    train, (valid,) = prepare_texts(
+        halves,
+        folder,
+        lambda path: TextCorpus.open(path, tokenizer),
+        lambda parts, path, progress: prepare_text(parts, tokenizer, path, progress),
+        len,
+        joined=True,
+    )
+    return PreparedLanguage(tokenizer, train, valid)
 
 
 def _tokenizer(
-    data: LanguageDataConfig,
-    start: TextBundle | None,
-    halves: list[TextSplit],
-    folder: Path,
-    emit: Emit,
-) -> TextTokenizer:
-    if (folder / FILE).exists():
-        tokenizer, how = load_tokenizer(folder), "reused"
-    elif start is not None:
-        tokenizer, how = start.tokenizer, "of the pre-trained model"
-    elif data.tokenizer in TRAINED:
-        emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        if data.tokenizer == "characters":
-            parts = read_documents((*data.train, *data.valid), data.split, data.key)
-            tokenizer = CharacterTokenizer.train(part.text for part in parts)
-        else:
-            texts = (part.text for half in halves for part in half.train())
-            kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
-            tokenizer = kind.train(texts, data.vocabulary)
-        how = data.tokenizer
-    else:
-        tokenizer, how = load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
-    if not (folder / FILE).exists():
-        tokenizer.save(folder)
-    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
-    return tokenizer
+    data: LanguageDataConfig, start: TextBundle | None, halves: Sequence[TextSplit], emit: Emit
+) -> tuple[TextTokenizer, str]:
+    """Return the tokenizer that the settings name, and its origin."""
+    if start is not None:
+        return start.tokenizer, "of the pre-trained model"
+    if data.tokenizer not in TRAINED:
+        return load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
+    emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+    if data.tokenizer == "characters":
+        parts = read_documents((*data.train, *data.valid), data.split, data.key)
+        return CharacterTokenizer.train(part.text for part in parts), data.tokenizer
+    texts = (part.text for half in halves for part in half.train())
+    kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
+    return kind.train(texts, data.vocabulary), data.tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows:
+    """How a text is split into windows, and how many of its tokens are scored.
+
+    length: the number of targets of a window. batch_size: the batch size, in windows. tokens: the
+    number of tokens that are scored, rounded up to whole batches; None: all.
+    """
+
+    length: int
+    batch_size: int
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredText:
+    """The tokens of a text to score, and its windows, which options of the evaluation override."""
+
+    corpus: TextCorpus
+    windows: Windows
+
+    def __len__(self) -> int:
+        """The number of tokens."""
+        return len(self.corpus)
+
+
+def windows_of(bundle: TextBundle, config: object) -> Windows:
+    """Return the windows of a run's validation.
+
+    Without a run, the window length is the model's context length, at most LONGEST_WINDOW.
+    """
+    if isinstance(config, RunSettings) and isinstance(config.evaluation, LanguageEvaluationConfig):
+        training = config.training  # of a language model, or of a student of one
+        assert isinstance(training, LanguageTrainingConfig | TextStudentTrainingConfig)
+        tokens = config.evaluation.tokens
+        return Windows(length=training.length, batch_size=training.batch_size, tokens=tokens)
+    length = min(bundle.config.max_length, LONGEST_WINDOW)
+    return Windows(length=length, batch_size=max(1, BATCH_TOKENS // length))
+
+
+def held_out_text(
+    bundle: TextBundle, run: Path, config: object, options: LanguageScoring
+) -> ScoredText:
+    """Open the held-out text of a run. Raises UsageError if it is missing."""
+    folder = run / "data" / "valid"
+    if not folder.is_dir():
+        raise UsageError(
+            "the held-out text of the run is missing", str(folder), "name a text file or folder"
+        )
+    corpus = TextCorpus.open(folder, bundle.tokenizer)
+    return ScoredText(corpus=corpus, windows=windows_of(bundle, config))
+
+
+def read_text(
+    bundle: TextBundle, paths: Sequence[Path], config: object, options: LanguageScoring
+) -> ScoredText:
+    """Read and encode the text of files, folders or collections.
+
+    It is split into documents by the settings of the run, or by the defaults. Raises DataError or
+    UsageError for text that cannot be read.
+    """
+    data = config.data if isinstance(config, RunSettings) else None
+    settings = data if isinstance(data, TextDataConfig) else TextDataConfig()
+    with tempfile.TemporaryDirectory() as folder:  # the files stay mapped after they are removed
+        parts = read_documents([str(path) for path in paths], settings.split, settings.key)
+        corpus = prepare_text(parts, bundle.tokenizer, Path(folder) / "text")
+    windows = replace(windows_of(bundle, config), tokens=None)
+    return ScoredText(corpus=corpus, windows=windows)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
+from headway.base.settings import BATCH, COPIES, VOCABULARY, section, setting, with_default
 from headway.models import BertConfig
 from headway.tasks.masked_language_modeling.masking import MaskingConfig
 from headway.tasks.sections import (
@@ -13,26 +13,33 @@ from headway.tasks.sections import (
     ObservationConfig,
     RunSettings,
     TextDataConfig,
+    TextStudentTrainingConfig,
     averaging,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncoderDataConfig(TextDataConfig):
+class SmoothedTextConfig(TextDataConfig):
+    """The training text of an encoder, also of a student with its teacher's tokenizer."""
+
+    smoothing: float = setting(
+        0.7,
+        "exponent of the sampling weights of several texts (languages), in training and for a "
+        "tokenizer that is trained: 1: in proportion to their lengths, 0: uniform",
+        ge=0,
+        le=1,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDataConfig(SmoothedTextConfig):
     """The training text of an encoder, and its tokenizer.
 
     If several texts (languages) are named, sequences are sampled from each by its own weight, and
     sentence pairs are made within a text.
     """
 
-    smoothing: float = setting(
-        0.7,
-        "exponent of the sampling weights of several texts (languages), in training and for the "
-        "tokenizer: 1: in proportion to their lengths, 0: uniform",
-        ge=0,
-        le=1,
-    )
     tokenizer: str | None = setting(
         None,
         "folder of a model whose tokenizer is used; if unset, a WordPiece tokenizer is trained",
@@ -54,12 +61,9 @@ class EncoderDataConfig(TextDataConfig):
 class EncoderTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of an encoder."""
 
-    steps: int = setting(6000, "number of updates", gt=0)
     average: float = averaging(0.0)
     batch_size: int = setting(32, "batch size, in sequences", gt=0, le=BATCH)
-    length: int = setting(
-        128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
-    )
+    length: int = with_default(TextStudentTrainingConfig, "length", 128)
     short: float = setting(
         0.1, "fraction of the sentence pairs that are built for a shorter random length", ge=0, le=1
     )
@@ -100,19 +104,6 @@ class EncoderEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudentDataConfig(TextDataConfig):
-    """The training text of a student; the tokenizer is that of the teacher."""
-
-    smoothing: float = setting(
-        0.7,
-        "exponent of the sampling weights of several texts: 1: in proportion to their lengths, 0: "
-        "uniform",
-        ge=0,
-        le=1,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
 class StudentEvaluationConfig(ObservationConfig):
     """Settings of the evaluation of a student during training."""
 
@@ -120,9 +111,7 @@ class StudentEvaluationConfig(ObservationConfig):
         "difference",
         "metric that selects the best student: the weighted difference from the teacher",
     )
-    sequences: int = setting(
-        400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
-    )
+    sequences: int = with_default(EncoderEvaluationConfig, "sequences", 400)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,26 +155,33 @@ class EncoderRunConfig(RunSettings):
         return frozenset(shape - {"model.dropout"})
 
 
-def settings_of_student(config: Any) -> dict[str, Any]:
+def settings_of_student(config: RunSettings) -> dict[str, float]:
     """Return the settings of a run whose batches train a student: no word is masked."""
-    sequences = config.evaluation.sequences
+    evaluation = config.evaluation
+    assert isinstance(evaluation, StudentEvaluationConfig)
+    sequences = evaluation.sequences
     return {"masking.masked": 0.0, "masking.random": 0.0, "evaluation.sequences": sequences}
 
 
-_ENCODER_OPTIMIZER = OptimizerConfig(
-    kind="muon", lr=2e-3, muon_lr=1e-2, eps=1e-8, weight_decay=0.01
-)
+_OPTIMIZER = OptimizerConfig(kind="muon", lr=2e-3, muon_lr=1e-2, eps=1e-8, weight_decay=0.01)
+_SCHEDULE = ScheduleConfig(kind="linear", final=0.0)
 
 
-def _encoder_model(layers: int, width: int, heads: int, **settings: Any) -> BertConfig:
+def _encoder_model(layers: int, width: int, heads: int) -> BertConfig:
     """Configure an encoder in BERT's proportions, with two differences that speed up training.
 
     Pre-norm needs no long warm-up. Rotary positions encode neighbourhood from the first step, which
     learned position embeddings must learn first (docs/log/results.md).
     """
-    shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    today = {"max_length": 128, "norm": "pre", "positions": "rotary"}
-    return BertConfig(**{**today, **shape, **settings})
+    return BertConfig(
+        num_layers=layers,
+        model_dim=width,
+        num_heads=heads,
+        ffn_dim=4 * width,
+        max_length=128,
+        norm="pre",
+        positions="rotary",
+    )
 
 
 def bert() -> EncoderRunConfig:
@@ -200,8 +196,8 @@ def bert() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="bert",
         model=_encoder_model(6, 256, 4),
-        optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", final=0.0),
+        optimizer=_OPTIMIZER,
+        schedule=_SCHEDULE,
     )
 
 
@@ -214,7 +210,7 @@ def bert_domain() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="bert-domain",
         optimizer=OptimizerConfig(lr=1e-4, eps=1e-8, weight_decay=0.01),
-        schedule=ScheduleConfig(kind="linear", final=0.0),
+        schedule=_SCHEDULE,
         training=EncoderTrainingConfig(steps=1000, batch_size=16),
     )
 
@@ -227,9 +223,9 @@ def bert_tiny() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="bert-tiny",
         data=EncoderDataConfig(vocabulary=2000, held_out=0.1),
-        model=_encoder_model(4, 128, 4, dropout=0.0),
-        optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", final=0.0),
+        model=replace(_encoder_model(4, 128, 4), dropout=0.0),
+        optimizer=_OPTIMIZER,
+        schedule=_SCHEDULE,
         training=EncoderTrainingConfig(steps=2000, batch_size=16, length=64),
     )
 
@@ -244,7 +240,7 @@ def roberta() -> EncoderRunConfig:
     return EncoderRunConfig(
         recipe="roberta",
         data=EncoderDataConfig(lower=False),
-        model=_encoder_model(6, 256, 4, token_types=0, next_sentence=False, pooler="none"),
-        optimizer=_ENCODER_OPTIMIZER,
-        schedule=ScheduleConfig(kind="linear", final=0.0),
+        model=replace(_encoder_model(6, 256, 4), token_types=0, next_sentence=False, pooler="none"),
+        optimizer=_OPTIMIZER,
+        schedule=_SCHEDULE,
     )

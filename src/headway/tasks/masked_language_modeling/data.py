@@ -1,31 +1,145 @@
-"""The data of masked language modelling: tokenizer, sentences and held-out sentences."""
+"""The data of masked language modelling: sentences on disk, and their preparation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from headway.base.chunks import chunks
 from headway.base.errors import DataError, UsageError
 from headway.bundle import EncoderBundle
 from headway.data.documents import Part, read_documents
-from headway.data.prepared import numbered, prepared
+from headway.data.store import Array, Store, ids_dtype, new_store
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
-from headway.tasks.masked_language_modeling.sentences import (
-    SentenceCorpus,
-    prepare_sentences,
-    sentences_of,
-)
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out
-from headway.text import EncoderTokenizer, extended, new_words
-from headway.text.hf_tokenizer import FILE
+from headway.tasks.text_data import (
+    TextSplit,
+    check_text,
+    held_out,
+    prepare_texts,
+    tokenizer_of_run,
+)
+from headway.text import EncoderTokenizer, extended, new_words, split_sentences
 
-COMPARED = 2000
-"""Number of held-out sentences on which fertility (tokens per word) is measured."""
+LONGEST = 64  # tokens; a longer sentence is split into several
+CHUNK = 64  # number of sentences encoded at once
+COMPARED = 2000  # number of held-out sentences on which tokens per word are counted
+
+
+@dataclass(frozen=True)
+class SentenceCorpus:
+    """Sentences of documents, memory-mapped from disk, without special tokens.
+
+    sums: number of tokens of all sentences before each, and finally of all: sentence i is
+    ids[sums[i] : sums[i + 1]]. documents: the first sentence of each document, and finally the
+    number of sentences. separator: id of [SEP]. Memory holds about 20 bytes per sentence, no text.
+    """
+
+    folder: Path
+    ids: Array
+    sums: npt.NDArray[np.int64]
+    documents: npt.NDArray[np.int64]
+    separator: int
+
+    @classmethod
+    def open(cls, folder: Path, tokenizer: EncoderTokenizer) -> SentenceCorpus:
+        """Map the sentences in `folder`. Raises DataError unless they were encoded with
+        `tokenizer`."""
+        store, size = Store.open(folder, _fingerprint(tokenizer), "tokenizer"), tokenizer.size
+        ids, sums = store.sequences("sentences", ids_dtype(size), below=size, may_be_empty=True)
+        begins = store.array("begins", "uint8", below=2)
+        documents = np.append(np.flatnonzero(begins), store.count)
+        return cls(folder, ids, np.array(sums), documents, tokenizer.special_tokens.end)
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.sums) - 1
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of all sentences."""
+        return len(self.ids)
+
+    @cached_property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of tokens of each sentence."""
+        return np.diff(self.sums)
+
+    def run(self, first: int, last: int) -> npt.NDArray[np.int64]:
+        """Return the tokens of sentences `first` to `last` - 1, with [SEP] at document borders."""
+        start, end = self.sums[first], self.sums[last]
+        ids: npt.NDArray[np.int64] = self.ids[start:end].astype(np.int64)
+        low, high = np.searchsorted(self.documents, (first + 1, last))
+        borders = self.sums[self.documents[low:high]] - start
+        return np.insert(ids, borders, self.separator) if len(borders) else ids
+
+    def counts(self, size: int) -> npt.NDArray[np.int64]:
+        """Return the number of occurrences of each of `size` ids in the text.
+
+        Memory holds 16 million tokens at a time.
+        """
+        counts = np.zeros(size, np.int64)
+        for start in range(0, len(self.ids), 1 << 24):
+            counts += np.bincount(self.ids[start : start + (1 << 24)], minlength=size)
+        return counts
+
+    def sentence(self, number: int) -> list[int]:
+        """Return the tokens of one sentence."""
+        return [int(i) for i in self.run(number, number + 1)]
+
+
+def sentences_of(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield the sentences of documents, each as a part; documents without sentences are
+    skipped."""
+    first = True
+    for part in parts:
+        first = first or part.first
+        for sentence in split_sentences(part.text):
+            yield Part(sentence, first)
+            first = False
+
+
+def prepare_sentences(
+    parts: Iterable[Part],
+    tokenizer: EncoderTokenizer,
+    folder: Path,
+    progress: Callable[[int], None] = lambda num_bytes: None,
+) -> SentenceCorpus:
+    """Encode the sentences of documents into the new folder `folder`, and open it.
+
+    A sentence of more than 64 tokens becomes several. progress: called with the number of bytes
+    done. Raises DataError if there is no text. After any error no partial folder remains.
+    """
+    num_bytes = 0
+    with new_store(folder, _fingerprint(tokenizer)) as store:
+        for chunk in chunks(sentences_of(parts), CHUNK):
+            sentences: list[list[int]] = []
+            begins: list[bool] = []
+            encoded = tokenizer.encode_batch([part.text for part in chunk])
+            for part, ids in zip(chunk, encoded, strict=True):
+                num_bytes += len(part.text.encode())
+                starts = range(0, max(1, len(ids)), LONGEST)
+                sentences += [ids[start : start + LONGEST] for start in starts]
+                begins += [part.first and start == 0 for start in starts]
+            store.append_sequences("sentences", sentences, ids_dtype(tokenizer.size))
+            store.append("begins", begins, "uint8")
+            progress(num_bytes)
+        if not num_bytes:
+            raise DataError(
+                "the files have no text, or only whitespace", hint="give files that have text"
+            )
+    return SentenceCorpus.open(folder, tokenizer)
+
+
+def _fingerprint(tokenizer: EncoderTokenizer) -> str:
+    return f"sentences of {LONGEST} {tokenizer.fingerprint}"
 
 
 @dataclass(frozen=True)
@@ -81,27 +195,17 @@ def prepare_encoder(
     """
     data = config.data
     halves = [TextSplit(source, data, emit) for source in data.train]
-    tokenizer = _tokenizer(config, start, halves, folder, emit)
-
-    def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
-        return prepared(
-            folder / "data" / name,
-            lambda path: SentenceCorpus.open(path, tokenizer),
-            lambda path, progress: prepare_sentences(parts(), tokenizer, path, progress),
-            lambda corpus: {"count": corpus.tokens, "unit": "tokens"},
-            emit,
-            "bytes",
-        )
-
-    def split(name: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[SentenceCorpus]:
-        names = numbered(name, len(halves))
-        return [corpus(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
-
-    train = split("train", TextSplit.train)
-    if data.valid:
-        valid = [corpus("valid", lambda: held_out(data, halves))]
-    else:
-        valid = split("valid", TextSplit.valid)
+    tokenizer = tokenizer_of_run(
+        folder, EncoderTokenizer.load, lambda: _tokenizer(config, start, halves, emit), emit
+    )
+    train, valid = prepare_texts(
+        halves,
+        folder,
+        lambda path: SentenceCorpus.open(path, tokenizer),
+        lambda parts, path, progress: prepare_sentences(parts, tokenizer, path, progress),
+        lambda corpus: corpus.tokens,
+        joined=False,
+    )
     for corpora, kind in ((train, "training"), (valid, "held-out")):
         if not all(corpus.tokens for corpus in corpora):
             raise DataError(
@@ -139,40 +243,33 @@ def _sentences(parts: Iterator[Part], where: str) -> list[str]:
 def _tokenizer(
     config: EncoderRunConfig,
     start: EncoderBundle | None,
-    halves: list[TextSplit],
-    folder: Path,
+    halves: Sequence[TextSplit],
     emit: Emit,
-) -> EncoderTokenizer:
+) -> tuple[EncoderTokenizer, str]:
+    """Return the tokenizer that the settings name, and its origin."""
     data = config.data
-
-    if (folder / FILE).exists():
-        tokenizer, how = EncoderTokenizer.load(folder), "reused"
-    elif start is not None:
+    if start is not None:
         tokenizer, how = start.tokenizer, "of the pre-trained model"
-        if data.new_tokens:
-            texts = (part.text for half in halves for part in half.train())
-            words = new_words(tokenizer, texts, data.new_tokens)
-            tokenizer, how = extended(tokenizer, words), f"{how}, and {len(words):,} new tokens"
-            _report_fertility(start.tokenizer, tokenizer, config, halves, emit)
-    elif data.tokenizer is not None:
-        tokenizer = load_as(EncoderBundle, data.tokenizer).tokenizer
-        how = f"of {data.tokenizer}"
-    else:
-        emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        sources = [(part.text for part in half.train()) for half in halves]
-        tokenizer = EncoderTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
-        how = "WordPiece"
-    if not (folder / FILE).exists():
-        tokenizer.save(folder)
-    emit({"kind": "tokenizer", "vocabulary_size": tokenizer.size, "how": how})
-    return tokenizer
+        if not data.new_tokens:
+            return tokenizer, how
+        texts = (part.text for half in halves for part in half.train())
+        words = new_words(tokenizer, texts, data.new_tokens)
+        tokenizer = extended(tokenizer, words)
+        _report_fertility(start.tokenizer, tokenizer, config, halves, emit)
+        return tokenizer, f"{how}, and {len(words):,} new tokens"
+    if data.tokenizer is not None:
+        return load_as(EncoderBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
+    emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+    sources = [(part.text for part in half.train()) for half in halves]
+    learned = EncoderTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
+    return learned, "WordPiece"
 
 
 def _report_fertility(
     old: EncoderTokenizer,
     new: EncoderTokenizer,
     config: EncoderRunConfig,
-    halves: list[TextSplit],
+    halves: Sequence[TextSplit],
     emit: Emit,
 ) -> None:
     """Emit the tokens per word of held-out text, with the original and the extended vocabulary."""

@@ -2,31 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
+from headway.data.formats import TABLES, ending
+from headway.data.prepared import numbered
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.masked_language_modeling.config import EncoderScoring
-from headway.tasks.masked_language_modeling.held_out import HeldOutText
-from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch, evaluation_batches
-from headway.tasks.masked_language_modeling.objective import judge
+from headway.tasks.masked_language_modeling.config import (
+    EncoderDataConfig,
+    EncoderRunConfig,
+    EncoderScoring,
+)
+from headway.tasks.masked_language_modeling.data import (
+    SentenceCorpus,
+    held_out_sentences,
+    sentences_of_files,
+)
+from headway.tasks.masked_language_modeling.masked_batches import (
+    MaskedBatch,
+    Source,
+    evaluation_batches,
+)
+from headway.tasks.masked_language_modeling.masking import Masking
+from headway.tasks.masked_language_modeling.model import judge
 from headway.tasks.masked_language_modeling.pseudo_perplexity import (
-    PseudoPerplexity,
     pseudo_perplexity,
 )
-from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
+from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
 from headway.text import EncoderTokenizer
+
+HELD_OUT = 1 << 20
+"""Number of the first held-out corpus, so that its random masks differ from those in training."""
 
 USUAL = EncoderScoring()
 LOWER_IS_BETTER = {"mlm_nats", "nsp_loss"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutText:
+    """Held-out text.
+
+    sources: name of a text -> its sequences, whose masked words are always the same; empty if there
+    are only sentences. batch_size: the number of sequences of a batch. read_sentences: returns the
+    sentences; it is called only if they are evaluated.
+    """
+
+    sources: Mapping[str, Source]
+    batch_size: int
+    read_sentences: Callable[[], Sequence[str]]
+
+    @cached_property
+    def sentences(self) -> Sequence[str]:
+        """The held-out sentences."""
+        return self.read_sentences()
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+
+def sources_of(
+    config: EncoderRunConfig,
+    corpora: Sequence[SentenceCorpus],
+    tokenizer: EncoderTokenizer,
+    first: int,
+) -> list[Source]:
+    """Make the sources of the masked sequences of corpora, by the settings of a run.
+
+    first: the number of the first corpus, which seeds its randomness.
+    """
+    masking = Masking.of(config.masking, tokenizer)
+    anywhere = CorpusMixture.among(corpora, config.data.smoothing) if len(corpora) > 1 else None
+    return [
+        Source(corpus, config, masking, tokenizer.special_tokens, first + i, anywhere)
+        for i, corpus in enumerate(corpora)
+    ]
+
+
+def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
+    """Return the folders of a run's held-out sentences, by the name of their text."""
+    data, folder = config.data, run / "data"
+    if data.valid:
+        return {", ".join(data.valid): folder / "valid"}
+    names = numbered("valid", len(data.train))
+    return {text: folder / name for text, name in zip(data.train, names, strict=True)}
+
+
+def held_out_sources(
+    bundle: EncoderBundle, config: EncoderRunConfig, run: Path
+) -> dict[str, Source]:
+    """Open the held-out sequences of a run, by the name of their text.
+
+    The random second texts of next-sentence prediction are of the same text. Raises DataError if
+    the run's sentences are damaged.
+    """
+    folders = held_out_folders(config, run)
+    corpora = [SentenceCorpus.open(folder, bundle.tokenizer) for folder in folders.values()]
+    as_model = replace(config, model=bundle.config)
+    sources = sources_of(as_model, corpora, bundle.tokenizer, HELD_OUT)
+    return dict(zip(folders, sources, strict=True))
+
+
+def reads_text(path: Path) -> bool:
+    """Return whether the file is running text, not a table."""
+    return ending(path) not in TABLES
+
+
+def read_text(
+    bundle: EncoderBundle, paths: Sequence[Path], config: object, options: EncoderScoring
+) -> HeldOutText:
+    """Return the sentences of files, which are read when they are evaluated."""
+    data = config.data if isinstance(config, EncoderRunConfig) else EncoderDataConfig()
+    read_sentences = partial(sentences_of_files, paths, data)
+    return HeldOutText(sources={}, batch_size=1, read_sentences=read_sentences)
+
+
+def held_out_text(
+    bundle: EncoderBundle, run: Path, config: object, options: EncoderScoring
+) -> HeldOutText:
+    """Return the held-out text of the run; only its sentences if prepared data was removed."""
+    assert isinstance(config, EncoderRunConfig)
+    folders = held_out_folders(config, run).values()
+    missing = [str(folder) for folder in folders if not folder.is_dir()]
+    if missing:
+        text = f"no scores for masked words: the prepared data {', '.join(missing)} is missing"
+        warnings.warn(text, HeadwayWarning, stacklevel=2)
+    return HeldOutText(
+        sources={} if missing else held_out_sources(bundle, config, run),
+        batch_size=config.training.batch_size,
+        read_sentences=partial(held_out_sentences, config.data),
+    )
 
 
 @dataclass(frozen=True)
@@ -67,10 +181,8 @@ def evaluate(
     mlm_nats is the mean cross-entropy per masked word; below_unigram is its difference from the
     entropy of the masked words, a bound that no unigram model can beat. nsp_loss and nsp_accuracy
     are those of next-sentence prediction. The details have the same numbers for each text under
-    "held_out_sequences", and the parts of the pseudo-perplexity.
-
-    progress: called before each batch with the number of examples processed so far. Raises
-    DataError if there is no text, and UsageError for a model without a head for masked words.
+    "held_out_sequences", and the parts of the pseudo-perplexity. Raises DataError if there is no
+    text, and UsageError for a model without a head for masked words.
     """
     if bundle.model.masked_lm_head is None:
         raise UsageError(
@@ -79,7 +191,7 @@ def evaluate(
         )
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
-    details: dict[str, Any] = {"held_out_sequences": {}}
+    details: dict[str, object] = {"held_out_sequences": {}}
     if text.sources:
         metrics, details["held_out_sequences"] = _of_sequences(
             bundle, text, options.sequences, progress
@@ -87,13 +199,18 @@ def evaluate(
     if options.sentences:
         sentences = evenly(text.sentences, options.sentences)
         perplexity = pseudo_perplexity(bundle, sentences, progress)
-        metrics += _of_sentences(perplexity)
+        numbers = {"per_token": perplexity.per_token, "per_word": perplexity.per_word}
+        metrics += [
+            Metric(f"pseudo_perplexity_{unit}", value, higher_is_better=False)
+            for unit, value in numbers.items()
+        ]
         counts = {
             "tokens": perplexity.tokens,
             "words": perplexity.words,
             "sentences": len(sentences),
         }
-        details |= {"nats": perplexity.nats, "pseudo_perplexity": perplexity_details(perplexity)}
+        parts = {**numbers, "fertility": perplexity.fertility}
+        details |= {"nats": perplexity.nats, "pseudo_perplexity": parts}
     if not metrics:
         raise DataError("no text to evaluate")
     samples = []
@@ -106,23 +223,6 @@ def evaluate(
 def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
     """Choose at most `most` sentences, evenly spaced."""
     return sentences[:: max(1, -(-len(sentences) // most))]
-
-
-def perplexity_details(perplexity: PseudoPerplexity) -> dict[str, float]:
-    """Return the pseudo-perplexity per token and per word, and the tokens per word, by name."""
-    return {
-        "per_token": perplexity.per_token,
-        "per_word": perplexity.per_word,
-        "fertility": perplexity.fertility,
-    }
-
-
-def _of_sentences(perplexity: PseudoPerplexity) -> list[Metric]:
-    numbers = {
-        "pseudo_perplexity_per_token": perplexity.per_token,
-        "pseudo_perplexity_per_word": perplexity.per_word,
-    }
-    return [Metric(name, value, higher_is_better=False) for name, value in numbers.items()]
 
 
 @torch.inference_mode()

@@ -13,6 +13,8 @@ from headway.base.shapes import Int, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.data.padding import IGNORED, padded
 from headway.data.stream import Array, Batch, Order, parts
+from headway.tasks.masked_language_modeling.config import EncoderRunConfig
+from headway.tasks.masked_language_modeling.data import SentenceCorpus
 from headway.tasks.masked_language_modeling.masking import Masking
 from headway.tasks.masked_language_modeling.sentence_pairs import (
     ELSEWHERE,
@@ -27,7 +29,6 @@ from headway.tasks.masked_language_modeling.sentence_pairs import (
     full_sentence_plan,
     sentence_pair_plan,
 )
-from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
 from headway.text import SpecialTokens
 
 _PLAN, _ROW, _ORDER, _MIXTURE = range(4)  # purposes of random numbers
@@ -51,37 +52,18 @@ class MaskedBatch(Batch):
     count: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SequenceSettings:
-    """How sequences are made from corpora.
-
-    batch_size: number of sequences per batch. length: maximum length of a sequence in tokens, with
-    special tokens. pairs: text pairs for next-sentence prediction, of which half do not follow each
-    other; otherwise full sentences. short: fraction of shorter pairs. smoothing: exponent of the
-    fractions of the corpora. mixed: number of initial epochs in which second texts that do not
-    follow the first come from any corpus.
-    """
-
-    batch_size: int
-    length: int
-    pairs: bool = True
-    short: float = 0.1
-    smoothing: float = 0.7
-    mixed: int = 0
-    seed: int = 0
-
-
 @dataclass(frozen=True)
 class Source:
-    """A corpus, and how sequences are made from it.
+    """A corpus, and how sequences are made from it: pairs of texts for next-sentence prediction, of
+    which half do not follow each other, or full sentences.
 
-    special_tokens: their ids. number: index of this corpus among all. anywhere: corpora,
-    including this one, from which second texts are sampled in the initial epochs; None: only this
-    corpus.
+    config: the settings of the run. special_tokens: their ids. number: index of this corpus among
+    all. anywhere: corpora, including this one, from which second texts are sampled in the initial
+    epochs; None: only this corpus.
     """
 
     corpus: SentenceCorpus
-    settings: SequenceSettings
+    config: EncoderRunConfig
     masking: Masking
     special_tokens: SpecialTokens
     number: int = 0
@@ -90,9 +72,13 @@ class Source:
     @property
     def room(self) -> int:
         """The maximum number of tokens of a sequence without special tokens."""
-        return (
-            self.settings.length - 2 - (self.special_tokens.between if self.settings.pairs else 0)
-        )
+        framing = 2 + (self.special_tokens.between if self.pairs else 0)
+        return self.config.training.length - framing
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a sequence is a pair of texts."""
+        return self.config.model.next_sentence
 
     def plan(self, version: int, turn: int = 0, mixed: bool = False) -> Plan:
         """Return the plan of a pass over the corpus.
@@ -100,11 +86,11 @@ class Source:
         mixed: sample second texts that do not follow the first from all corpora. Raises DataError
         if the corpus has no document with two sentences.
         """
-        settings = self.settings
-        key = [settings.seed, _PLAN, self.number, version, turn]
-        if settings.pairs:
+        training = self.config.training
+        key = [training.seed, _PLAN, self.number, version, turn]
+        if self.pairs:
             anywhere = self.anywhere if mixed else None
-            plan = sentence_pair_plan(self.corpus, self.room, settings.short, key, anywhere)
+            plan = sentence_pair_plan(self.corpus, self.room, training.short, key, anywhere)
         else:
             plan = full_sentence_plan(self.corpus, self.room, key)
         if not len(plan):
@@ -122,11 +108,11 @@ class Source:
         """Return (ids, types, targets) of sequence `index` of a plan, whose row is `planned`. They
         depend only on (seed, number, version, turn, index)."""
         first_at, first_end, second_at, second_end, _, corpus_number = planned.tolist()
-        key = [self.settings.seed, _ROW, self.number, version, turn, index]
+        key = [self.config.training.seed, _ROW, self.number, version, turn, index]
         random = np.random.default_rng(key)
         first = self.corpus.run(first_at, first_end)
         if second_at == second_end:
-            ids, types = self.special_tokens.frame(first.tolist(), room=self.settings.length)
+            ids, types = self.special_tokens.frame(first.tolist(), room=self.config.training.length)
         else:
             second_corpus = self.corpus
             if corpus_number != SAME_CORPUS and self.anywhere is not None:
@@ -154,20 +140,22 @@ class MaskedSequences(Order[Array]):
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = sources
-        self.settings, self.masking = sources[0].settings, sources[0].masking.config
+        self.training, self.masking = sources[0].config.training, sources[0].masking.config
         corpora = [source.corpus for source in sources]
-        self.fractions = CorpusMixture.among(corpora, self.settings.smoothing).probabilities
+        self.fractions = CorpusMixture.among(
+            corpora, sources[0].config.data.smoothing
+        ).probabilities
         """The fraction of the sequences that come from each corpus."""
         sizes = [len(source.plan(0)) for source in sources]
         self.quotas = np.maximum(1, np.round(self.fractions * sum(sizes))).astype(np.int64)
         self.examples_per_epoch = int(self.quotas.sum())
-        self.batch_size = self.settings.batch_size
+        self.batch_size = self.training.batch_size
 
     def __call__(self, epoch: int) -> list[Array]:
         """Return a row for each sequence of a batch: the number of its corpus, the number of the
         pass over it, its index in the pass, and its row of the plan."""
         rows = np.concatenate([self._of_corpus(i, epoch) for i in range(len(self.sources))])
-        random = np.random.default_rng([self.settings.seed, _MIXTURE, epoch])
+        random = np.random.default_rng([self.training.seed, _MIXTURE, epoch])
         return parts(rows[random.permutation(len(rows))], self.batch_size)
 
     def _version(self, epoch: int) -> int:
@@ -180,8 +168,8 @@ class MaskedSequences(Order[Array]):
         passes: list[Array] = []
         while sum(map(len, passes)) < (quota or 1):
             turn = len(passes)
-            plan = source.plan(self._version(epoch), turn, epoch < self.settings.mixed)
-            key = [self.settings.seed, _ORDER, source.number, epoch, turn]
+            plan = source.plan(self._version(epoch), turn, epoch < self.training.mixed)
+            key = [self.training.seed, _ORDER, source.number, epoch, turn]
             order = np.random.default_rng(key).permutation(len(plan))
             numbers = np.tile([number, turn], (len(plan), 1))
             passes.append(np.concatenate([numbers, order[:, None], plan[order]], axis=1))
@@ -235,11 +223,9 @@ def _collate(
     ids, types, targets = zip(*rows, strict=True)
     padded_targets = padded(targets, IGNORED)[0]
     return MaskedBatch(
-        collate_encoder_batch(
-            ids, types if source.settings.pairs else None, source.special_tokens.pad
-        ),
+        collate_encoder_batch(ids, types if source.pairs else None, source.special_tokens.pad),
         padded_targets,
-        torch.tensor(elsewhere) if source.settings.pairs else None,
+        torch.tensor(elsewhere) if source.pairs else None,
         tuple(indices[:8]),
         int((padded_targets != IGNORED).sum()),
     )

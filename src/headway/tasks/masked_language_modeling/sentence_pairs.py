@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from headway.tasks.masked_language_modeling.sentences import SentenceCorpus
+from headway.tasks.masked_language_modeling.data import SentenceCorpus
 
 Plan = npt.NDArray[np.int64]
 FIRST, FIRST_END, SECOND, SECOND_END, ELSEWHERE, CORPUS = range(6)

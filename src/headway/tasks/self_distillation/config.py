@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, WIDTH, section, setting
+from headway.base.settings import BATCH, LENGTH, WIDTH, section, setting, with_default
 from headway.tasks.image_config import (
     ImageEncoderSettings,
     LabelledImageDataConfig,
@@ -45,7 +45,7 @@ class DinoModelConfig(ImageEncoderSettings):
 class DinoTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of self-distillation."""
 
-    steps: int = setting(2000, "number of updates", gt=0)
+    steps: int = with_default(BlocksLoopConfig, "steps", 2000)
     updates: int = desired_updates(0)  # the teacher's mean of a batch needs its size
     average: float = setting(
         0.0,
@@ -91,9 +91,7 @@ class NeighbourOptions:
     known_limit: int | None = setting(
         None, "maximum number of these images, evenly spaced; if unset, all", gt=0
     )
-    neighbours: int = setting(
-        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
-    )
+    neighbours: int = with_default(DinoEvaluationConfig, "neighbours", 20)
 
 
 @dataclass(frozen=True, kw_only=True)

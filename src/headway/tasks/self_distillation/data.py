@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headway.bundle import Bundle
 from headway.data.formats.parquet import ImageColumns
@@ -33,7 +32,7 @@ def check(config: DinoRunConfig) -> None:
 
 
 def images_of_files(
-    bundle: Bundle, paths: Sequence[Path], config: Any, options: NeighbourOptions
+    bundle: Bundle, paths: Sequence[Path], config: object, options: NeighbourOptions
 ) -> NeighbourExamples:
     """Read the images of files and folders.
 
@@ -49,7 +48,7 @@ def images_of_files(
 
 
 def held_out_images(
-    bundle: Bundle, run: Path, config: Any, options: NeighbourOptions
+    bundle: Bundle, run: Path, config: object, options: NeighbourOptions
 ) -> NeighbourExamples:
     """Read the held-out images of a run.
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.base.settings import COPIES, setting
+from headway.base.settings import COPIES, setting, with_default
 from headway.base.shapes import Float, Tensor
 from headway.data.augmentation import (
+    AugmentationConfig,
     Random,
     colour_jitter,
     random_resized_crop,
@@ -51,14 +52,8 @@ class ViewConfig:
         gt=0,
         le=1,
     )
-    flip: float = setting(0.5, "probability of a horizontal flip", ge=0, le=1)
-    colour: float = setting(
-        0.4,
-        "colour jitter: maximum relative change of brightness, contrast and saturation; "
-        "0 disables it",
-        ge=0,
-        lt=1,
-    )
+    flip: float = with_default(AugmentationConfig, "flip", 0.5)
+    colour: float = with_default(AugmentationConfig, "colour", 0.4)
     jitter: float = setting(0.8, "probability of colour jitter", ge=0, le=1)
     grey: float = setting(0.2, "probability of conversion to greyscale", ge=0, le=1)
     blur: float = setting(0.5, "probability of a Gaussian blur", ge=0, le=1)

@@ -1,15 +1,190 @@
-"""The task of self-distillation, whose models are image encoders."""
+"""The task of self-distillation: job, evaluation, output, and the record that names them.
+
+Caron et al. 2021 (DINO). Labels of the images are used for the scores only.
+"""
 
 from __future__ import annotations
 
-from headway.bundle import ImageEncoderBundle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from headway import interop
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import override
+from headway.base.shapes import Float, Int, Tensor
+from headway.blocks import PrototypeHead
+from headway.bundle import ImageEncoderBundle, ImageEncoding
+from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.split import evenly_spaced
+from headway.data.stream import Batches, Shuffled
+from headway.evaluation.scores import Metric, Scores
+from headway.interop import Exported
+from headway.models import SelfDistilled, ViT, initialise_vit
+from headway.tasks.image_data import (
+    PreparedImages,
+    decided_settings,
+    load_image_encoder,
+    prepare_labelled_images,
+)
+from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks, update_size
 from headway.tasks.self_distillation.config import DinoRunConfig, NeighbourOptions, dino
-from headway.tasks.self_distillation.data import check, held_out_images, images_of_files
-from headway.tasks.self_distillation.evaluation import evaluate
-from headway.tasks.self_distillation.foreign import from_hugging_face, to_hugging_face
-from headway.tasks.self_distillation.job import prepare
-from headway.tasks.self_distillation.show import score_lines
-from headway.tasks.task import BundleSpec, Task
+from headway.tasks.self_distillation.data import (
+    NeighbourExamples,
+    check,
+    held_out_images,
+    images_of_files,
+)
+from headway.tasks.self_distillation.multi_crop import ViewBatch, Views
+from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
+from headway.tasks.self_distillation.objective import SelfDistillationObjective
+from headway.tasks.task import BundleSpec, Task, metrics_line
+
+DinoJob = Job[ViewBatch, NeighbourExamples, NeighbourOptions]
+DEFAULTS = NeighbourOptions()
+
+
+def dino_job(
+    config: DinoRunConfig,
+    prepared: PreparedImages,
+    start: ImageEncoding | None,
+    machine: Machine,
+) -> DinoJob:
+    """Return the job that trains a ViT on images. start: the pre-trained encoder, or None.
+
+    The bundle is that of the teacher, which is better than the student (Caron et al. 2021,
+    section 5.2).
+    """
+    decided = decided_settings(config.model, prepared.reader, start)
+    if len(prepared.labels) < 2:
+        decided["evaluation.metric"] = "spread"
+    config = override(config, decided, "the images")
+    model, training, crops = config.model, config.training, config.views
+    train, normalise = prepared.train, prepared.reader.normalised
+    views = Views(train, normalise, crops, model.patch, training.seed)
+    order = Shuffled(len(train), training.batch_size, training.seed)
+    batches = Batches(order, views.batch, machine.device)
+
+    def build() -> SelfDistilled:
+        shape = model.vit
+        vit = ViT(shape) if start is None else initialise_vit(start.vit, shape)
+        head = PrototypeHead(shape.model_dim, model.hidden_dim, model.bottleneck, model.prototypes)
+        network = SelfDistilled(vit, head, config.teacher.teacher_start)
+        return prepare_blocks(network, training, config.machine)
+
+    images = f"{update_size(training, batches.examples_per_epoch):,} images"
+    height, width = views.small
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=SelfDistillationObjective(config.teacher, training.steps),
+        held_out=NeighbourExamples(
+            examples_of_corpus(prepared.valid), examples_of_corpus(prepared.train)
+        ),
+        evaluation=NeighbourOptions(
+            known_limit=config.evaluation.images, neighbours=config.evaluation.neighbours
+        ),
+        bundle=lambda trained: ImageEncoderBundle(trained.teacher, prepared.reader),
+        summary=Summary(
+            model=f"{model.described}, and a teacher",
+            batches=f"{images}, each in {crops.global_crops} large views and "
+            f"{crops.local_crops} of {height} x {width}",
+            unit="images",
+        ),
+        example=Example(prepared.valid.pixels[0].transpose(1, 2, 0)),
+    )
+
+
+def prepare(config: DinoRunConfig, folder: Path, machine: Machine, emit: Emit) -> DinoJob:
+    """Load the pre-trained encoder, and prepare images of one size."""
+    start = load_image_encoder(config.training.start, "an image encoder")
+    reader = None if start is None else start.reader
+    images = prepare_labelled_images(
+        config.data, config.model, reader, folder, emit, least_classes=1
+    )
+    return dino_job(config, images, start, machine)
+
+
+def evaluate(
+    bundle: ImageEncoderBundle,
+    examples: NeighbourExamples,
+    options: NeighbourOptions = DEFAULTS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Compute k-nearest-neighbour accuracy, accuracy of a linear classifier, and spread of vectors.
+
+    If the labelled neighbours have only one label, the spread is the only score. The vector of an
+    image is that of [CLS], or the mean of its patches' if there is no [CLS]. Caron et al. 2021,
+    section 4.1. Raises DataError for a label that no neighbour has.
+    """
+    known, images = examples.known, examples.images
+    numbers = {label: i for i, label in enumerate(sorted(set(known.labels)))}
+    for i, label in enumerate(images.labels):
+        if label not in numbers:
+            raise DataError(
+                f"no labelled neighbour has the class {label!r}",
+                images.where(i),
+                "add images of that class to --known",
+            )
+    if not len(images) or not len(known):
+        missing = "labelled images as neighbours" if len(images) else "images to evaluate"
+        raise DataError(f"no {missing}")
+    chosen = evenly_spaced(len(known), options.known_limit)
+    vectors = _vectors(bundle, images, range(len(images)), progress)
+    metrics = [Metric("spread", spread(vectors))]
+    counts = {"known": len(chosen), "images": len(images)}
+    if len(numbers) > 1:
+        known_vectors = _vectors(bundle, known, chosen, lambda done: progress(len(images) + done))
+        labels = _numbers(known, chosen, numbers)
+        true = _numbers(images, range(len(images)), numbers)
+        with torch.autocast("cpu", enabled=False):
+            nearest = knn_accuracy(known_vectors, labels, vectors, true, options.neighbours)
+            linear = linear_accuracy(known_vectors, labels, vectors, true)
+        metrics = [Metric("knn", nearest), Metric("linear", linear), *metrics]
+    return Scores(tuple(metrics), counts)
+
+
+def _vectors(
+    bundle: ImageEncoderBundle,
+    images: ImageExamples,
+    chosen: Sequence[int],
+    progress: Callable[[int], None],
+) -> Float[Tensor, "N D"]:
+    """Compute the vectors of the chosen images, on the CPU."""
+    vectors = []
+    for start in range(0, len(chosen), IMAGES_AT_ONCE):
+        progress(start)
+        batch = images.batch(chosen[start : start + IMAGES_AT_ONCE], bundle.reader)
+        vectors.append(bundle.encode(batch.to(bundle.device)).cpu())
+    return torch.cat(vectors)
+
+
+def _numbers(
+    images: ImageExamples, chosen: Sequence[int], numbers: dict[str, int]
+) -> Int[Tensor, " N"]:
+    labels = images.labels
+    return torch.tensor([numbers[labels[i]] for i in chosen])
+
+
+def from_hugging_face(model: ViT, folder: Path, model_type: str) -> ImageEncoderBundle:
+    """Make a bundle of the model with the image reader of the folder."""
+    return ImageEncoderBundle(model, interop.read_image_reader(folder, model.config, model_type))
+
+
+def to_hugging_face(bundle: ImageEncoderBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the image encoder and its image reader."""
+    return interop.export_images(bundle.model, bundle.reader, folder, family)
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
+    images, known = scores.counts["images"], scores.counts["known"]
+    return [f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"]
+
 
 SELF_DISTILLATION = Task(
     name="self_distillation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,12 +17,12 @@ from headway.bundle import (
     InputSpec,
     Probe,
     ProbeRequest,
+    SearchingBundle,
     SearchTrace,
-    StoredBundle,
     attention_of,
     next_token_readout,
 )
-from headway.bundle.arguments import changed, checked
+from headway.bundle.arguments import checked
 from headway.decoding import (
     BeamSettings,
     Candidate,
@@ -55,13 +55,14 @@ from headway.tasks.translation.target_languages import TargetLanguages
 from headway.text import TokenizerPair
 
 
-class TranslatorBundle(StoredBundle):
+class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Translated]):
     """A translator with its tokenizers: translates plain sentences."""
 
     kind: ClassVar[str] = "translator"
     settings_kind: ClassVar[Kind | None] = "translator"
     inputs: ClassVar[InputSpec] = InputSpec(target=True)
     reader_class = TokenizerPair
+    usual = TranslateOptions()
     model: Translator
 
     def __init__(
@@ -155,15 +156,6 @@ class TranslatorBundle(StoredBundle):
         return TranslationSearch(stepper, self.model, self.tokenizer, self.settings.generation)
 
     @property
-    def default_options(self) -> TranslateOptions:
-        """The options where a user sets none: those of the pretrained folder, if there is one."""
-        generation = self.settings.generation
-        if generation is None:
-            return TranslateOptions()
-        chosen = generation.search if generation.is_chosen else {}
-        return replace(TranslateOptions(), normalisation="transformers", **chosen)
-
-    @property
     def _sources(self) -> SourceTexts:
         return SourceTexts(self.model, self.tokenizer, self.target_languages)
 
@@ -180,16 +172,6 @@ class TranslatorBundle(StoredBundle):
         of `default_options`.
         """
         return [best[0].text for best in self.search(texts, **settings)]
-
-    def predict(
-        self,
-        inputs: Sequence[TranslateInput],
-        options: TranslateOptions | None = None,
-        *,
-        first: int = 1,
-    ) -> list[Translated]:
-        """Translate the inputs, as `predicting` does."""
-        return run(self.model, self.predicting(inputs, options, first=first))
 
     def predicting(
         self,
@@ -301,13 +283,6 @@ class TranslatorBundle(StoredBundle):
         wording, ids = self._wording(len(texts), contain, avoid), self._sources.encoded(texts)
         search = self._search.by_beam(ids, settings, num_best, wording, progress, observe)
         return run(self.model, search)
-
-    def _settings(
-        self, settings: BeamSettings | None, changes: Mapping[str, object]
-    ) -> BeamSettings:
-        """Return the settings, if unset the default ones, with changes by name."""
-        usual = BeamSettings(**(settings or self.default_options).of_search)
-        return changed(usual, changes, "the settings of the search")
 
     def stream(self, text: str, **settings: object) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.

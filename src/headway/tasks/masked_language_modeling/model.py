@@ -1,14 +1,18 @@
-"""Pre-training of BERT: masked language modelling and next-sentence prediction."""
+"""What a text encoder computes in pre-training, its loss, and its Hugging Face folders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch.nn.functional as F
 
+from headway import interop
 from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import positions_where
+from headway.bundle import EncoderBundle
 from headway.data.padding import IGNORED
+from headway.interop import Exported
 from headway.models import Bert
 from headway.tasks.masked_language_modeling.masked_batches import MaskedBatch
 from headway.training.objectives.contract import Loss
@@ -58,3 +62,20 @@ def judge(model: Bert, batch: MaskedBatch) -> PretrainingLogits:
     follows = None if batch.elsewhere is None else model.follows(hidden).float()
     words = model.words(hidden.flatten(0, 1).index_select(0, masked)).float()
     return PretrainingLogits(words, batch.targets.flatten()[masked], follows)
+
+
+def from_hugging_face(model: Bert, folder: Path, model_type: str) -> EncoderBundle:
+    """Make a bundle of the model with the tokenizer of the folder.
+
+    Pooling, maximum length and prompts are those of sentence-transformers if the folder specifies
+    them.
+    """
+    settings = interop.read_sentence_folder(folder)
+    tokenizer = interop.read_encoder_tokenizer(folder, model_type)
+    return EncoderBundle(model, tokenizer, settings.pooling, settings.length, settings.texts)
+
+
+def to_hugging_face(bundle: EncoderBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the encoder, its tokenizer and its pooling."""
+    sentences = interop.SentenceFolder(folder, bundle.pooling, bundle.length, bundle.texts)
+    return interop.export(bundle.model, bundle.tokenizer, folder, family, sentences=sentences)

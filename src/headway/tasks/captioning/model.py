@@ -1,14 +1,18 @@
-"""The bundle of a captioner: model, image reader and tokenizer."""
+"""The bundle of a captioner: its inputs, options and captions; and its Hugging Face folders."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import torch
 
+from headway import interop
 from headway.base.errors import DataError, UsageError
-from headway.base.settings import override
+from headway.base.files import read_json
+from headway.base.settings import BEAMS, SEED, override, required, setting, with_default
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
@@ -16,20 +20,27 @@ from headway.bundle import (
     InputSpec,
     Probe,
     ProbeRequest,
+    SearchingBundle,
     SearchTrace,
-    StoredBundle,
     attention_of,
+    folder_max_tokens,
+    folder_rules,
     image_patches,
     next_token_readout,
     with_normalisation,
 )
-from headway.bundle.arguments import changed, checked
+from headway.bundle.arguments import checked
+from headway.bundle.files import CONFIG_FILE
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     BeamSettings,
     Candidate,
+    Forbidden,
     GenerationConfig,
+    Hypothesis,
+    Limits,
     Observer,
+    Rule,
     Sampling,
     Search,
     end_of,
@@ -39,30 +50,78 @@ from headway.decoding import (
     run,
     sample_search,
 )
-from headway.interop import NO_SETTINGS, FolderSettings, Kind
+from headway.interop import NO_SETTINGS, Exported, FolderSettings, Kind
 from headway.models import Captioner
-from headway.tasks.captioning.limits import (
-    limits_of_search,
-    longest_caption,
-    without_specials,
-)
-from headway.tasks.captioning.prediction import (
-    Caption,
-    CaptionedFile,
-    CaptionInput,
-    CaptionOptions,
-    folder_options,
-)
 from headway.tasks.captioning.reader import CaptionReader
+from headway.text import MissingTokenizer, PretrainedTokenizer
+
+LONGEST = 64
+"""Maximum number of tokens of a caption, if a Hugging Face folder does not specify it."""
 
 
-class CaptionerBundle(StoredBundle):
+@dataclass(frozen=True, kw_only=True)
+class CaptionInput:
+    """One input of a captioner."""
+
+    image: Path = required(
+        "images (.png .jpg .webp .gif .bmp .tif), or sounds (.wav) for a captioner of sounds"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionOptions(BeamSettings):
+    """Options of a prediction."""
+
+    language: str | None = setting(
+        None,
+        "Language of the caption: a column of the training captions, or several, separated by "
+        "commas. If unset, the first.",
+    )
+    top: int = setting(
+        1, "Number of captions per image, best first, with their scores.", gt=0, le=BEAMS
+    )
+    layer: int | None = setting(
+        None, "Decoder block of the plot, counted from 1; if unset, the last.", gt=0
+    )
+    sample: int = setting(0, "Number of captions to sample instead of searching.", ge=0, le=BEAMS)
+    temperature: float = with_default(GenerationConfig, "temperature", 0.8)
+    top_k: int | None = with_default(GenerationConfig, "top_k", None)
+    top_p: float | None = with_default(GenerationConfig, "top_p", None)
+    seed: int = setting(0, "Random seed; sample i has seed + i.", ge=0, le=SEED)
+
+    def __post_init__(self) -> None:
+        if self.top > self.beam:
+            raise ValueError(f"top={self.top}: must be between 1 and the beam width, {self.beam}")
+
+    @property
+    def languages(self) -> list[str | None]:
+        """The requested languages; None is the model's first language."""
+        return [None] if self.language is None else [*self.language.split(",")]
+
+
+@dataclass(frozen=True)
+class Caption(Hypothesis):
+    """A generated caption. language: None if the model's language has no name."""
+
+    language: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionedFile:
+    """An image file and its captions, grouped by language and best first."""
+
+    file: str
+    captions: tuple[Caption, ...]
+
+
+class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFile]):
     """A captioner with its reader: it generates sentences that describe images."""
 
     kind: ClassVar[str] = "captioner"
     settings_kind: ClassVar[Kind | None] = "captioner"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image", target=True, language=True)
     reader_class = CaptionReader
+    usual = CaptionOptions()
     model: Captioner
 
     def __init__(
@@ -86,36 +145,29 @@ class CaptionerBundle(StoredBundle):
     @property
     def longest(self) -> int:
         """The maximum number of tokens of a caption."""
-        return longest_caption(self.model, self.reader)
+        limit = self.model.max_length
+        return self.reader.longest if limit is None else min(self.reader.longest, limit - 1)
 
     @checked
     def caption(
-        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any
+        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: object
     ) -> list[str]:
         """Generate the best caption of every image, in order.
 
         language: one of `languages`; None: the first. settings: see `search`.
         """
-        captions = self.search(images, language=language, **settings)
+        chosen = self._settings(None, settings)
+        captions = run(self.model, self._searching(images, language, chosen, 1))
         return [best[0].text for best in captions]
 
-    def predict(
+    def predicting(
         self,
         inputs: Sequence[CaptionInput],
         options: CaptionOptions | None = None,
         *,
         first: int = 1,
-    ) -> list[CaptionedFile]:
-        """Generate captions of image files, as `predicting` does."""
-        return run(self.model, self.predicting(inputs, options))
-
-    def predicting(
-        self, inputs: Sequence[CaptionInput], options: CaptionOptions | None = None
     ) -> Search[list[CaptionedFile]]:
-        """Generate captions of image files, by `search` or by `sample`.
-
-        options: if unset, `default_options`.
-        """
+        """Generate captions of image files, by `search` or by `sample`."""
         options = options or self.default_options
         for language in options.languages:
             self.reader.first(language)  # raises UsageError for an unknown language
@@ -149,7 +201,7 @@ class CaptionerBundle(StoredBundle):
         *,
         language: str | None = None,
         num_best: int = 1,
-        **settings: Any,
+        **settings: object,
     ) -> list[list[Caption]]:
         """Generate the `num_best` best captions of every image by beam search, best first.
 
@@ -157,8 +209,7 @@ class CaptionerBundle(StoredBundle):
         `BeamSettings`, such as beam=1 for greedy search. What is unset is that of
         `default_options`.
         """
-        usual = BeamSettings(**self.default_options.of_search)
-        chosen = changed(usual, settings, "the settings of the search")
+        chosen = self._settings(None, settings)
         return run(self.model, self._searching(images, language, chosen, num_best))
 
     def _searching(
@@ -197,9 +248,8 @@ class CaptionerBundle(StoredBundle):
         observe: Observer | None = None,
     ) -> Search[list[list[Caption]]]:
         settings.check(num_best)
-        first, generation = self.reader.first(language), self.settings.generation
-        settings = with_normalisation(settings, generation)
-        limits = limits_of_search(self.model, self.reader, generation, first, len(images))
+        settings = with_normalisation(settings, self.settings.generation)
+        limits = self._limits(self.reader.first(language), len(images))
         inputs = (images.to(self.device),)
         if settings.beam == 1:
             greedy = yield from fast_greedy_search(self.model, inputs, limits, settings)
@@ -209,25 +259,48 @@ class CaptionerBundle(StoredBundle):
                 self.model, inputs, limits, settings, num_best=num_best, observe=observe
             )
             lists = run(self.model, search) if settings.coverage else (yield from search)
-        name = self._name(language)
-        return [
-            [
-                Caption(
-                    h.tokens,
-                    h.log_probability,
-                    h.score,
-                    h.finished,
-                    self.reader.decode(h.tokens),
-                    name,
-                )
-                for h in best
-            ]
-            for best in lists
-        ]
+        return [[self._caption(found, language) for found in best] for best in lists]
+
+    def _limits(self, first: int, count: int) -> Limits:
+        """Return the limits of a search for captions of `count` images.
+
+        first: the first token of all captions.
+        """
+        ends, generation = self.reader.tokenizer.ends, self.settings.generation
+        if generation is None:
+            return Limits(first, ends, [self.longest] * count, self._without_specials())
+        limit, longest = self.model.max_length, self.reader.longest
+        lengths = [longest if limit is None else min(longest, limit)] * count
+        return Limits(
+            first,
+            ends,
+            lengths,
+            folder_rules(generation, ends, lengths, cut=True),
+            prompts=[[first]] * count,
+            cut=True,
+            renormalise=generation.renormalise,
+            never_early=generation.early_stopping == "never",
+        )
+
+    def _without_specials(self) -> list[Rule]:
+        """Return the rule that no caption contains a special token; nothing if there is none."""
+        specials = self.reader.specials
+        return [Forbidden([[token] for token in specials])] if specials else []
+
+    def _caption(self, found: Hypothesis, language: str | None) -> Caption:
+        """Return an output with its text and its language."""
+        return Caption(
+            found.tokens,
+            found.log_probability,
+            found.score,
+            found.finished,
+            self.reader.decode(found.tokens),
+            language or next(iter(self.languages), None),
+        )
 
     @checked
     def sample(
-        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: Any
+        self, images: Sequence[AnyImage], *, language: str | None = None, **settings: object
     ) -> list[list[Caption]]:
         """Sample captions of every image.
 
@@ -247,11 +320,11 @@ class CaptionerBundle(StoredBundle):
     def _sampling(
         self, images: Sequence[AnyImage], language: str | None, config: GenerationConfig
     ) -> Search[list[list[Caption]]]:
-        first, name = self.reader.first(language), self._name(language)
+        first = self.reader.first(language)
         captions: list[list[Caption]] = []
         for batch in batches_of(self.reader.images, images, self.device):
             rules = [
-                *without_specials(self.reader),
+                *self._without_specials(),
                 *config.rules(self.reader.tokenizer, len(batch)),
             ]
             most = min(config.max_tokens, self.longest)
@@ -260,29 +333,21 @@ class CaptionerBundle(StoredBundle):
             rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
             state = self.model.start(batch).reorder([row.item for row in rows])
             yield from sample_search(self.model, rows, sampling, state)
-            sampled = [
-                Caption(
-                    tuple(row.tokens),
-                    row.log_probability,
-                    row.log_probability,
-                    row.reason == "end",
-                    self.reader.decode(row.tokens),
-                    name,
+            outputs = [
+                self._caption(
+                    Hypothesis(
+                        tuple(row.tokens),
+                        row.log_probability,
+                        row.log_probability,
+                        row.reason == "end",
+                    ),
+                    language,
                 )
                 for row in rows
             ]
-            captions += [
-                sampled[i : i + config.samples] for i in range(0, len(sampled), config.samples)
-            ]
+            samples = range(0, len(outputs), config.samples)
+            captions += [outputs[i : i + config.samples] for i in samples]
         return captions
-
-    def _name(self, language: str | None) -> str | None:
-        return language or next(iter(self.languages), None)
-
-    @property
-    def default_options(self) -> CaptionOptions:
-        """The options where a user sets none: those of the pretrained folder, if there is one."""
-        return folder_options(self.settings.generation)
 
     def reading(
         self,
@@ -377,3 +442,33 @@ class CaptionerBundle(StoredBundle):
             end=end_of(best.tokens, candidates) if best.finished else (),
             names=self.reader.token_strings,
         )
+
+
+def from_hugging_face(model: Captioner, folder: Path, model_type: str) -> CaptionerBundle:
+    """Make a bundle of the model with the tokenizer and the image reader of the folder.
+
+    It has one language; captions start with the token `decoder_start_token_id` of config.json.
+    """
+    tokenizer = interop.read_tokenizer(folder)
+    start = read_json(folder / CONFIG_FILE).get("decoder_start_token_id")
+    if isinstance(tokenizer, MissingTokenizer):
+        tokenizer.size = model.config.gpt.vocabulary
+    elif type(start) is int:
+        tokenizer = PretrainedTokenizer.of_json(
+            tokenizer.engine_json, start, tokenizer.eos, str(folder / CONFIG_FILE), tokenizer.ends
+        )
+    images = interop.read_captioner_images(folder, model.config.vit)
+    settings = interop.read_folder_settings(folder, "captioner")
+    longest = LONGEST
+    if settings.generation is not None:
+        longest = folder_max_tokens(settings.generation) or LONGEST
+    reader = CaptionReader(images, tokenizer, (), longest)
+    return CaptionerBundle(model, reader, settings)
+
+
+def to_hugging_face(bundle: CaptionerBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the captioner, its tokenizer and its image reader."""
+    parts = (bundle.reader.images, bundle.reader.tokenizer)
+    return interop.export_captioner(
+        bundle.model, *parts, folder, bundle.languages, family, bundle.settings
+    )
