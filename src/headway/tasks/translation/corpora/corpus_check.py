@@ -104,7 +104,8 @@ class _Tally:
     def leave_out(self, error: DataError) -> None:
         """Count a row that is no pair; the error of the first one is kept."""
         self.short = self.short or error
-        self.note(_SHORT, int(str(error.where).rpartition(":")[2]))
+        # FILE:3 of a text, FILE[3] of a list in JSON, FILE, row 3 of a .parquet file
+        self.note(_SHORT, int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1]))
 
     def note(self, kind: str, line: int) -> None:
         self.counts[kind] += 1
