@@ -158,7 +158,7 @@ def test_a_turn_is_the_continuation_of_the_prompt(client, tokens_of):
         ({"model": "plain"}, "no chat template"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user"}]}, "content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "reads only"),
         ({"tools": [{}]}, "tools"),
         ({"top_logprobs": 3}, "needs logprobs"),
         ({"messages": [{"role": "user", "content": "The old " * 900}]}, "maximum"),

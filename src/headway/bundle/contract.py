@@ -198,7 +198,9 @@ class TextGenerating(Protocol):
         """
         ...
 
-    def stream(self, prompt: str, *, draft: object = None, **settings: object) -> Iterator[str]:
+    def stream(
+        self, prompt: str | Sequence[int], *, draft: object = None, **settings: object
+    ) -> Iterator[str]:
         """Yield the continuation of one prompt while it is generated, in whole characters."""
         ...
 

@@ -165,6 +165,14 @@ def model_path(folder: str | Path) -> Path:
     return _model_and_adapter(folder)[0]
 
 
+def template_of(folder: str | Path) -> interop.ChatTemplate | None:
+    """Return the chat templates of the model that `load` reads for `folder`, or None."""
+    folder, path = Path(folder), model_path(folder)
+    # the model of an adapter, with its tokenizer and templates, is elsewhere
+    folders = (folder, path) if path.is_relative_to(folder) else (path,)
+    return interop.read_chat_template(*folders)
+
+
 def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
     """Return `model_path`, and the folder of the adapter that is merged into this model."""
     path = Path(folder)

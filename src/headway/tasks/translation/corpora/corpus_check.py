@@ -100,7 +100,8 @@ class _Incomplete(BadRows):
 
     def leave_out(self, error: DataError) -> None:
         self.first = self.first or error
-        self.rows.note(int(str(error.where).rpartition(":")[2]))
+        # FILE:3 of a text, FILE[3] of a list in JSON, FILE, row 3 of a .parquet file
+        self.rows.note(int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1]))
 
 
 @dataclass
