@@ -200,6 +200,12 @@ def test_plural_forms_follow_the_rule_of_the_header(tmp_path, rule, forms):
     assert written == [f'msgstr[{n}] "«{form}»"' for n, form in enumerate(forms)]
 
 
+def test_a_po_message_on_one_line_keeps_its_source(tmp_path):
+    content = 'msgid "" msgstr "Language: fr\\n"\n\n  msgid "Open" msgstr ""  \n'
+    after = marked(saved(tmp_path, "a.po", content))
+    assert after.split("\n")[2:] == ["#, fuzzy", '  msgid "Open" msgstr "«Open»"  ', ""]
+
+
 @ANY_FOLDER
 @given(TEXTS)
 def test_any_text_written_to_a_po_file_is_read_back(tmp_path, text):

@@ -26,7 +26,7 @@ DEEPEST = 60
 MOST_NODES = 100_000
 BLOCK = 2**16
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
-_TAG = re.compile(r"""(?:[^>"']|"[^"]*"|'[^']*')*+>""")
+_TAG = re.compile(r"""(?:[^>"']++|"[^"]*+"|'[^']*+')*+>""")
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
