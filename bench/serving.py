@@ -40,7 +40,7 @@ from headway.models.bert import Bert, BertConfig
 from headway.serving.engine import Engine, EngineSettings, Event, Finished, Generation
 from headway.serving.http.server import Address, ModelServer
 from headway.serving.model_server import ServerSettings, serve_bundles
-from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
+from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import CharacterTokenizer

@@ -27,11 +27,12 @@ PAGE = Path(__file__).parent / "reference" / "request_fields.md"
 HEAD = """# Fields of requests
 
 This page lists how `headway serve` treats each field that the clients of OpenAI, vLLM,
-text-generation-inference, llama.cpp, Jina, Cohere, Hugging Face and LibreTranslate may send. A
-field is honoured, or refused (400) by name, or it changes no result. A refused field is accepted
-with null and with a value that changes nothing. Unknown fields are ignored; the header
-`x-headway-ignored-fields` of the reply names them. `python docs/request_fields.py` makes this page
-from the tables of the server. [Serve models over HTTP](../howto/serve.md) describes the routes.
+text-generation-inference, SGLang, llama.cpp, Ollama, Mistral, Jina, Cohere, Hugging Face and
+LibreTranslate may send. A field is honoured, or refused (400) by name, or it changes no result. A
+refused field is accepted with null and with a value that changes nothing. Unknown fields are
+ignored; the header `x-headway-ignored-fields` of the reply names them. `python
+docs/request_fields.py` makes this page from the tables of the server. [Serve models over
+HTTP](../howto/serve.md) describes the routes.
 """
 
 

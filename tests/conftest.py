@@ -17,8 +17,8 @@ from tests import shape_checks
 
 shape_checks.install()
 # Deadlines would fail on a busy machine; derandomised examples make failures reproducible.
-settings.register_profile("headway", deadline=None, derandomize=True)
-settings.load_profile("headway")
+settings.register_profile("headway", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("every example", deadline=None, derandomize=True)
 
 
 @functools.wraps(devices.dtype_for)
@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Without a GPU, Triton's interpreter executes its kernels on the CPU.
     """
     expression = config.getoption("markexpr", "")
+    settings.load_profile("headway" if "not slow" in expression else "every example")
     if "gpu" not in expression or "not gpu" in expression:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # torch reads it when CUDA is first used
     if not torch.cuda.is_available():

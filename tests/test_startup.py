@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from headway.cli.main import SUBCOMMANDS, application
+from headway.interop import export
 from tests.fixtures.bundles import gpt, translator
 
 SLOW_IMPORTS = {
     *("torch._dynamo", "torch._inductor", "sympy", "transformers", "scipy", "sklearn", "pandas"),
-    *("matplotlib", "pyarrow", "PIL", "IPython", "sacrebleu"),
+    *("matplotlib", "pyarrow", "PIL", "IPython", "sacrebleu", "comet"),
 }
 
 
@@ -53,25 +54,23 @@ def run(tmp_path):
     return folder
 
 
-@pytest.mark.turns(3)
-@pytest.mark.parametrize("program", ["import headway", running("--help"), running("train", "-h")])
-def test_help_imports_no_torch(program):
-    heavy = {*SLOW_IMPORTS, "torch"} - ({"torch"} if "train" in program else set())
-    assert not heavy & imported_by(program)
-
-
-def test_lists_and_versions_import_no_torch():
-    commands = (["--version"], ["exercise", "list"], ["exercise", "list", "--json"])
-    assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*commands))
-
-
 def test_importing_headway_imports_one_module_of_it():
-    assert {m for m in imported_by("import headway") if m.startswith("headway")} == {"headway"}
+    modules = imported_by("import headway")
+    assert {m for m in modules if m.startswith("headway")} == {"headway"}
+    assert not {*SLOW_IMPORTS, "torch"} & modules
 
 
 def test_help_imports_the_command_line_and_the_names_of_tasks():
-    packages = {m.split(".")[1] for m in imported_by(running("--help")) if m.startswith("headway.")}
+    modules = imported_by(running("--help"))
+    packages = {m.split(".")[1] for m in modules if m.startswith("headway.")}
     assert packages <= {"base", "cli", "tasks", "terminal"}, packages
+    assert not {*SLOW_IMPORTS, "torch"} & modules
+
+
+def test_lists_versions_and_names_of_devices_import_no_torch():
+    commands = (["--version"], ["exercise", "list"], ["exercise", "list", "--json"])
+    program = running(*commands) + "\nimport headway.base.devices"
+    assert not {*SLOW_IMPORTS, "torch"} & imported_by(program)
 
 
 def test_help_of_groups_and_lists_of_runs_import_no_torch(run):
@@ -95,7 +94,10 @@ for words in (["trian"], ["exercise", "lst"], ["exercise", "lst", "--help"]):
 def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
     """All in one process; a verb that trains or downloads runs its help."""
     (text := tmp_path / "text.txt").write_text("the fox runs\n")
-    model = str(run / "model")
+    model, from_hf = str(run / "model"), str(tmp_path / "hf")
+    bundle = gpt()
+    export(bundle.model, bundle.tokenizer, from_hf, "gpt2")
+    translator().save(tmp_path / "translator")
     commands = [
         *([name, "--help"] for name in application() if not name.startswith("-")),
         ["train", "gpt-tiny", "--help"],
@@ -105,25 +107,11 @@ def test_verbs_that_need_torch_import_nothing_else_that_is_slow(run, tmp_path):
         ["plan", "tiny"],
         ["report", str(run)],
         ["generate", model, "the fox", "--max-tokens", "3"],
+        ["generate", from_hf, "the fox", "--max-tokens", "3"],
+        ["translate", str(tmp_path / "translator"), "the fox"],
         ["inspect", model, "the fox"],
         ["eval", model, str(text)],
     ]
     modules = imported_by(running(*commands))
     assert "torch" in modules
     assert not SLOW_IMPORTS & modules
-
-
-def test_a_translator_is_loaded_and_run_without_the_compiler(tmp_path):
-    translator().save(tmp_path / "model")
-    program = running("translate", str(tmp_path / "model"), "the fox")
-    assert "torch" in (modules := imported_by(program))
-    assert not SLOW_IMPORTS & modules
-
-
-def test_a_hugging_face_language_model_is_loaded_and_run_without_the_compiler(tmp_path):
-    from headway.interop import export
-
-    bundle = gpt()
-    export(bundle.model, bundle.tokenizer, tmp_path / "hf", "gpt2")
-    program = running("generate", str(tmp_path / "hf"), "the fox", "--max-tokens", "3")
-    assert not SLOW_IMPORTS & imported_by(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Run", "__version__", "evaluate", "load", "tasks", "train"]
 __version__ = "0.1.0"
+
+# A CPU thread of torch that has finished its part of a product waits for the others by computing
+# nothing, about 1 ms by default. Beside another program it thereby takes the time that the others
+# need: two threads were up to 25 times as slow as with a wait of about 0.01 ms, after which a
+# thread sleeps. Alone, both are equally fast (docs/log/speed.md). Read when torch is loaded.
+if "OMP_WAIT_POLICY" not in os.environ:
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 
 def __getattr__(name: str) -> Any:

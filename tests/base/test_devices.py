@@ -176,23 +176,6 @@ def test_an_invalid_value_is_refused_when_it_is_parsed(invalid):
         override(MachineConfig(), invalid, "flags")
 
 
-def test_tiny_numbers_are_flushed_to_zero_in_every_thread():
-    """In a new process: threads that exist already keep their mode."""
-    if not torch.set_flush_denormal(True):
-        pytest.skip("this processor cannot flush denormals")
-    program = """
-import torch
-from headway.base.devices import MachineConfig, prepare
-prepare(MachineConfig(device="cpu", threads=2))
-product = torch.full((1_000_000,), 1e-30) * 1e-10  # 1e-40; many enough for two threads
-print(product.count_nonzero().item())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "0"
-
-
 def test_bfloat16_is_used_for_matrix_products_only():
     x = torch.ones(3, 5)
     with prepare(MachineConfig(device="cpu", dtype="bfloat16")).precision():
@@ -207,29 +190,35 @@ def test_a_machine_is_described_in_one_line():
     assert str(Machine("cuda", "bfloat16", 2)) == "cuda · bfloat16"
 
 
-FAULTS = """
-import resource, sys, torch
+PREPARED = """
+import json, resource, torch
 from headway.base.devices import MachineConfig, prepare
-if sys.argv[1] == "prepared":
-    prepare(MachineConfig(device="cpu", threads=1))
+
 def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):  # 48 MiB: above the size for which glibc maps new memory each time
-    torch.ones(12 * 2**20)
-before = faults()
-for _ in range(5):
-    torch.ones(12 * 2**20)
-print(faults() - before)
+    for _ in range(20):  # 48 MiB: above the size for which glibc maps new memory each time
+        torch.ones(12 * 2**20)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(5):
+        torch.ones(12 * 2**20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.set_num_threads(1)  # a thread that exists already would keep its mode
+can_flush = torch.set_flush_denormal(True)
+torch.set_flush_denormal(False)
+plain = faults()
+prepare(MachineConfig(device="cpu", threads=2))
+product = torch.full((1_000_000,), 1e-30) * 1e-10  # 1e-40; many enough for two threads
+print(json.dumps([can_flush, product.count_nonzero().item(), plain, faults()]))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's allocator is Linux's")
-def test_freed_memory_is_reused_instead_of_mapped_again():
-    def count(mode):
-        command = [sys.executable, "-c", FAULTS, mode]
-        return int(subprocess.run(command, capture_output=True, check=True).stdout)
-
-    assert count("prepared") * 5 < count("plain")
+def test_in_a_prepared_process_freed_memory_is_reused_and_every_thread_flushes_tiny_numbers():
+    """In a new process: what this one has set for its threads and its allocator stays."""
+    done = subprocess.run([sys.executable, "-c", PREPARED], capture_output=True, check=True)
+    can_flush, tiny, plain, prepared = json.loads(done.stdout)
+    assert tiny == 0 or not can_flush
+    assert prepared * 5 < plain
 
 
 def test_the_description_is_complete_and_serialisable():
@@ -237,11 +226,6 @@ def test_the_description_is_complete_and_serialisable():
     assert json.loads(json.dumps(description)) == description
     expected = {"headway", "python", "torch", "platform", "cpus", "memory", "cpu instructions"}
     assert expected | {"device", "cuda", "mps", "free_disk_bytes", "packages"} <= description.keys()
-
-
-def test_importing_machine_does_not_import_torch():
-    program = "import sys, headway.base.devices; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 def test_positions_of_a_mask_are_those_of_nonzero_whether_their_number_is_known_or_not():

@@ -5,8 +5,12 @@ import random
 import pytest
 
 from headway.base.errors import UsageError
-from headway.tasks.translation.corpora.clean_files import clean_files
-from headway.tasks.translation.corpora.cleaning import CleaningRules, clean, learn_languages
+from headway.tasks.translation.corpora.cleaning import (
+    CleaningRules,
+    clean,
+    clean_files,
+    learn_languages,
+)
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.pairs.reading import pair_files
 

@@ -208,8 +208,8 @@ def test_any_text_written_to_a_po_file_is_read_back(tmp_path, text):
     new = [[text] if n == number else None for n in range(len(document.segments))]
     (tmp_path / "b.po").write_bytes(document.filled(new))
     entries = {e.source: e for e in read_catalogue(tmp_path / "b.po").entries}
-    assert entries["Save the file"].forms == {0: text}
-    assert entries["Open"].forms == {0: "Ouverte"}
+    assert entries["Save the file"].forms == [text]
+    assert entries["Open"].forms == ["Ouverte"]
 
 
 @ANY_FOLDER

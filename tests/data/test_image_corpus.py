@@ -18,7 +18,7 @@ from headway.data.image_examples import examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.store import DESCRIPTION_FILE
 from headway.data.stream import Batches, Shuffled
-from headway.tasks.image_classification.batches import AugmentedImages
+from headway.tasks.image_classification.data import AugmentedImages
 from tests.fixtures.images import pixels_of, png
 from tests.fixtures.manifests import reseal
 

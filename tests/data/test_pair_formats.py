@@ -174,9 +174,7 @@ def test_catalogues_of_this_machine_are_read_as_gettext_reads_them(tmp_path):
             for e in entries
             for side in (e.source or "", e.plural or "")
             if any(
-                sign in s
-                for s in (e.source, e.plural or "", *e.forms.values())
-                for sign in ("%I", "<PRI")
+                sign in s for s in (e.source, e.plural or "", *e.forms) for sign in ("%I", "<PRI")
             )
         }
         missing = Counter(pairs(text)) - read

@@ -77,16 +77,18 @@ def test_a_corpus_without_a_usable_pair_is_an_error_and_leaves_no_folder(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_shards_of_another_tokenizer_and_damaged_ones_are_refused(corpus: Corpus) -> None:
+def test_shards_of_another_tokenizer_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "shards"
+    corpus = prepare(pairs(), TOKENIZERS, folder, max_length=100)
     other_tokenizers = TokenizerPair.train(lambda: iter(SENTENCES[:1]), 270, joint=True)
     with pytest.raises(DataError) as caught:
-        Corpus.open(corpus.folder, other_tokenizers)
+        Corpus.open(folder, other_tokenizers)
     assert other_tokenizers.fingerprint[:12] in str(caught.value)
     assert TOKENIZERS.fingerprint[:12] in str(caught.value)
-    (corpus.folder / "target.bin").write_bytes(b"\xff" * 2 * int(corpus.target.lengths.sum()))
-    reseal(corpus.folder)
+    (folder / "target.bin").write_bytes(b"\xff" * 2 * int(corpus.target.lengths.sum()))
+    reseal(folder)
     with pytest.raises(DataError, match="numbers must be from 0 to"):
-        Corpus.open(corpus.folder, TOKENIZERS)
+        Corpus.open(folder, TOKENIZERS)
 
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=80)

@@ -8,8 +8,8 @@ import torch
 
 from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_rows
+from headway.tasks.sentence_embedding.data import SimilarPairs, share_texts
 from headway.tasks.sentence_embedding.similar_files import read_similar
-from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs, share_texts
 
 PAIRS = SimilarPairs(
     [[2, i, 3] for i in range(10, 33)],

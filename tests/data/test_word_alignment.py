@@ -15,9 +15,9 @@ from headway.tasks.translation.random_splits import RandomSplits
 from headway.tasks.translation.word_alignment import (
     split_words,
     token_alignment,
+    with_links,
     word_of_each_token,
 )
-from headway.tasks.translation.word_alignments import with_links
 from headway.text import TokenizerPair
 from headway.text.bpe_dropout import BPEDropout
 

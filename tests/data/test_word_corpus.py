@@ -9,7 +9,7 @@ from headway.base.errors import DataError, UsageError
 from headway.data.formats import read_texts
 from headway.data.stream import Batches
 from headway.tasks.word_vectors.context_windows import BLOCK, ContextWindowSettings, Windows
-from headway.tasks.word_vectors.word_corpus import (
+from headway.tasks.word_vectors.data import (
     WordCorpus,
     keep_probability,
     prepare_words,

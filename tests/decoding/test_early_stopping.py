@@ -95,7 +95,7 @@ def plainly_searched(model, limit, *, num_best, **settings):
 
 def test_the_fast_beam_search_is_the_plain_one_and_early_stopping_never_takes_more_steps():
     fewer = other = 0
-    for seed in range(200):
+    for seed in range(100):
         model, limit, settings = drawn(seed)
         outputs, steps = {}, {}
         for early in (False, True):
@@ -112,7 +112,7 @@ def test_the_fast_beam_search_is_the_plain_one_and_early_stopping_never_takes_mo
             assert (outputs[True], steps[True]) == (outputs[False], steps[False])
         fewer += steps[True] < steps[False]
         other += outputs[True] != outputs[False]
-    assert fewer > 30 and other > 5, "the draws have both"
+    assert fewer > 15 and other > 2, "the draws have both"
 
 
 def test_the_fast_greedy_search_is_the_plain_one():

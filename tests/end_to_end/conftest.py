@@ -2,7 +2,14 @@
 
 import pytest
 
+from headway.terminal import progress
 from tests.fixtures.command_line import headway
+
+
+@pytest.fixture(autouse=True)
+def no_progress_of_a_slow_machine(monkeypatch):
+    """Standard error has no lines that depend on the speed of the machine."""
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 600.0)
 
 
 @pytest.fixture

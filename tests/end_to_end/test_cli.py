@@ -17,6 +17,7 @@ from tests.fixtures.command_line import (
     headway,
     headway_process,
     rows,
+    start,
     train_words,
     write_corpus,
 )
@@ -29,7 +30,7 @@ def working_folder(tmp_path_factory):
     """A folder with data and one finished run."""
     folder = tmp_path_factory.mktemp("work")
     write_corpus(folder / "data")
-    done = headway_process(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
+    done = headway(*train_words(folder / "data", "r", "--steps", "30"), cwd=folder)
     (folder / "training.txt").write_text(done.stderr)
     assert done.stdout == ""
     return folder
@@ -287,19 +288,9 @@ def test_emoji_names_are_fetched_once_and_reused(tmp_path):
 
 
 def test_a_run_belongs_to_one_process_at_a_time_and_ctrl_c_saves_it(tmp_path):
-    import os
-
-    from tests.fixtures.command_line import ROOT
-
     data = write_corpus(tmp_path / "data")
     words = train_words(data, "r", "--steps", "100000")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    running = subprocess.Popen(
-        [sys.executable, "-m", "headway", *words],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
+    running = start(words, tmp_path, stderr=subprocess.PIPE)
     log = tmp_path / "runs" / "r" / "metrics.jsonl"
     while not (log.exists() and b"saved" in log.read_bytes()):
         assert running.poll() is None, running.stderr.read().decode()

@@ -29,7 +29,7 @@ def compared(tmp_path_factory):
     working_folder = tmp_path_factory.mktemp("compare")
     write_corpus(working_folder / "data")
     (working_folder / "ladder.yaml").write_text(PLAN)
-    words = ["compare", "ladder.yaml", "data", *TINY, "--steps", "20", "--beam", "2"]
+    words = ["compare", "ladder.yaml", "data", *TINY, "--steps", "8", "--beam", "2"]
     return working_folder, words, headway(*words, cwd=working_folder, check=None)
 
 
@@ -40,7 +40,7 @@ def test_a_failed_variant_does_not_stop_the_comparison(compared):
     report = read_json(working_folder / "runs" / "compare-ladder" / "report.json")
     assert [run["variant"] for run in report["runs"]] == ["bottleneck", "additive", "transformer"]
     assert list(report["failed"]) == ["too-fast-seed42"] and not report["complete"]
-    assert all(run["steps"] == 20 for run in report["runs"])
+    assert all(run["steps"] == 8 for run in report["runs"])
     assert all(run["counts"]["sentences"] == 10 for run in report["runs"])
     alignments = [run["details"]["alignments"] for run in report["runs"]]
     assert alignments[0] == [] and len(alignments[1]) == 2

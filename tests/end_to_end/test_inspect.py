@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -17,7 +15,7 @@ import torch
 from headway.inspection.page import encode
 from headway.runs.report import report_of
 from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
-from tests.fixtures.command_line import ROOT, headway
+from tests.fixtures.command_line import headway, start
 from tests.fixtures.images import png
 from tests.fixtures.small_encoder import encoder
 
@@ -216,14 +214,8 @@ def test_a_damaged_glimpse_file_is_named(run_headway, working_folder):
 @contextlib.contextmanager
 def serving(working_folder, *words):
     """Run `headway ui` and yield its address."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headway", "ui", *words, "--port", "0", "--no-browser"],
-        cwd=working_folder,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    words = ["ui", *words, "--port", "0", "--no-browser"]
+    process = start(words, working_folder, stderr=subprocess.PIPE, text=True)
     try:
         line = ""
         while "http://" not in line:

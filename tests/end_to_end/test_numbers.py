@@ -1,7 +1,6 @@
 """Every numeric flag and setting, with extreme values: a result or a clear error, at once."""
 
 import functools
-import io
 import operator
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from tests.fixtures.bundles import (
     tagger,
     translator,
 )
+from tests.fixtures.command_line import headway
 from tests.fixtures.images import pixels_of
 from tests.fixtures.word_vectors import word_vector_bundle as words
 
@@ -120,17 +120,12 @@ def run_and_check(run: Any, *words: str, seconds: float = SECONDS) -> tuple[int,
 
 
 @pytest.fixture
-def run(working_folder, monkeypatch, capsys):
-    """Run the command line in this process; the function returns exit code and standard error."""
-    from headway.cli.main import main
-
-    monkeypatch.chdir(working_folder)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the fox\n")))
+def run(working_folder):
+    """Run the command line; the function returns the exit code and the standard error."""
 
     def call(*words: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main(words)
-        return int(leaving.value.code or 0), capsys.readouterr().err
+        done = headway(*words, cwd=working_folder, text="the fox\n", check=None)
+        return done.returncode, done.stderr
 
     return call
 
@@ -152,7 +147,7 @@ def test_every_verb_with_a_number_is_tested():
     assert {path for path, _ in flags()} == set(CALLS)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("path", CALLS, ids=" ".join)
 def test_every_number_of_a_verb_gives_a_result_or_a_clear_error(run, path):
     refused = 0

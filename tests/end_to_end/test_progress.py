@@ -10,7 +10,7 @@ from headway.inspection import watch
 from headway.inspection.watch import ANALYSES, SLOW
 from headway.terminal import progress as module
 from headway.terminal.progress import progress
-from tests.fixtures.bundles import gpt
+from tests.fixtures.bundles import bert_classifier, gpt
 from tests.fixtures.command_line import headway
 
 
@@ -62,9 +62,14 @@ def test_an_inspection_reports_what_is_done():
 def test_the_commands_show_it(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "FIRST_SECONDS", 0.0)
     gpt().save(tmp_path / "gpt")
+    bert_classifier().save(tmp_path / "classifier")
     (tmp_path / "text.txt").write_text("the fox runs\n" * 5)
     for words, line in (
         (("inspect", "gpt", "the fox", "--json"), "inspecting: "),
         (("eval", "gpt", "text.txt"), "evaluating: "),
+        (("generate", "gpt", "the", "fox", "--max-tokens", "3"), "generating for 2 prompts: "),
+        (("classify", "classifier", "the fox", "a dog"), "predicted 0 texts: "),
+        (("quantize", "gpt", "--to", "int8"), "quantising to int8: "),
+        (("export", "gpt", "--to", "hf", "-o", "new"), "writing new, and comparing its results: "),
     ):
         assert line in headway(*words, cwd=tmp_path).stderr

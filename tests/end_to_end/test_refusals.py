@@ -2,7 +2,6 @@
 kind."""
 
 import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +11,7 @@ from headway.runs import recipe
 from headway.tasks.job import update_size
 from headway.terminal.progress import Screen
 from tests.fixtures.bundles import gpt, translator
-from tests.fixtures.command_line import ROOT, headway
+from tests.fixtures.command_line import ROOT, headway, start
 
 TINY = [
     *("--model.model-dim", "24", "--model.num-heads", "4", "--model.ffn-dim", "40"),
@@ -143,12 +142,10 @@ def test_a_batch_and_the_epochs_of_a_plan_are_limited_by_the_data(folder):
 
 @pytest.mark.parametrize("words", ["--help", "train --help"])
 def test_help_whose_reader_ends_is_no_failure(words):
-    command = f"{sys.executable} -m headway {words} | head -1; exit ${{PIPESTATUS[0]}}"
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        ["bash", "-c", command], env=environment, capture_output=True, check=False, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"Usage")
+    with start(words.split(), ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline().startswith(b"Usage")
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
 
 
 def test_a_terminal_shows_perplexity_once(capsys):

@@ -1,6 +1,5 @@
 """Every verb that reads standard input treats its lines as those of a file."""
 
-import io
 import re
 
 import pytest
@@ -11,7 +10,6 @@ from headway.bundle import (
     EncoderBundle,
     TextBundle,
 )
-from headway.cli.main import main
 from headway.data.formats import read_lines
 from headway.data.formats.lines import LINE_LIMIT
 from headway.models import (
@@ -25,12 +23,13 @@ from headway.models import (
     Translator,
     TranslatorConfig,
 )
-from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
-from headway.tasks.question_answering.bundle import AnswerReader, QuestionAnsweringBundle
+from headway.tasks.question_answering.model import AnswerReader, QuestionAnsweringBundle
 from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import EncoderTokenizer, TextBPE, TokenizerPair
+from tests.fixtures.command_line import headway, headway_process
 
 SENTENCES = ["the red fox sings", "a café by the lake", "two dogs play", "[MASK] in the garden"]
 SHAPE = {"model_dim": 16, "num_heads": 2, "ffn_dim": 24}
@@ -91,20 +90,16 @@ def working_folder(tmp_path_factory):
 
 
 @pytest.fixture
-def outcome(working_folder, monkeypatch, capsys):
+def outcome(working_folder):
     """Run the command line in the folder of the models.
 
     The function returns the exit code, the standard output and the standard error.
     """
-    monkeypatch.chdir(working_folder)
 
     def run(words, standard_input=b""):
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(standard_input)))
-        with pytest.raises(SystemExit) as leaving:
-            main(words)
-        captured = capsys.readouterr()
-        assert "unexpected" not in captured.err and "Traceback" not in captured.err, captured.err
-        return leaving.value.code, captured.out, captured.err
+        done = headway(*words, cwd=working_folder, text=standard_input, check=None)
+        assert "unexpected" not in done.stderr
+        return done.returncode, done.stdout, done.stderr
 
     return run
 
@@ -256,9 +251,6 @@ def test_a_text_that_is_not_the_path_of_a_file_is_an_input(working_folder, outco
     assert code == 0 and len(out.splitlines()) == 3
 
 
-def test_standard_input_that_is_closed_is_refused(working_folder, monkeypatch, capsys):
-    monkeypatch.chdir(working_folder)
-    monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(SystemExit) as leaving:
-        main(["translate", "translator"])
-    assert leaving.value.code == 2 and "standard input is closed" in capsys.readouterr().err
+def test_standard_input_that_is_closed_is_refused(working_folder):
+    done = headway_process("translate", "translator", cwd=working_folder, closed=[0], check=2)
+    assert "standard input is closed" in done.stderr

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from headway.cli.main import main
 from headway.data.formats.suffixes import suffix_of
 from tests.fixtures.bundles import bert_classifier
-from tests.fixtures.command_line import headway_process
+from tests.fixtures.command_line import headway, headway_process
 from tests.fixtures.small_encoder_runs import write_encoder
 
 ROWS = [(f"a fine film {n}", "a") for n in range(12)] + [(f"dull {n}", "b") for n in range(12)]
@@ -47,16 +46,12 @@ def working_folder(tmp_path_factory):
 
 
 @pytest.fixture
-def run(working_folder, monkeypatch, capsys):
+def run(working_folder):
     """Run a command in the folder of the models, and return exit code, output and errors."""
-    monkeypatch.chdir(working_folder)
 
     def call(*words):
-        with pytest.raises(SystemExit) as leaving:
-            main(list(words))
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err, captured.err
-        return leaving.value.code, captured.out, captured.err
+        done = headway(*words, cwd=working_folder, check=None)
+        return done.returncode, done.stdout, done.stderr
 
     return call
 

@@ -18,7 +18,7 @@ from headway.inspection.walk import walk
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
 from headway.tasks.opening import spec_of
-from headway.tasks.word_vectors.bundle import WordsBundle
+from headway.tasks.word_vectors.model import WordsBundle
 from headway.text import Vocabulary
 from tests.fixtures.bundles import (
     BUNDLES,

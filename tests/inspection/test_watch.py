@@ -13,7 +13,7 @@ from headway.inspection.block_stacks import stacks_of
 from headway.inspection.logit_lens import lens_logits
 from headway.inspection.watch import watch
 from headway.models import WordsConfig, words_model
-from headway.tasks.word_vectors.bundle import WordsBundle
+from headway.tasks.word_vectors.model import WordsBundle
 from headway.text import Vocabulary
 from tests.fixtures.bundles import (
     BUNDLES,
@@ -279,7 +279,7 @@ def test_inputs_that_cannot_be_inspected_are_refused(make, inputs, keywords, mes
 
 def test_a_regression_model_has_no_predictions_but_has_attributions():
     from headway.models import BertClassifier
-    from headway.tasks.classification.bundle import ClassifierBundle
+    from headway.tasks.classification.model import ClassifierBundle
     from headway.tasks.classification.reader import ClassReader, Numbers
 
     text_encoder = encoder(max_length=40)

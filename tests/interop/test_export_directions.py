@@ -13,15 +13,15 @@ from tests.fixtures.command_line import sentences
 from tests.fixtures.directions import TINY, write_corpora
 
 transformers = pytest.importorskip("transformers")
-TEXTS = [*[source for source, _ in sentences()][:40], "naïve 🦊 </s> bread", "a  b"]
+TEXTS = [*[source for source, _ in sentences()][:12], "naïve 🦊 </s> bread", "a  b"]
 LANGUAGES = ("de", "en", "xx")
 
 
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("directions")
-    data = {"data.train": write_corpora(folder), "training.steps": 400, "optimizer.lr": 3e-3}
-    data |= {"schedule.warmup": 20, "evaluation.every": 400, "checkpoint.every": 400}
+    data = {"data.train": write_corpora(folder), "training.steps": 200, "optimizer.lr": 3e-3}
+    data |= {"schedule.warmup": 20, "evaluation.every": 200, "checkpoint.every": 200}
     config = override(recipe("translate", ("test", TINY)), data, "test")
     train(config, folder / "run")
     return headway.load(folder / "run")
@@ -39,7 +39,7 @@ def test_transformers_translates_tagged_texts_alike(bundle, tmp_path):
     tags = [source.language_tags[language] for language in LANGUAGES]
     assert tokenizer.convert_tokens_to_ids([f"<2{name}>" for name in LANGUAGES]) == tags
     expected = bundle.search(tagged(), beam=1)
-    assert len({best[0].tokens for best in expected}) > 30
+    assert len({best[0].tokens for best in expected}) > 10
     for text, (best,) in zip(tagged(), expected, strict=True):
         ids = tokenizer(text).input_ids
         assert ids == [*source.encode(text), source.eos] and ids[0] in tags

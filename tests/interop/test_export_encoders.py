@@ -21,7 +21,7 @@ from headway.interop import (
     read_labels,
 )
 from headway.models import Bert, BertClassifier, BertConfig, BertQuestionAnswering, BertTagger
-from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader, Numbers
 from headway.tasks.tagging.model import TaggerBundle, TagReader
 from headway.text import EncoderTokenizer

@@ -12,8 +12,7 @@ from headway.base.errors import DataError, HeadwayWarning
 from headway.bundle import TextBundle
 from headway.interop import ChatTemplate, FolderSettings, read_chat_template
 from headway.models import GPTConfig
-from headway.serving.http.chat_templates import template_of
-from headway.tasks.opening import family_of, model_path
+from headway.tasks.opening import family_of, model_path, template_of
 from tests.fixtures.hf_gpt import Bytes, random_gpt
 from tests.fixtures.language_model_tokenizers import put
 

@@ -76,6 +76,7 @@ def test_a_marian_is_fine_tuned_with_its_own_tokens(tmp_path):
     marian(tmp_path / "m")
     write_corpus(tmp_path / "corpus")
     words = ("--source", "en", "--target", "de", "--from", "m", "--steps", "3", "--threads", "1")
+    words += ("--evaluation.sentences", "4", "--evaluation.beam", "1", "--training.tokens", "300")
     run_headway("train", "translate", "corpus", *words, "--run", "tuned", cwd=tmp_path)
     before, tuned = (headway.load(tmp_path / name) for name in ("m", "runs/tuned"))
     assert tuned.tokenizer.fingerprint == before.tokenizer.fingerprint

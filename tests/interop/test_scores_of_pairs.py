@@ -9,8 +9,7 @@ import transformers
 import headway
 from headway.base.errors import DataError
 from headway.models import Bert, BertClassifier
-from headway.tasks.classification.bundle import ClassifierBundle
-from headway.tasks.classification.foreign import to_hugging_face
+from headway.tasks.classification.model import ClassifierBundle, to_hugging_face
 from headway.tasks.classification.reader import ClassReader, Numbers
 from tests.fixtures import bundles
 from tests.fixtures.model_server import running

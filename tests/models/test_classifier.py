@@ -15,7 +15,7 @@ from headway.models import (
     parameter_count,
     text_classifier,
 )
-from headway.tasks.classification.labelled_texts import collate_labelled
+from headway.tasks.classification.data import collate_labelled
 
 SMALL = GPTConfig(model_dim=24, num_heads=3, ffn_dim=40, num_layers=2, max_length=9, vocabulary=11)
 TEXTS = [[4, 5, 6, 7, 2], [7, 2], [3, 9, 9, 2]]

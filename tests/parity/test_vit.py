@@ -18,7 +18,7 @@ from headway.data.image_reader import ImageReader
 from headway.interop import build, export_images, read, read_image_reader, read_labels, write
 from headway.interop.preprocessor_config import write_image_reader
 from headway.models import ViT, ViTClassifier, ViTConfig, parameter_count
-from headway.tasks.image_classification.bundle import ImageClassifierBundle
+from headway.tasks.image_classification.model import ImageClassifierBundle
 from tests.fixtures.random_weights import with_noise
 
 B, CLASSES = 3, 5

@@ -116,14 +116,13 @@ def test_a_machine_without_a_compiler_is_refused_before_training():
 
 
 STEPS = """
-import json, sys
 from copy import deepcopy
 import torch
 from torch.testing import assert_close
 from headway.transforms import compile
 from tests.fixtures.traced import case
 
-backend, *names = json.loads(sys.argv[1])
+backend, *names = words
 if backend:
     own, torch.compile = torch.compile, lambda f, **options: own(f, backend=backend, **options)
 for name in names:
@@ -143,33 +142,60 @@ for name in names:
 """
 
 
-def in_a_process_of_its_own(program: str, *words: object) -> str:
-    """Run a program without the tests' checks of shapes, which the compiler cannot trace."""
+EACH = """
+import json, sys, torch, traceback
+
+compiled, results = torch.compile, []
+for program, *words in json.loads(sys.argv[1]):
+    torch.compiler.reset()
+    torch.compile, printed, error = compiled, [], ""
+    try:
+        exec(program, {"words": words, "print": lambda *parts: printed.append(parts)})
+    except Exception:
+        error = traceback.format_exc()
+    results.append((printed, error))
+print(json.dumps(results))
+"""
+
+
+def in_a_process_of_its_own(*programs: list[object]) -> list[list[list[object]]]:
+    """Run programs, each with its `words`, without the tests' checks of shapes, which the compiler
+    cannot trace. Return what each prints: a list for each call of `print`, or its error."""
     process = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(words)],
+        [sys.executable, "-c", EACH, json.dumps(programs)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
     )
     assert process.returncode == 0, process.stderr
-    return process.stdout
+    return json.loads(process.stdout)
 
 
-def test_a_step_through_the_tracer_has_the_plain_gradients():
+@pytest.fixture(scope="module")
+def in_one_process():
+    """What the programs of the fast tests print, in one process: its start takes seconds."""
+    stacks = dict.fromkeys(sorted(traced.FAMILIES.keys() - {"rnn"}), 1)
+    stacks |= {"translator": 2, "captioner": 2}
+    programs = [[STEPS, "eager", "gpt"], [GRAPHS, *stacks], [EXPORT, "gpt"]]
+    names = ("steps", "graphs", "export")
+    printed = dict(zip(names, in_a_process_of_its_own(*programs), strict=True))
+    return {**printed, "stacks": [list(stack) for stack in stacks.items()]}
+
+
+def test_a_step_through_the_tracer_has_the_plain_gradients(in_one_process):
     """The backend `eager` runs what was traced, and compiles nothing in C++."""
-    in_a_process_of_its_own(STEPS, "eager", "gpt")
+    assert in_one_process["steps"] == [[], ""]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize("name", sorted(traced.FAMILIES.keys() - {"rnn"}))
 def test_a_compiled_step_has_the_plain_gradients(name):
-    in_a_process_of_its_own(STEPS, None, name)
+    assert in_a_process_of_its_own([STEPS, None, name]) == [[[], ""]]
 
 
 GRAPHS = """
-import json, sys
 import torch
 from headway.transforms import compile
 from tests.fixtures.traced import case
@@ -181,24 +207,21 @@ def keep(graph, inputs):
     return graph
 
 torch.compile = lambda f, **options: own(f, backend=keep, **options)
-for name in json.loads(sys.argv[1]):
+for name in words:
     torch.compiler.reset()
     graphs.clear()
     model, inputs = case(name, 3, 7)
     compile(model.train())
     with torch.autocast("cpu", torch.bfloat16):
         model(*inputs)
-    print(name, len(graphs), sep=":")
+    print(name, len(graphs))
 """
 
 
-def test_the_blocks_of_a_stack_are_one_graph():
+def test_the_blocks_of_a_stack_are_one_graph(in_one_process):
     """Code that this torch cannot trace splits a block into many graphs without an error, and each
     costs time in every step."""
-    stacks = dict.fromkeys(sorted(traced.FAMILIES.keys() - {"rnn"}), 1)
-    stacks |= {"translator": 2, "captioner": 2}
-    output = in_a_process_of_its_own(GRAPHS, *stacks)
-    assert output.split("\n")[:-1] == [f"{name}:{count}" for name, count in stacks.items()]
+    assert in_one_process["graphs"] == [in_one_process["stacks"], ""]
 
 
 def test_a_copy_of_a_compiled_block_has_its_own_weights():
@@ -214,12 +237,11 @@ def test_a_model_without_blocks_has_nothing_to_compile():
 
 
 EXPORT = """
-import json, sys
 import torch
 from torch.testing import assert_close
 from tests.fixtures.traced import case
 
-for name in json.loads(sys.argv[1]):
+for name in words:
     model, inputs = case(name, 3, 7)
     unrolled = name == "rnn"  # over time: its lengths are those of the example
     auto = torch.export.Dim.AUTO
@@ -233,13 +255,14 @@ for name in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.parametrize(
-    "names",
-    [["gpt"], *(pytest.param([name], marks=pytest.mark.slow) for name in traced.FAMILIES)],
-    ids=lambda names: names[0],
-)
-def test_an_exported_model_computes_the_same_for_other_sizes(names):
-    in_a_process_of_its_own(EXPORT, *names)
+def test_an_exported_model_computes_the_same_for_other_sizes(in_one_process):
+    assert in_one_process["export"] == [[], ""]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", traced.FAMILIES)
+def test_every_exported_model_computes_the_same_for_other_sizes(name):
+    assert in_a_process_of_its_own([EXPORT, name]) == [[[], ""]]
 
 
 def test_shards_are_multiplied_by_torchs_own_product(tmp_path, monkeypatch):
@@ -263,7 +286,6 @@ def test_shards_are_multiplied_by_torchs_own_product(tmp_path, monkeypatch):
 
 
 PROGRAM = """
-import json, sys
 from pathlib import Path
 from headway.runs import recipe, train
 
@@ -271,12 +293,12 @@ class Losses(list):
     def after_step(self, run, report):
         self.append(report.loss)
 
-name, settings, folder = json.loads(sys.argv[1])
+name, settings, folder = words
 for compiled in (False, True):
     losses = Losses()
     config = recipe(name, ("test", {**settings, "machine.compile": compiled}))
     outcome = train(config, Path(folder) / str(compiled), observers=[losses])
-    print(json.dumps([*losses, outcome.best]))
+    print(*losses, outcome.best)
 """
 
 
@@ -289,8 +311,9 @@ def test_a_compiled_run_has_the_losses_of_an_uncompiled_one(tmp_path, name):
     else:
         (tmp_path / "t.txt").write_text("".join(f"{i} and {i * i}.\n" for i in range(300)))
         settings = {**TINY, **LANGUAGE, "data.train": str(tmp_path / "t.txt")}
-    output = in_a_process_of_its_own(PROGRAM, name, settings, str(tmp_path))
-    plain, compiled = (json.loads(line) for line in output.strip().split("\n"))
+    ((printed, error),) = in_a_process_of_its_own([PROGRAM, name, settings, str(tmp_path)])
+    assert not error
+    plain, compiled = printed
     assert len(plain) == 5
     assert compiled == pytest.approx(plain, abs=2e-4)
 

@@ -34,8 +34,14 @@ def train(tmp_path, monkeypatch):
 
 @pytest.fixture
 def probed(monkeypatch):
-    """A list of the number that the probe finds."""
-    numbers = [2]
+    """A list of the number that the probe finds.
+
+    torch is asked for that number, and goes on with one thread: two threads on busy cores wait for
+    each other.
+    """
+    numbers, current = [2], [1]
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: current.append(number))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: current[-1])
     monkeypatch.setattr(threads, "_is_of_user", lambda number: False)
     monkeypatch.setattr(threads, "_cpus", lambda: {0, 1})
     monkeypatch.setattr(threads, "fastest_threads", lambda **_: numbers[0])

@@ -22,19 +22,18 @@ def client():
         yield client
 
 
-def tokens_of(template, messages):
-    conversation = Conversation(messages=[{"role": r, "content": c} for r, c in messages])
+@pytest.fixture(scope="module")
+def tokens_of():
+    """tokens_of(template, messages) -> the tokens of the prompt, by one child process for all."""
+    templates = Templates()
 
-    async def answer():
-        templates = Templates()
-        try:
-            return await templates.tokens(
-                ChatTemplate(by_name={"default": template}), conversation, BUNDLE.tokenizer
-            )
-        finally:
-            await templates.close()
+    def answer(template, messages):
+        conversation = Conversation(messages=[{"role": r, "content": c} for r, c in messages])
+        made = ChatTemplate(by_name={"default": template})
+        return run(templates.tokens(made, conversation, BUNDLE.tokenizer))
 
-    return run(answer())
+    yield answer
+    run(templates.close())
 
 
 def id_of(text):
@@ -42,7 +41,7 @@ def id_of(text):
     return token
 
 
-def test_a_template_makes_the_prompt():
+def test_a_template_makes_the_prompt(tokens_of):
     ids = tokens_of(TEMPLATE, [("user", " The old baker "), ("assistant", "waves")])
     encode = BUNDLE.tokenizer.encode_with_special_tokens
     text = f"{START}user\nThe old baker{STOP}\n{START}assistant\nwaves{STOP}\n{START}assistant\n"
@@ -50,7 +49,7 @@ def test_a_template_makes_the_prompt():
 
 
 @pytest.mark.parametrize("word", [START, STOP, END, "\ue0000\ue001", "\ue000", START * 3])
-def test_what_a_user_wrote_never_becomes_a_special_token(word):
+def test_what_a_user_wrote_never_becomes_a_special_token(word, tokens_of):
     ids = tokens_of(TEMPLATE, [("user", f"a {word} b")])
     usual = tokens_of(TEMPLATE, [("user", "a b")])
     for special in (START, STOP, END):
@@ -85,8 +84,11 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("template", HOSTILE)
-def test_a_hostile_template_is_refused_in_time(template):
+ENDLESS = HOSTILE[10]
+
+
+@pytest.mark.parametrize("template", [one for one in HOSTILE if one != ENDLESS])
+def test_a_hostile_template_is_refused_in_time(template, tokens_of):
     with pytest.raises(ApiError) as refused:
         tokens_of(template, [("user", "a")])
     assert refused.value.status == 400
@@ -97,28 +99,23 @@ HIDDEN = ["{{ ''|attr('__class__') }}", "{{ strftime_now.__globals__ }}"]
 
 
 @pytest.mark.parametrize("template", HIDDEN)
-def test_what_the_sandbox_hides_is_undefined(template):
+def test_what_the_sandbox_hides_is_undefined(template, tokens_of):
     assert tokens_of(template, [("user", "a")]) == [BUNDLE.tokenizer.bos]
 
 
-def test_the_child_serves_again_after_a_template_that_took_too_long():
-    async def answer():
-        templates = Templates()
-        hostile, usual = (ChatTemplate(by_name={"default": t}) for t in (HOSTILE[10], TEMPLATE))
-        conversation = Conversation(messages=[{"role": "user", "content": "a"}])
-        with pytest.raises(ApiError):
-            await templates.tokens(hostile, conversation, BUNDLE.tokenizer)
-        ids = await templates.tokens(usual, conversation, BUNDLE.tokenizer)
-        await templates.close()
-        return ids
+def test_the_child_serves_again_after_a_template_that_took_too_long(tokens_of):
+    usual = tokens_of(TEMPLATE, [("user", "a")])
 
     def spent() -> float:
         ended = resource.getrusage(resource.RUSAGE_CHILDREN)
         return ended.ru_utime + ended.ru_stime
 
     before = spent()
-    assert run(answer()) == tokens_of(TEMPLATE, [("user", "a")])
-    assert spent() - before < 6, "a template has 2 seconds of CPU time, besides two starts"
+    with pytest.raises(ApiError, match="too much time") as refused:
+        tokens_of(ENDLESS, [("user", "a")])
+    assert refused.value.status == 400
+    assert spent() - before < 6, "a template has 2 seconds of CPU time, besides a start"
+    assert tokens_of(TEMPLATE, [("user", "a")]) == usual
 
 
 def test_a_template_is_read_from_a_folder(tmp_path):
@@ -136,7 +133,7 @@ def test_a_template_is_read_from_a_folder(tmp_path):
     assert read_chat_template(tmp_path).by_name == {"default": "{{ bos_token }}"}
 
 
-def test_a_turn_is_the_continuation_of_the_prompt(client):
+def test_a_turn_is_the_continuation_of_the_prompt(client, tokens_of):
     fields = {"model": "chat", "messages": HELLO, "temperature": 0, "max_tokens": 9}
     reply = client.post("/v1/chat/completions", fields).json
     ids = tokens_of(TEMPLATE, [("user", "The old baker")])
@@ -161,7 +158,7 @@ def test_a_turn_is_the_continuation_of_the_prompt(client):
         ({"model": "plain"}, "no chat template"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "user"}]}, "content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "reads only"),
         ({"tools": [{}]}, "tools"),
         ({"top_logprobs": 3}, "needs logprobs"),
         ({"messages": [{"role": "user", "content": "The old " * 900}]}, "maximum"),

@@ -93,18 +93,17 @@ NAMES = {
 }
 
 
-def prompts(template, conversations, tokenizer):
-    """Return the tokens of conversations, or the errors."""
+@pytest.fixture(scope="module")
+def prompts():
+    """prompts(template, conversations, tokenizer) -> the tokens of conversations, or the errors."""
+    templates = Templates()
 
-    async def all_of_them():
-        templates = Templates()
+    async def all_of_them(template, conversations, tokenizer):
         calls = (templates.tokens(template, talk, tokenizer) for talk in conversations)
-        try:
-            return await asyncio.gather(*calls, return_exceptions=True)
-        finally:
-            await templates.close()
+        return await asyncio.gather(*calls, return_exceptions=True)
 
-    return run(all_of_them())
+    yield lambda *arguments: run(all_of_them(*arguments))
+    run(templates.close())
 
 
 def theirs(reference, template, talk):
@@ -127,7 +126,7 @@ def pairs(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_prompt_is_that_of_transformers(name, pairs):
+def test_a_prompt_is_that_of_transformers(name, pairs, prompts):
     ours, reference = pairs.by_kind["byte-level"]
     template = ChatTemplate(by_name={"default": TEMPLATES[name]}, special_tokens=_texts(NAMES))
     talks = [
@@ -161,7 +160,9 @@ PARTS = [*TALK, {"role": "assistant", "content": [{"type": "text", "text": "a le
         ("calls", PARTS, "content"),
     ],
 )
-def test_the_last_message_is_continued_as_in_transformers(name, messages, continued, pairs):
+def test_the_last_message_is_continued_as_in_transformers(
+    name, messages, continued, pairs, prompts
+):
     ours, reference = pairs.by_kind["byte-level"]
     talk = Conversation(messages=messages, continued_field=continued, add_generation_prompt=False)
     template = ChatTemplate(by_name={"default": TEMPLATES[name]}, special_tokens=_texts(NAMES))
@@ -178,7 +179,9 @@ def test_the_last_message_is_continued_as_in_transformers(name, messages, contin
         ("{{ messages[0].content }}", CONTINUED, "content", "does not write its text unchanged"),
     ],
 )
-def test_a_message_that_cannot_be_continued_is_refused(source, messages, continued, why, pairs):
+def test_a_message_that_cannot_be_continued_is_refused(
+    source, messages, continued, why, pairs, prompts
+):
     talk = Conversation(messages=messages, continued_field=continued)
     template = ChatTemplate(by_name={"default": source})
     (error,) = prompts(template, [talk], pairs.by_kind["byte-level"][0])
@@ -193,7 +196,7 @@ def test_a_message_that_cannot_be_continued_is_refused(source, messages, continu
         {},
     ],
 )
-def test_a_template_gets_the_tokens_that_the_folder_names(files, tmp_path):
+def test_a_template_gets_the_tokens_that_the_folder_names(files, tmp_path, prompts):
     reference = write_chat_tokenizer(tmp_path, "byte-level", **files)
     names = ["bos_token", "eos_token", "unk_token", "pad_token", "mask_token", "cls_token"]
     source = "".join(f"({{{{ {name} }}}} {{{{ {name} is defined }}}})" for name in names)
@@ -282,7 +285,7 @@ def test_damaged_templates_are_refused_with_their_file(value, why, tmp_path):
 
 
 @pytest.mark.parametrize("kind", UNIGRAM)
-def test_no_space_is_added_where_a_user_spells_a_special_token(kind, pairs):
+def test_no_space_is_added_where_a_user_spells_a_special_token(kind, pairs, prompts):
     ours, reference = pairs.by_kind[kind]
     template = ChatTemplate(
         by_name={"default": TEMPLATES["instructions"]}, special_tokens=_texts(NAMES)
@@ -306,7 +309,7 @@ def test_no_space_is_added_where_a_user_spells_a_special_token(kind, pairs):
         "{{ tools | tojson }}{{ documents }}{{ shade }}",
     ],
 )
-def test_no_filter_makes_a_special_token_of_what_a_user_wrote(source, pairs):
+def test_no_filter_makes_a_special_token_of_what_a_user_wrote(source, pairs, prompts):
     ours, _ = pairs.by_kind["byte-level"]
     text = "a </s>b<s> \ue000\ue001 \\ue000"
     talk = Conversation(
@@ -322,7 +325,7 @@ def test_no_filter_makes_a_special_token_of_what_a_user_wrote(source, pairs):
     assert not any("\ue002" <= character <= "\uf8ff" for character in decoded)
 
 
-def test_conversations_that_are_nested_too_deeply_are_refused(pairs):
+def test_conversations_that_are_nested_too_deeply_are_refused(pairs, prompts):
     deep = []
     for _ in range(5000):
         deep = [deep]

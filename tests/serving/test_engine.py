@@ -55,9 +55,9 @@ def test_outputs_at_random_arrivals_are_those_of_the_python_api(fast):
     if fast:
         prepare_for_inference(bundle.model)
     engine = engine_of(bundle, slots=5, queue=2000)
-    answered = run_mixed(bundle, engine, 60)
+    answered = run_mixed(bundle, engine, 30)
     engine.stop()
-    assert len(answered) >= 40
+    assert len(answered) >= 20
     check_mixed(bundle, answered)
     assert not engine.busy and engine.error is None
 
@@ -69,7 +69,7 @@ def test_a_thousand_outputs_at_random_arrivals_are_those_of_the_python_api(bundl
     check_mixed(bundle, answered)
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_exact_outputs_have_the_same_bits_alone_and_at_random_arrivals(positions, count):
     """The log-probabilities are equal, not close: with others or alone, cached or not."""
@@ -123,7 +123,7 @@ def test_a_planted_fault_in_the_mask_fails(monkeypatch):
 
 
 def test_a_cancelled_output_makes_room_at_once_and_others_go_on(bundle, engine):
-    long = GenerationConfig(max_tokens=300, temperature=1.0, seed=3, min_tokens=300)
+    long = GenerationConfig(max_tokens=100, temperature=1.0, seed=3, min_tokens=100)
     boxes, jobs = [], []
     for n in range(5):
         boxes.append(Box())

@@ -158,6 +158,7 @@ def test_other_pages_are_refused_beside_an_allowed_origin(headers, method):
     "text, expected",
     [
         ("https://App.Example", "https://app.example"),
+        ("https://app.example/", "https://app.example"),
         ("https://app.example:443", "https://app.example"),
         ("http://app.example:80", "http://app.example"),
         ("http://localhost:3000", "http://localhost:3000"),
@@ -171,10 +172,26 @@ def test_an_origin_has_the_form_that_browsers_send(text, expected):
 
 @pytest.mark.parametrize(
     "text",
-    ["*", "null", "app.example", "https://", "https://a/b", "https://a/", "https://ä.de", ""],
+    ["*", "null", "app.example", "https://", "https://a/b", "https://a//", "https://ä.de", ""],
 )
 def test_what_is_no_origin_is_refused(text):
-    with pytest.raises(UsageError, match="--allow-origin"):
+    with pytest.raises(UsageError, match="cannot be allowed"):
+        checked_origin(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("*", "any page"),
+        ("null", "pages in files"),
+        ("app.example", "no scheme"),
+        ("localhost:5173", "no scheme"),
+        ("https://app.example/chat", "a path"),
+        ("https://münchen.example", "in ASCII"),
+    ],
+)
+def test_the_most_natural_mistakes_are_named(text, why):
+    with pytest.raises(UsageError, match=why):
         checked_origin(text)
 
 

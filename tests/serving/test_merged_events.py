@@ -6,6 +6,7 @@ import threading
 from headway.serving.engine import Finished, Grown
 from headway.serving.http import exchange
 from headway.serving.http.exchange import Mailbox
+from tests.fixtures.coroutines import run
 
 
 def grown(index, text, token, reason=None):
@@ -53,5 +54,5 @@ def test_a_loop_is_woken_once_for_the_events_that_come_before_it_looks(monkeypat
             while len(arrived) < first + 100:
                 await asyncio.sleep(0.001)
 
-    asyncio.run(main())
+    run(main())
     assert arrived == list(range(200)) and len(woken) == 2

@@ -11,8 +11,8 @@ from PIL import Image
 from headway.bundle import FillInput
 from headway.serving.http.known_fields import PARAMETERS as REFUSED
 from headway.tasks import registry
-from headway.tasks.classification.bundle import ClassInput
-from headway.tasks.question_answering.bundle import AnswerInput
+from headway.tasks.classification.model import ClassInput
+from headway.tasks.question_answering.model import AnswerInput
 from headway.tasks.task import TextInput
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from tests.fixtures import bundles
@@ -184,7 +184,7 @@ def test_spans_and_answers(client):
 
 def test_images_as_a_body_and_in_base64(client, picture):
     from headway.tasks.captioning.model import CaptionInput
-    from headway.tasks.image_classification.bundle import ImageInput
+    from headway.tasks.image_classification.model import ImageInput
 
     (found,) = predicted("images", ImageInput(image=picture))
     coded = base64.b64encode(PICTURE).decode()

@@ -11,14 +11,15 @@ from headway import load
 from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.base.metrics_file import read_metrics
+from headway.bundle import ClassOptions
 from headway.cli.main import main
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.classification.bundle import ClassifierBundle, ClassInput, ClassOptions
 from headway.tasks.classification.data import labelled_texts, prepare_texts
-from headway.tasks.classification.job import classification_job
 from headway.tasks.classification.label_files import Columns, read_labelled
+from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader
+from headway.tasks.classification.task import classification_job
 from headway.tasks.task import NO_OPTIONS
 from headway.text import CharacterTokenizer
 from tests.fixtures.classification_runs import TINY
@@ -340,7 +341,7 @@ def test_labels_of_another_training_are_refused(trained, tmp_path):
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "classes.json"
     description = json.loads(path.read_text())
-    for labels, part in ((["tool", "animal"], "trained with"), (["a", "a"], "not a list")):
+    for labels, part in ((["tool", "animal"], "trained with"), (["a", "a"], "expected a list")):
         path.write_text(json.dumps({**description, "labels": labels}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)

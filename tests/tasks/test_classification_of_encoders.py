@@ -14,10 +14,10 @@ from headway.evaluation import class_scores, number_scores
 from headway.models import BertClassifier
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.classification.bundle import ClassifierBundle, ClassInput
 from headway.tasks.classification.data import labelled_texts, prepare_texts
-from headway.tasks.classification.job import classification_job
+from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import Numbers
+from headway.tasks.classification.task import classification_job
 from headway.tasks.task import NO_OPTIONS
 from tests.fixtures.classification_runs import LEARNS, TINY
 from tests.fixtures.language_model_runs import STORY, configured
@@ -375,10 +375,10 @@ def test_a_reader_that_was_changed_is_refused(trained, tmp_path):
     numbers = description["numbers"]
     for change, part in (
         ({"numbers": {**numbers, "mean": 0.0}}, "trained with"),
-        ({"numbers": {**numbers, "deviation": 0}}, "not a list"),
-        ({"numbers": 3}, "not a list"),
-        ({"labels": ["a", "b"]}, "not a list"),
-        ({"pairs": 1}, "not a list"),
+        ({"numbers": {**numbers, "deviation": 0}}, "expected a list"),
+        ({"numbers": 3}, "expected a list"),
+        ({"labels": ["a", "b"]}, "expected a list"),
+        ({"pairs": 1}, "expected a list"),
     ):
         path.write_text(json.dumps({**description, **change}))
         with pytest.raises(DataError, match=part):

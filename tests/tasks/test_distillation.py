@@ -13,7 +13,7 @@ from headway.base.metrics_file import read_metrics
 from headway.base.settings import fields_of
 from headway.models import GPT, GPTConfig, TextClassifier
 from headway.runs import recipe, saved, train
-from headway.tasks.classification.bundle import ClassifierBundle
+from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.tasks.distillation.task import DISTILLATION
 from headway.tasks.registry import TASKS

@@ -286,7 +286,7 @@ def test_recipes_of_a_task_are_looked_up_by_its_name(name, folder):
     assert type(recipe(name)) is task(name).config
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 def test_its_variants_are_compared(name, folder):
     arguments = ["compare", *command(EVERY[name].case)[1:], "--steps", "2", "--run", "compared"]
     varied = ["--vary", "training.seed=1,2", "--evaluation.every", "2", "--json", "--quiet"]

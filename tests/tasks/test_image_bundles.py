@@ -12,7 +12,7 @@ import headway
 from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoderBundle
 from headway.models import ViT, ViTClassifier
-from headway.tasks.image_classification.bundle import ImageClasses, ImageClassifierBundle
+from headway.tasks.image_classification.model import ImageClasses, ImageClassifierBundle
 from tests.fixtures.image_classifiers import CONFIG, LABELS, READER, classifier
 from tests.fixtures.images import pixels_of, png
 

@@ -16,14 +16,13 @@ from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
 from headway.data.image_examples import examples_of_images
 from headway.data.image_reader import ImageReader
-from headway.evaluation.scores import Scores
+from headway.evaluation import score_classes
 from headway.models import ViT, ViTConfig
 from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.image_classification.bundle import ImageClassifierBundle
-from headway.tasks.image_classification.evaluation import metrics_of
-from headway.tasks.image_classification.job import vision_job
+from headway.tasks.image_classification.model import ImageClassifierBundle
 from headway.tasks.image_classification.task import IMAGE_CLASSIFICATION as TASK
+from headway.tasks.image_classification.task import vision_job
 from headway.tasks.image_data import labelled_images, prepare_labelled_images
 from headway.tasks.task import NO_OPTIONS
 from tests.fixtures.images import png, write_shades
@@ -303,12 +302,16 @@ def test_epochs_and_steps_must_agree(shades, tmp_path):
 
 
 def test_top5_counts_a_class_among_the_five_most_probable():
+    def scored(logits, true):
+        labels = [str(i) for i in range(logits.shape[1])]
+        return score_classes(logits, true, labels, "images", 5)
+
     logits = torch.eye(8) * 3 + torch.arange(8.0) / 10
-    scores = Scores(metrics_of(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 0])))
+    scores = scored(logits, [0, 1, 2, 3, 4, 5, 6, 0])
     assert scores["accuracy"] == 7 / 8 and scores["top5"] == 7 / 8
-    scores = Scores(metrics_of(logits, torch.tensor([0, 1, 2, 3, 4, 5, 6, 6])))
+    scores = scored(logits, [0, 1, 2, 3, 4, 5, 6, 6])
     assert scores["top5"] == 1.0 and not scores.metric("loss").higher_is_better
-    assert "top5" not in Scores(metrics_of(logits[:, :5], torch.tensor([0] * 8)))
+    assert "top5" not in scored(logits[:, :5], [0] * 8)
 
 
 def test_the_run_folder_describes_the_preprocessing_of_images(shades, tmp_path):

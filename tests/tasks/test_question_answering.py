@@ -15,18 +15,21 @@ from headway.cli.main import main
 from headway.evaluation.squad import score_answers
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
-from headway.tasks.question_answering.bundle import (
-    LONGEST,
+from headway.tasks.question_answering.config import AnswerScoring
+from headway.tasks.question_answering.data import answered_questions, target_answer
+from headway.tasks.question_answering.model import (
     AnswerInput,
     AnswerReader,
     QuestionAnsweringBundle,
+)
+from headway.tasks.question_answering.question_files import Answer, Question, read_questions
+from headway.tasks.question_answering.windows import (
+    LONGEST,
+    Window,
     best_spans,
+    covered,
     merged,
 )
-from headway.tasks.question_answering.config import AnswerScoring
-from headway.tasks.question_answering.data import answered_questions, target_answer
-from headway.tasks.question_answering.question_files import Answer, Question, read_questions
-from headway.tasks.question_answering.windows import Window, covered
 from headway.text import EncoderTokenizer
 from tests.fixtures.tiny_encoder import save_encoder, write_squad
 

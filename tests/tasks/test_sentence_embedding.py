@@ -16,11 +16,9 @@ from headway.models import Bert, BertConfig
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.sentence_embedding.config import EmbedScoring
-from headway.tasks.sentence_embedding.data import prepare_pairs, similar_texts
-from headway.tasks.sentence_embedding.evaluation import scores_of_vectors
-from headway.tasks.sentence_embedding.job import embedding_job
+from headway.tasks.sentence_embedding.data import SimilarPairs, prepare_pairs, similar_texts
 from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
-from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
+from headway.tasks.sentence_embedding.task import embedding_job, scores_of_vectors
 from headway.text import EncoderTokenizer
 from tests.fixtures.language_model_runs import weights
 from tests.fixtures.sentence_pairs import PAIRS, scored, table

@@ -12,7 +12,7 @@ from headway.base.metrics_file import read_metrics
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.translation.config import TranslationDataConfig
-from headway.tasks.translation.data import corruption_of
+from headway.tasks.translation.span_corruption import corruption_of
 from tests.fixtures.command_line import headway, sentences
 
 TASK = registry.task("translation")

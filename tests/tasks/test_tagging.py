@@ -252,7 +252,10 @@ def test_tags_of_another_training_are_refused(trained, tmp_path):
     bundle.save(tmp_path / "model")
     path = tmp_path / "model" / "tags.json"
     description = json.loads(path.read_text())
-    for tags, part in ((["O", "B-name", "I-name"], "trained with"), (["O", "O"], "not a list")):
+    for tags, part in (
+        (["O", "B-name", "I-name"], "trained with"),
+        (["O", "O"], "expected a list"),
+    ):
         path.write_text(json.dumps({**description, "tags": tags}))
         with pytest.raises(DataError, match=part):
             load(tmp_path / "model", verify=False)

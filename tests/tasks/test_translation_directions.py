@@ -153,7 +153,7 @@ def test_the_sentences_of_a_long_text_have_the_tag_of_the_text(run, monkeypatch)
     bundle, options = load(run), TranslateOptions(beam=1)
     sentences = ["The old fox sees the tree.", "The dog likes the lemon."]
     longest = max(map(len, bundle.tokenizer.source.encode_batch(sentences)))
-    monkeypatch.setattr("headway.tasks.translation.search.TOKENS", longest + 1)  # and the tag
+    monkeypatch.setattr("headway.tasks.translation.batches.TOKENS", longest + 1)  # and the tag
     (long,) = bundle.predict([TranslateInput(text=f"<2xx> {' '.join(sentences)}")], options)
     assert long.translations[0].text == " ".join(bundle.into("xx").translate(sentences, beam=1))
 

@@ -105,9 +105,9 @@ def test_a_file_is_filled_in_and_what_is_left_is_reported(tmp_path):
     assert report.placeholders == {"other": 1, "parts": 1, "left": 1}
     assert [(text.line, text.text) for text in report.left] == [(39, "%d days")]
     entries = {e.source: e for e in read_catalogue(output).entries}
-    assert entries["Save the file"].forms == {0: "SAVE THE FILE"}
-    assert entries["Delete %s"].forms == {0: "%s ôté"}
-    assert entries["%d day"].forms == {0: "", 1: ""}, "no message is half translated"
+    assert entries["Save the file"].forms == ["SAVE THE FILE"]
+    assert entries["Delete %s"].forms == ["%s ôté"]
+    assert entries["%d day"].forms == ["", ""], "no message is half translated"
     assert "fuzzy" not in entries["%d day"].flags
     lines = "\n".join(document_lines(report))
     assert "2 of 8 texts translated, 5 had a translation" in lines

@@ -10,8 +10,7 @@ from headway.evaluation import paired_bootstrap
 from headway.runs import recipe, train
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.placeholder_accuracy import placeholder_accuracy
-from headway.tasks.translation.placeholders import placeholder_sums
+from headway.tasks.translation.placeholder_accuracy import placeholder_accuracy, placeholder_sums
 from headway.tasks.translation.target_languages import TargetLanguages
 from tests.fixtures.command_line import headway, sentences
 from tests.fixtures.directions import TINY

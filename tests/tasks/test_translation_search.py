@@ -163,7 +163,7 @@ def test_an_ensemble_and_minimum_bayes_risk_are_measured_as_they_translate(tmp_p
 
 def test_a_text_that_is_too_long_is_split_at_sentences_and_never_cut(monkeypatch):
     bundle = make()
-    monkeypatch.setattr("headway.tasks.translation.search.TOKENS", 20)
+    monkeypatch.setattr("headway.tasks.translation.batches.TOKENS", 20)
     sentences = ["The fox eats the lemon.", "Two dogs play!", "Bread?"]
     inputs = [TranslateInput(text=text) for text in ("bread", " ".join(sentences), "two dogs")]
     outputs = bundle.predict(inputs, TranslateOptions(beam=2, nbest=2, align=True))

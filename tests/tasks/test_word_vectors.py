@@ -16,8 +16,8 @@ from headway.models import WordsConfig, words_model
 from headway.runs import recipe, saved, train, with_settings
 from headway.tasks import registry
 from headway.tasks.task import NO_OPTIONS
-from headway.tasks.word_vectors.bundle import WordsBundle
 from headway.tasks.word_vectors.context_windows import Windows
+from headway.tasks.word_vectors.model import WordsBundle
 from headway.text import Vocabulary
 from tests.fixtures.tiny_encoder import save_encoder
 from tests.fixtures.word_vectors import word_vector_bundle

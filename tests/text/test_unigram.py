@@ -185,7 +185,7 @@ def _in_order(corpus, vocabulary):
     unsorted = dict(corpus.named(vocabulary))
     at = {i: round(float(p), 6) for i, p in enumerate(vocabulary.log_p)}
     names = [token for token in unsorted if len(token) == 1]
-    from headway.text.byte_level import BYTE_OF_LETTER
+    from headway.text.engine import BYTE_OF_LETTER
 
     letter_of = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
     names = [letter_of[byte] for byte in range(256)]

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.models import GPT, Bert, BertClassifier, BertConfig, GPTConfig, TextClassifier
-from headway.tasks.classification.labelled_texts import LabelledBatch, collate_labelled
+from headway.tasks.classification.data import LabelledBatch, collate_labelled
 from headway.tasks.classification.objective import ClassificationObjective, RegressionObjective
 from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
 

@@ -8,12 +8,12 @@ from torch.testing import assert_close
 
 from headway.data.encoder_batches import collate_encoder_batch
 from headway.models import Bert, BertConfig
+from headway.tasks.sentence_embedding.data import SimilarPairs
 from headway.tasks.sentence_embedding.objective import (
     ContrastiveObjective,
     CosineObjective,
     text_vectors,
 )
-from headway.tasks.sentence_embedding.similar_pairs import SimilarPairs
 from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
 
 SMALL = BertConfig(

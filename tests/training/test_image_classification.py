@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headway.models import ViT, ViTClassifier, ViTConfig
-from headway.tasks.image_classification.batches import ImageBatch
+from headway.tasks.image_classification.data import ImageBatch
 from headway.training import ImageObjective
 
 B, C = 4, 3

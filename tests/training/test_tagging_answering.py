@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from headway.data.word_targets import WordSequence, WordTargets
 from headway.models import Bert, BertConfig, BertQuestionAnswering, BertTagger
-from headway.tasks.question_answering.objective import AnsweringObjective
+from headway.tasks.question_answering.task import AnsweringObjective
 from headway.tasks.question_answering.windows import AnswerTexts, Window
 from headway.tasks.tagging.task import TaggingObjective
 

@@ -14,18 +14,18 @@ from headway.base.settings import override, section, setting
 from headway.base.transfers import positions_where
 from headway.data.formats import read_rows
 from headway.data.split import hold_out
-from headway.data.stream import Batches, ByLength
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
 from headway.evaluation.scores import Metric, Scores
-from headway.tasks.finetuning import check_unchanged, load_encoder, require_encoder, with_head
-from headway.tasks.job import Emit, Job, Progress, Summary, planned_steps, update_size
-from headway.tasks.sections import (
-    BatchSizeConfig,
-    ObservationConfig,
-    RunSettings,
-    StartedModelConfig,
+from headway.tasks.finetuning import (
+    batches_of,
+    check_unchanged,
+    load_encoder,
+    require_encoder,
+    with_head,
 )
+from headway.tasks.job import Emit, Job, Progress, Summary, planned_steps, update_size
+from headway.tasks.sections import FineTuningRunConfig, ObservationConfig
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Predicts, Styled, Task, TextInput
 from headway.training import Loss, OptimizerConfig
 from word_regression.model import Rated, WordRegressor, WordRegressorBundle
@@ -49,19 +49,20 @@ class EvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(RunSettings):
+class RunConfig(FineTuningRunConfig):
     """Configuration of a word-regression run."""
 
-    recipe: str = setting("rate", "name of the recipe that these settings extend")
     data: DataConfig = section(DataConfig)
-    model: StartedModelConfig = section(StartedModelConfig)
-    training: BatchSizeConfig = section(BatchSizeConfig)
     evaluation: EvaluationConfig = section(EvaluationConfig)
 
 
 def rate() -> RunConfig:
     """A word regressor fine-tuned from an encoder on sentences with numbers (--from MODEL)."""
-    return RunConfig(optimizer=OptimizerConfig(lr=5e-4), evaluation=EvaluationConfig(every=100))
+    return RunConfig(
+        recipe="rate",
+        optimizer=OptimizerConfig(lr=5e-4),
+        evaluation=EvaluationConfig(every=100),
+    )
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,7 @@ def prepare(config: RunConfig, folder: Path, machine: Machine, emit: Emit) -> Ra
     rows = word_sequences(start.tokenizer, [s.words for s in train], start.config.max_length)
     targets = WordTargets.of(rows, [sentence.numbers for sentence in train])
     pad, training = start.tokenizer.special_tokens.pad, config.training
-    batches = Batches(
-        ByLength([len(row.ids) for row in targets.rows], training.batch_size, training.seed),
-        lambda chosen, epoch: targets.batch(chosen, pad),
-        machine.device,
-    )
+    batches = batches_of(targets, training, pad, machine)
     steps = planned_steps(training, batches.batches_per_epoch, least=300)
     config = override(config, steps, "the sentences")
     size = f"{update_size(training, batches.examples_per_epoch):,} sentences"

@@ -74,6 +74,11 @@ def json_bytes(value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
 
+def is_count(value: object, least: int = 0) -> TypeGuard[int]:
+    """Whether a value of a JSON file is a whole number of at least `least`."""
+    return type(value) is int and value >= least
+
+
 def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
     """Whether a value of a JSON file is a list of different strings."""
     return (

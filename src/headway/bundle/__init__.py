@@ -3,12 +3,17 @@
 `headway.load(folder)` (`tasks/opening.py`) loads a bundle; its methods are the verbs of its task.
 """
 
-from headway.bundle.class_prediction import Classified, label_scores
+from headway.bundle.class_prediction import (
+    Classified,
+    ClassOptions,
+    check_outputs,
+    label_cells,
+    label_scores,
+)
 from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
     Bundle,
-    ImageEncoding,
     InputSpec,
     Neighbour,
     ProbeRequest,
@@ -28,7 +33,7 @@ from headway.bundle.forward_pass import (
     part_of,
     word_outputs,
 )
-from headway.bundle.image_encoder import ImageEncoderBundle
+from headway.bundle.image_encoder import ImageEncoderBundle, ImageEncoding
 from headway.bundle.language_model import TextBundle
 from headway.bundle.probe import (
     ImagePatches,
@@ -42,7 +47,7 @@ from headway.bundle.probe import (
     patches_of,
 )
 from headway.bundle.searching import SearchingBundle
-from headway.bundle.with_reader import BundleWithReader, StoredBundle
+from headway.bundle.with_reader import BundleWithReader, Preprocessing, StoredBundle, StoredReader
 
 __all__ = [
     "WRITTEN",
@@ -50,6 +55,7 @@ __all__ = [
     "BeamSearching",
     "Bundle",
     "BundleWithReader",
+    "ClassOptions",
     "Classified",
     "EncoderBundle",
     "FillInput",
@@ -61,12 +67,14 @@ __all__ = [
     "ImagePatches",
     "InputSpec",
     "Neighbour",
+    "Preprocessing",
     "Probe",
     "ProbeRequest",
     "Readout",
     "SearchTrace",
     "SearchingBundle",
     "StoredBundle",
+    "StoredReader",
     "TextBundle",
     "TextEmbedding",
     "TextGenerating",
@@ -76,11 +84,13 @@ __all__ = [
     "WordEmbedding",
     "WordPrediction",
     "attention_of",
+    "check_outputs",
     "class_names",
     "encoder_pass",
     "folder_max_tokens",
     "folder_rules",
     "image_patches",
+    "label_cells",
     "label_scores",
     "next_token_readout",
     "part_of",

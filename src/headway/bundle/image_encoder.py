@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -27,25 +28,26 @@ AnyImage = Any
 image of Pillow."""
 
 
-class ImageEncoderBundle(StoredBundle):
-    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
+class ImageEncoding(StoredBundle):
+    """A bundle with an image encoder that can be used alone. reader: the image preprocessing."""
 
-    kind: ClassVar[str] = "image encoder"
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
-    reader_class = ImageReader
-    model: ViT
-
-    def __init__(self, model: ViT, reader: ImageReader) -> None:
-        check_reader(reader, model.config)
-        super().__init__(model, reader)
-        self.reader = reader
+    reader: ImageReader
 
     @property
+    @abstractmethod
     def vit(self) -> ViT:
         """The image encoder."""
-        return self.model
+
+    @abstractmethod
+    def reading(self, image: AnyImage) -> ForwardPass:
+        """Prepare a forward pass over one image, for inspection.
+
+        The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
+        """
 
     @checked
+    @torch.inference_mode()
     def embed(
         self,
         images: Sequence[AnyImage],
@@ -58,8 +60,43 @@ class ImageEncoderBundle(StoredBundle):
         pooling: "first" for the vector of [CLS], "mean" for the mean of the patch vectors; if
         unset, [CLS] if the model has it. normalise: scale vectors to length 1, so that a dot
         product is a cosine similarity. The vector of an image does not depend on the other images.
+        Raises UsageError if pooling is "first" and the model has no [CLS] token.
         """
-        return vectors_of(self.vit, self.reader, images, pooling, normalise)
+        config = self.vit.config
+        if pooling == "first" and not config.class_token:
+            raise UsageError(
+                "pooling=first: this model has no [CLS] token", hint="use pooling=mean"
+            )
+        batches = batches_of(self.reader, images, self.device)
+        parts = [_encoded(self.vit, batch, pooling) for batch in batches]
+        vectors = torch.cat(parts) if parts else torch.zeros(0, config.model_dim)
+        return F.normalize(vectors, dim=-1) if normalise else vectors
+
+    def attention(
+        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
+    ) -> Attention:
+        """Return the attention weights for one image.
+
+        layers, heads: the layers and heads to return; if empty, all.
+        """
+        return attention_of(self.reading(image), layers, heads)
+
+
+class ImageEncoderBundle(ImageEncoding):
+    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
+
+    kind: ClassVar[str] = "image encoder"
+    reader_class = ImageReader
+    model: ViT
+
+    def __init__(self, model: ViT, reader: ImageReader) -> None:
+        check_reader(reader, model.config)
+        super().__init__(model, reader)
+        self.reader = reader
+
+    @property
+    def vit(self) -> ViT:
+        return self.model
 
     @torch.inference_mode()
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
@@ -68,19 +105,9 @@ class ImageEncoderBundle(StoredBundle):
         return _encoded(self.vit, images, None)
 
     def reading(self, image: AnyImage) -> ForwardPass:
-        """Return the forward pass for one image, whose output is the vectors of all tokens.
-
-        The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
-        """
+        """Prepare a forward pass over one image, which returns the vectors of all tokens."""
         images = image_of(self.reader, image, self.device)
         return image_pass(self.model, self.vit, images, lambda: self.vit.encode(images))
-
-    def attention(
-        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights for one image. layers, heads: which to return; if empty,
-        all."""
-        return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input)
@@ -88,24 +115,6 @@ class ImageEncoderBundle(StoredBundle):
         return Probe(
             kind=self.kind, reading=reading, answer="", readout=None, images={"image": patches}
         )
-
-
-@torch.inference_mode()
-def vectors_of(
-    vit: ViT,
-    reader: ImageReader,
-    images: Sequence[AnyImage],
-    pooling: Literal["first", "mean"] | None = None,
-    normalise: bool = True,
-) -> Float[Tensor, "N D"]:
-    """Return one vector for each image, as `ImageEncoderBundle.embed` does. Raises UsageError if
-    pooling is "first" and the model has no [CLS] token."""
-    if pooling == "first" and not vit.config.class_token:
-        raise UsageError("pooling=first: this model has no [CLS] token", hint="use pooling=mean")
-    device = next(vit.parameters()).device
-    parts = [_encoded(vit, batch, pooling) for batch in batches_of(reader, images, device)]
-    vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
-    return F.normalize(vectors, dim=-1) if normalise else vectors
 
 
 def _encoded(

@@ -68,9 +68,16 @@ class TextBundle(StoredBundle):
 
     @checked
     def stream(
-        self, prompt: str, *, draft: TextBundle | None = None, **settings: object
+        self,
+        prompt: str | Sequence[int],
+        *,
+        draft: TextBundle | None = None,
+        **settings: object,
     ) -> Iterator[str]:
-        """Yield the continuation of one prompt while it is generated, in whole characters."""
+        """Yield the continuation of one prompt while it is generated, in whole characters.
+
+        prompt: a text, or the tokens of one.
+        """
         config = self.with_defaults(settings)
         return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
 

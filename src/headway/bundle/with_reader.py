@@ -1,20 +1,29 @@
-"""Base classes of bundles: a model with a reader (tokenizer, image reader, labels)."""
+"""Base classes of bundles, a model with a reader (tokenizer, image reader, labels), and of readers
+with settings."""
 
 from __future__ import annotations
 
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from torch import nn
 
+from headway.base.errors import DataError
+from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle.contract import Bundle
 from headway.bundle.files import check_fingerprint, check_vocabulary_size, save_files
 from headway.interop import NO_SETTINGS, FolderSettings, Kind, read_saved_settings
 
+SETTINGS_FORMAT = 1
+"""Format of the JSON file of a reader's settings."""
 
-class Reader(Protocol):
-    """Preprocesses inputs and names outputs: a tokenizer, an image reader, labels.
+
+class Preprocessing(Protocol):
+    """A tokenizer or an image reader.
 
     fingerprint: sha256 of everything that preprocessing and names depend on.
     """
@@ -24,8 +33,57 @@ class Reader(Protocol):
 
     def save(self, folder: Path) -> None: ...
 
+
+class Reader(Preprocessing, Protocol):
+    """Preprocesses inputs and names outputs: a tokenizer, an image reader, labels."""
+
     @classmethod
     def load(cls, folder: Path) -> Any: ...
+
+
+class StoredReader(ABC):
+    """A tokenizer or an image reader, with settings such as labels in a JSON file beside its files.
+
+    A subclass sets `FILE`, the name of that file, implements `contents`, and adds `load`.
+    """
+
+    FILE: ClassVar[str]
+
+    @abstractmethod
+    def contents(self) -> tuple[Preprocessing, dict[str, object]]:
+        """Return the tokenizer or the image reader, and the settings."""
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of everything that preprocessing and names depend on."""
+        reader, settings = self.contents()
+        return hashlib.sha256(reader.fingerprint.encode() + _settings_json(settings)).hexdigest()
+
+    def save(self, folder: Path) -> None:
+        """Write the files of the tokenizer or the image reader, and that of the settings."""
+        reader, settings = self.contents()
+        reader.save(folder)
+        write_file(folder / self.FILE, _settings_json(settings))
+
+    @classmethod
+    def load_settings(
+        cls, folder: Path, are_valid: Callable[[dict[str, object]], bool], expected: str
+    ) -> dict[str, Any]:
+        """Load the settings that `save` wrote.
+
+        expected: what the file must hold, in words. Raises DataError if it has another format, or
+        if the settings are not valid.
+        """
+        path = folder / cls.FILE
+        settings = read_json(path)
+        is_known = isinstance(settings, dict) and settings.get("format") == SETTINGS_FORMAT
+        if not is_known or not are_valid(settings):
+            raise DataError(f"expected {expected} (format {SETTINGS_FORMAT})", str(path))
+        return dict(settings)
+
+
+def _settings_json(settings: dict[str, object]) -> bytes:
+    return json_bytes({"format": SETTINGS_FORMAT, **settings})
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from headway.datasets.fetch import Fetched
 from headway.datasets.fetch import fetch as fetch_data
 from headway.datasets.interface_strings import FetchedStrings, StringOptions
 from headway.datasets.shakespeare import FetchedTexts
-from headway.tasks.translation.corpora.clean_files import clean_files
-from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules
+from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules, clean_files
 from headway.tasks.translation.corpora.corpus_check import CheckReport
 from headway.tasks.translation.corpora.corpus_check import check as check_data
 from headway.tasks.translation.pairs.reading import pair_files

@@ -16,6 +16,7 @@ from headway.cli.inputs import is_file
 from headway.runs import saved
 from headway.tasks.task import AnyTask, Documents
 from headway.terminal.console import data_json, talk
+from headway.terminal.progress import progress
 
 OUTPUT = "output"
 """The name of the flag -o."""
@@ -93,7 +94,7 @@ def write_document(
     folder = Path(run)
     config = saved(folder) if (folder / "run.yaml").is_file() else None
     chosen = override(documents.settings(), settings, COMMAND_LINE)
-    with machine.precision():
+    with progress(f"writing {output.name}"), machine.precision():
         report = documents.write(bundle, path, output, config, chosen, options)
     if json:
         data_json(asdict(report))

@@ -12,6 +12,7 @@ from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.interop import Exported, ExportedCTranslate2, fitting
 from headway.tasks.opening import load, spec_of, with_article
 from headway.terminal.console import data_json, say
+from headway.terminal.progress import progress
 
 KEEP = "keep it as a Headway model"
 
@@ -77,7 +78,8 @@ def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None
             "such model",
             hint=KEEP,
         )
-    exported = spec.export(bundle, folder, family)
+    with progress(f"writing {folder.name}, and comparing its results"):
+        exported = spec.export(bundle, folder, family)
     is_image_model = bundle.inputs.modality == "image"
     part = "image preprocessing" if is_image_model else "tokenizer"
     say(f"written   {exported.folder}: {exported.architecture}, {part}")
@@ -104,7 +106,8 @@ def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> Expo
             if fits
             else KEEP,
         )
-    exported = spec.export_to_ctranslate2(bundle, folder, dtype)
+    with progress(f"writing {folder.name}, and comparing its results"):
+        exported = spec.export_to_ctranslate2(bundle, folder, dtype)
     say(f"written   {exported.folder}: {exported.dtype}, tokenizer")
     rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
     say(

@@ -1,24 +1,24 @@
-"""`headway generate` and `headway chat`: text generation with a language model."""
+"""`headway generate`: text generation with a language model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import DataError
 from headway.base.files import read_bytes
 from headway.base.settings import COMMAND_LINE, declared, override, setting
 from headway.bundle import TextGenerating
 from headway.cli.flags import as_flags, takes
-from headway.cli.inputs import arguments_or_lines, standard_input
+from headway.cli.inputs import arguments_or_lines
 from headway.cli.machine import Loader, MachineFlags
 from headway.decoding import Continuation, GenerationConfig
 from headway.terminal.console import data, data_json, data_part
+from headway.terminal.progress import progress
 
 PROMPT_LIMIT = 2**24
-TEMPLATE = "User: {user}\nAssistant:"
 
 
 @as_flags
@@ -64,7 +64,7 @@ def generate(
     prompts
         Texts to continue.
     """
-    bundle, config, loader = _opened(run, settings, flags)
+    bundle, config, loader = opened(run, settings, flags)
     examples = "" if flags.few_shot is None else _text(flags.few_shot)
     given = [prompt.replace("\\n", "\n") for prompt in prompts]
     starts = list(arguments_or_lines(given, "prompt", _hint_for_file))
@@ -73,10 +73,11 @@ def generate(
     with loader.precision():
         if is_single and not flags.json:
             shown = starts[0] if flags.echo else ""
-            _show_live(bundle, shown, examples + starts[0], config, draft)
+            show_live(bundle, shown, examples + starts[0], config, draft)
             return
         texts = [examples + start for start in starts]
-        continuations = bundle.generate(texts, draft=draft, **vars(config))
+        with progress(f"generating for {len(texts):,} prompt{'' if len(texts) == 1 else 's'}"):
+            continuations = bundle.generate(texts, draft=draft, **vars(config))
     for number, (start, outputs) in enumerate(zip(starts, continuations, strict=True), start=1):
         for sample, output in enumerate(outputs, start=1):
             if flags.json:
@@ -87,52 +88,7 @@ def generate(
             data((start if flags.echo else "") + output.text)
 
 
-@as_flags
-class ChatFlags(MachineFlags):
-    template: str = setting(
-        TEMPLATE,
-        "Template of one turn: {user} is replaced by the message, and the model generates "
-        "what follows. \\n is a line feed.",
-    )
-    system: str = setting("", "System prompt: text before the first turn.")
-
-
-@takes(SETTINGS)
-def chat(
-    run: str,
-    /,
-    *,
-    flags: ChatFlags = ChatFlags(),
-    **settings: Any,
-) -> None:
-    """Chat with a language model: headway chat RUN [--SETTING VALUE ...].
-
-    Messages are read from standard input. The prompt of each turn is the conversation so far; the
-    oldest turns are dropped when the context is full. Only a model that was trained on dialogues
-    answers like one; others continue the text.
-
-    Parameters
-    ----------
-    run
-        A run folder, a model folder or a Hugging Face folder.
-    """
-    bundle, config, loader = _opened(run, settings, flags)
-    template = flags.template.replace("\\n", "\n")
-    if template.count("{user}") != 1:
-        raise UsageError("--template must contain {user} exactly once", hint=repr(TEMPLATE))
-    before = template.split("{user}")[0].rstrip()
-    stop = (*config.stop, *([f"\n{before}"] if before.strip() else ["\n"]))
-    config = override(config, {"stop": stop}, COMMAND_LINE)
-    turns: list[str] = []
-    for line in standard_input("turn"):
-        turns.append(template.replace("{user}", line))
-        prompt = _fitting(bundle, flags.system, turns, config.max_tokens)
-        with loader.precision():
-            answer = _show_live(bundle, "", prompt, config)
-        turns[-1] += answer.rstrip("\n") + "\n"
-
-
-def _opened(
+def opened(
     run: str, settings: dict[str, Any], flags: MachineFlags
 ) -> tuple[TextGenerating, GenerationConfig, Loader]:
     """The model, the settings completed by its defaults, and the machine."""
@@ -167,10 +123,10 @@ def _loaded(folder: str, loader: Loader) -> TextGenerating:
     return loader.expect(TextGenerating, folder, "language model")  # type: ignore[type-abstract]
 
 
-def _show_live(
+def show_live(
     bundle: TextGenerating,
     shown: str,
-    prompt: str,
+    prompt: str | Sequence[int],
     settings: GenerationConfig,
     draft: TextGenerating | None = None,
 ) -> str:
@@ -206,17 +162,3 @@ def _as_dict(
             for best in output.alternatives
         ],
     }
-
-
-def _fitting(bundle: TextGenerating, system: str, turns: list[str], answer: int) -> str:
-    """The conversation as a prompt that fits the context: the oldest turns are dropped, never the
-    last one."""
-    room = bundle.config.max_length - min(answer, bundle.config.max_length // 2)
-
-    def texts() -> Iterator[str]:
-        yield system
-        yield from turns
-
-    while len(turns) > 1 and len(bundle.tokenizer.begin("".join(texts()))) > room:
-        del turns[0]
-    return "".join(texts())

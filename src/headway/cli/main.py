@@ -66,7 +66,6 @@ SUBCOMMANDS = {
 """Command -> its help and its subcommands, which are functions of the module of that name."""
 
 PATHS = {
-    "chat": "generate:chat",
     "eval": "evaluate:evaluate",
     "exercise list": "exercise:list_exercises",
     "exercise check": "exercise_check:check",

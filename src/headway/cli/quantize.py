@@ -14,6 +14,7 @@ from headway.data.formats import read_lines
 from headway.models.contracts import parameter_count
 from headway.tasks.opening import load
 from headway.terminal.console import data_json, say
+from headway.terminal.progress import progress
 from headway.transforms.quantize import numbers_of
 from headway.transforms.quantize import quantize as quantize_model
 
@@ -60,7 +61,8 @@ def quantize(run: Annotated[Path, RUN], /, *, flags: QuantizeFlags = QuantizeFla
     bundle = _float32(run)
     texts = [] if flags.calibration is None else _texts(bundle, flags.calibration)
     float32_bytes = 4 * parameter_count(bundle.model)
-    _quantize(bundle, run, flags.to, flags.group, texts)
+    with progress(f"quantising to {flags.to}"):
+        _quantize(bundle, run, flags.to, flags.group, texts)
     bundle.save(folder)
     size = (folder / WEIGHTS_FILE).stat().st_size
     if flags.json:

@@ -17,11 +17,11 @@ from headway.cli.flags import PORTS, as_flags
 from headway.cli.machine import Loader, MachineFlags
 from headway.serving.engine import EngineSettings, default_slots
 from headway.serving.guard import checked_origin
-from headway.serving.http.chat_templates import template_of
 from headway.serving.http.request_log import write_log
 from headway.serving.http.server import Address
 from headway.serving.model_server import ServerSettings, serve_bundles
 from headway.tasks.model_names import model_names
+from headway.tasks.opening import template_of
 from headway.terminal.console import say
 
 LOCAL = ("127.0.0.1", "localhost", "::1")

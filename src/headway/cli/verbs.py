@@ -6,6 +6,7 @@ import dataclasses
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
@@ -31,6 +32,7 @@ from headway.tasks.opening import check_kind, with_article
 from headway.tasks.registry import TASKS, Entry, task, verbs
 from headway.tasks.task import AnyTask, Styled, Table
 from headway.terminal.console import data, data_json, on_output, say
+from headway.terminal.progress import progress
 
 TEXT_FILES = (".txt", ".md", ".gz")
 TABLE, COLUMN = "file", "data."
@@ -130,24 +132,36 @@ def _predict(
     """
     number = 0
     truncated = None
+
+    def counted() -> str:
+        return f"predicted {number:,} {entry.unit}{'' if number == 1 else 's'}"
+
     if isinstance(bundle, Truncating):
         truncated = Truncated(bundle.input_limit, entry.unit)
-    for inputs in lists:
-        with machine.precision():
-            predictions = bundle.predict(inputs, options, first=number + 1)
-        for prediction in predictions:
-            number += 1
-            if plot is not None:
-                _draw(predicting, bundle, prediction, options, plot, machine)
-            if json:
-                data_json({"line": number, **_named(prediction)})
-            else:
-                for line in predicting.prediction.show(bundle, prediction, options):
-                    show(line)
-        if truncated is not None:
-            truncated.add(bundle.input_lengths(inputs))
+    # on a terminal the results themselves show the progress
+    shown = nullcontext(_unseen) if sys.stdout.isatty() else progress(counted)
+    with shown as report:
+        for inputs in lists:
+            with machine.precision():
+                predictions = bundle.predict(inputs, options, first=number + 1)
+            for prediction in predictions:
+                number += 1
+                if plot is not None:
+                    _draw(predicting, bundle, prediction, options, plot, machine)
+                if json:
+                    data_json({"line": number, **_named(prediction)})
+                else:
+                    for line in predicting.prediction.show(bundle, prediction, options):
+                        show(line)
+            report(0.0)
+            if truncated is not None:
+                truncated.add(bundle.input_lengths(inputs))
     if truncated is not None:
         truncated.report()
+
+
+def _unseen(fraction: float) -> None:
+    """Show no progress."""
 
 
 def _only(inputs: Iterator[Any], predicting: AnyTask, entry: Entry) -> Any:

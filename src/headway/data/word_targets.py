@@ -122,6 +122,11 @@ class WordTargets:
                 targets.append([next(remaining) for _ in row.firsts])
         return cls(rows, targets)
 
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each sequence."""
+        return [len(row.ids) for row in self.rows]
+
     def batch(self, indices: Indices, pad: int) -> WordBatch:
         """Return the sequences with these indices as a batch."""
         chosen = [int(i) for i in indices]

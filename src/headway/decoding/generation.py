@@ -96,11 +96,11 @@ def generate_from_tokens(
 def stream(
     model: GPT,
     tokenizer: TextTokenizer,
-    prompt: str,
+    prompt: str | Sequence[int],
     config: GenerationConfig,
     draft: Draft | None = None,
 ) -> Iterator[str]:
-    """Yield the text of `generate` for one prompt while it is generated.
+    """Yield the text of `generate` for one prompt, a text or its tokens, while it is generated.
 
     Of a beam search, the text is what all hypotheses that can still win begin with.
     """
@@ -185,14 +185,16 @@ class TextOutput:
 
 
 def _encoded_prompts(
-    model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str]
+    model: GPT, tokenizer: TextTokenizer, prompts: Sequence[str | Sequence[int]]
 ) -> list[list[int]]:
     """Return the tokens of each prompt.
 
     Raises UsageError for a prompt longer than `LONGEST_PROMPT` or than the model's context,
     whichever is larger: the time of attention grows with the square of the length.
     """
-    encoded = [tokenizer.begin(prompt) for prompt in prompts]
+    encoded = [
+        tokenizer.begin(prompt) if isinstance(prompt, str) else list(prompt) for prompt in prompts
+    ]
     most = max(LONGEST_PROMPT, model.config.max_length)
     for number, ids in enumerate(encoded, start=1):
         if len(ids) > most:

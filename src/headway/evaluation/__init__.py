@@ -6,6 +6,7 @@ from headway.evaluation.classification import (
     class_scores,
     confusion,
     number_scores,
+    score_classes,
 )
 from headway.evaluation.paired import PairedDifference, Sums, paired_bootstrap
 from headway.evaluation.perplexity import bits_per_byte, mean_nats
@@ -26,6 +27,7 @@ __all__ = [
     "pearson",
     "ranks",
     "score_against_several",
+    "score_classes",
     "score_translations",
     "spearman",
 ]

@@ -8,11 +8,43 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
+from headway.base.shapes import Float, Tensor
 from headway.evaluation.paired import Sums
 from headway.evaluation.ranking import pearson, spearman
+from headway.evaluation.scores import Confusion, Metric, Scores
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def score_classes(
+    logits: Float[Tensor, "N C"],
+    true: Sequence[int],
+    labels: Sequence[str],
+    unit: str,
+    top: int | None = None,
+) -> Scores:
+    """Score the logits of a classifier.
+
+    The metrics are those of `class_scores`, the fraction of examples whose class is among the `top`
+    most probable ones if there are more classes than that, and the mean cross-entropy in nats. The
+    scores have the confusion matrix. true: the class of each example. labels: the names of the
+    classes. unit: the word for the examples.
+    """
+    predicted, targets = logits.argmax(-1).tolist(), torch.tensor(true)
+    metrics = [Metric(name, value) for name, value in class_scores(predicted, true).items()]
+    if top is not None and logits.shape[1] > top:
+        is_among = (logits.topk(top, dim=-1).indices == targets[:, None]).any(1)
+        metrics.append(Metric(f"top{top}", float(is_among.float().mean())))
+    loss = F.cross_entropy(logits, targets).item()
+    correct = sum(a == b for a, b in zip(predicted, true, strict=True))
+    return Scores(
+        (*metrics, Metric("loss", loss, higher_is_better=False)),
+        {"correct": correct, unit: len(true)},
+        confusion=Confusion(labels, confusion(predicted, true, len(labels))),
+        sums={"accuracy": accuracy_sums(predicted, true)},
+    )
 
 
 def class_scores(predicted: Sequence[int], true: Sequence[int]) -> dict[str, float]:

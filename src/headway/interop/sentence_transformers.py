@@ -10,11 +10,21 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.blocks import Pooling
-from headway.interop.hf_config import HFConfig, Ignored
+from headway.interop.hf_config import LARGEST, HFConfig, Ignored
 from headway.interop.ignored_keys import COSINE, POOLING, PROMPTS, SENTENCE_LENGTH
+from headway.interop.named_tokens import CONFIG_FILE, read_json_object
 
 FILE = "modules.json"
 LENGTH_FILE = "sentence_bert_config.json"
+LENGTH_FILES = (
+    LENGTH_FILE,
+    *(
+        f"sentence_{family}_config.json"
+        for family in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    ),
+)
+"""Names of the file with the maximum length; sentence-transformers reads the first that exists."""
+PACKAGE = "sentence_transformers."
 FIRST = "0_Transformer"
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "first"}
 LENGTH = "max_seq_length"
@@ -93,7 +103,9 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
     encoder, pooling, pools_prompt = folder, POOLINGS["mean"], True
     poolings: list[HFConfig] = []
     for number, module in enumerate(modules):
-        kind = str(module.get("type")).rpartition(".")[2]
+        name = str(module.get("type"))
+        # a class of the folder's own code may have the name of one of sentence-transformers
+        kind = name.rpartition(".")[2] if name.startswith(PACKAGE) else name
         if kind == "Transformer" and number == 0:
             encoder = _inside(folder, module, path)
         elif kind == "Pooling":
@@ -109,7 +121,7 @@ def read_sentence_folder(folder: Path) -> SentenceFolder:
     for config in poolings:
         modes = {key: Ignored("it is one of the modes") for key in config.values if _MODE in key}
         config.check_all_read({**POOLING, **modes})
-    length, lowers = _length(encoder / LENGTH_FILE)
+    length, lowers = _length(encoder)
     texts = replace(_prompts(folder / PROMPTS_FILE), lowers=lowers, pools_prompt=pools_prompt)
     return SentenceFolder(encoder, pooling, length, texts)
 
@@ -201,16 +213,26 @@ def _texts(config: HFConfig, prompt: str, dimensions: str) -> EmbeddedTexts:
     return EmbeddedTexts(prompts=prompts, prompt=name, dimensions=size)
 
 
-def _length(path: Path) -> tuple[int | None, bool]:
-    """Return the maximum length, and whether texts are converted to lower case."""
-    if not path.is_file():
-        return None, False
-    config = HFConfig.load(path)
+def _length(encoder: Path) -> tuple[int | None, bool]:
+    """Return the maximum length, and whether texts are converted to lower case.
+
+    The length is that of sentence-transformers' file, or else that of the tokenizer.
+    """
+    found = (encoder / name for name in LENGTH_FILES if (encoder / name).is_file())
+    path = next(found, None)
+    config = HFConfig({}, str(encoder / LENGTH_FILE)) if path is None else HFConfig.load(path)
     lowers = config.flag("do_lower_case", False)
     config.check_all_read({**SENTENCE_LENGTH, LENGTH: Ignored("it is read below")})
     if LENGTH not in config.values:
-        return None, lowers
+        return _length_of_tokenizer(encoder / CONFIG_FILE), lowers
     length = config.whole(LENGTH)
     if length < SHORTEST:
         raise config.refusal(LENGTH, length, f"{SHORTEST} or more, two of which are special tokens")
     return length, lowers
+
+
+def _length_of_tokenizer(path: Path) -> int | None:
+    """Return the maximum length in tokenizer_config.json; None if there is none, or a number that
+    stands for none."""
+    length = read_json_object(path).get("model_max_length")
+    return length if type(length) is int and SHORTEST <= length < LARGEST else None

@@ -22,6 +22,7 @@ from headway.base.transfers import upload
 from headway.decoding import PartialOutput
 from headway.decoding.writing import BROKEN
 from headway.text import TextTokenizer
+from headway.text.engine import EngineTokenizer
 
 MOST_BYTES = 2**16
 DEEPEST = 32
@@ -40,7 +41,7 @@ LIMITS: dict[str, Any] = {
 class TokenBytes:
     """The bytes of every token of a vocabulary, as llguidance needs them.
 
-    A token that is not a whole number of characters has none, and is never allowed.
+    A special token has none, and is never allowed.
     """
 
     is_tokenizer_wrapper = True
@@ -53,10 +54,13 @@ class TokenBytes:
         self.special_token_ids: list[int] = []
         for token in range(tokenizer.size):
             text = tokenizer.decode([*anchor, token])[before:]
-            if not text or BROKEN in text:
+            raw = text.encode()
+            if BROKEN in text and isinstance(tokenizer, EngineTokenizer):
+                raw = tokenizer.partial_character(token) or b""
+            if not raw:
                 self.special_token_ids.append(token)
-                text = f"<|{token}|>"
-            self.tokens.append(text.encode())
+                raw = f"<|{token}|>".encode()
+            self.tokens.append(raw)
         self.bos_token_id, self.eos_token_id = tokenizer.bos, tokenizer.eos
 
     def __call__(self, text: bytes | str) -> list[int]:

@@ -156,17 +156,30 @@ def plain_error(status: int, message: str) -> Any:
 def checked_origin(text: str) -> str:
     """Return an origin in the form in which browsers send it: https://app.example:8443.
 
-    Raises UsageError for a text that is none: with a path, without a scheme, or "*".
+    A slash at the end is left out. Raises UsageError for a text that is none: with a path, without
+    a scheme, or "*".
     """
-    match = ORIGIN.fullmatch(text.lower())
+    match = ORIGIN.fullmatch(text.lower().removesuffix("/"))
     if match is None:
         raise UsageError(
-            f"--allow-origin {text}: an origin is a scheme, a host and perhaps a port, in ASCII",
-            hint="--allow-origin https://app.example; once for each origin",
+            f"the origin {text!r} cannot be allowed: {_fault_of_origin(text)}",
+            hint="name each origin, such as https://app.example or http://localhost:5173",
         )
     scheme, host, port = match.groups()
     is_usual = port is None or port == USUAL_PORTS.get(scheme)
     return f"{scheme}://{host}" + ("" if is_usual else f":{port}")
+
+
+def _fault_of_origin(text: str) -> str:
+    if text.strip() == "*":
+        return "any page that a user of this machine opens could use the server"
+    if text.lower() in ("null", "file", "file:", "file://", "file:///"):
+        return "pages in files have no origin, and any page can be without one; serve the page"
+    if "://" not in text:
+        return "it has no scheme, http:// or https://"
+    if "/" in text.partition("://")[2]:
+        return "it has a path, but an origin is a scheme, a host and perhaps a port"
+    return "an origin is a scheme, a host and perhaps a port, in ASCII"
 
 
 async def _send_permission(send: Send, headers: dict[bytes, str], shared: Headers) -> None:

@@ -15,7 +15,6 @@ from headway.interop import ChatTemplate
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
 from headway.serving.guard import Guard, checked_origin
 from headway.serving.http import ServedModel, ServedModels, model_app
-from headway.serving.http.chat_templates import template_of
 from headway.serving.http.replies import ApiError
 from headway.serving.http.server import Address, ModelServer, serve_models
 from headway.serving.run import LIMIT
@@ -78,7 +77,7 @@ def app(
     settings: the address's port and `hosts` are those of requests, which other hosts' pages may not
     send. loading: arguments of `headway.load`. The engines run as long as the process.
     """
-    from headway.tasks.opening import load
+    from headway.tasks.opening import load, template_of
 
     names = model_names(runs)
     bundles = {name: load(run, **loading) for name, run in zip(names, runs, strict=True)}

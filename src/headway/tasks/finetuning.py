@@ -1,32 +1,54 @@
-"""Helpers of runs that fine-tune an encoder: initialisation, adapters, and a check that the data
-of a resumed run is unchanged."""
+"""Helpers of runs that fine-tune a pre-trained model: checks of their settings, initialisation,
+adapters, and a check that the data of a resumed run is unchanged."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol, TypeVar
 
 from torch import nn
 
+from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.encoder_batches import EncoderBatch
-from headway.models import Bert
+from headway.data.stream import Array, Batch, Batches, ByLength, Indices
+from headway.models import GPT, Bert
 from headway.tasks.job import Network, prepare_blocks
 from headway.tasks.opening import load_as
-from headway.tasks.sections import LoRAConfig
+from headway.tasks.sections import BatchSizeConfig, FineTuningRunConfig, LoRAConfig
 from headway.training import View
+from headway.training.objectives.contract import FramedTexts
 from headway.transforms import fast, is_fast, merge_lora, quantize
 from headway.transforms import lora as add_lora
 
+B = TypeVar("B", bound=Batch)
+B_co = TypeVar("B_co", bound=Batch, covariant=True)
+
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
+
+
+def check_examples(
+    config: FineTuningRunConfig, examples: str, files: str, check: Callable[[Path], object]
+) -> None:
+    """Raise UsageError if no training examples are named; then `check` each of their files.
+
+    examples: the word for the examples. files: the kinds of files that have them, in words.
+    """
+    data = config.data
+    if not data.train:
+        raise UsageError(
+            f"no training {examples} are named",
+            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {files}",
+        )
+    for name in (*data.train, *data.valid):
+        check(Path(name))
 
 
 def require_encoder(start: str | None, model: str) -> None:
@@ -50,7 +72,7 @@ def copy_encoder(start: EncoderBundle, dropout: float) -> Bert:
 
 
 def with_head(
-    start: EncoderBundle, config: Any, head: Callable[[Bert], Network]
+    start: EncoderBundle, config: FineTuningRunConfig, head: Callable[[Bert], Network]
 ) -> Callable[[], Network]:
     """Return the function that builds the model of a run: a copy of the encoder with a new head.
 
@@ -62,6 +84,36 @@ def with_head(
         return prepare_blocks(model, config.training, config.machine)
 
     return build
+
+
+def fitting(length: int, model: GPT | Bert) -> int:
+    """Return a maximum sequence length, or that of the model if it has fewer learned positions."""
+    return length if model.max_length is None else min(length, model.max_length)
+
+
+class FramedExamples(Protocol[B_co]):
+    """Encoded examples, which make batches of sequences of similar length.
+
+    lengths: the number of tokens of each sequence.
+    """
+
+    @property
+    def lengths(self) -> list[int]: ...
+
+    def batch(self, indices: Indices, pad: int) -> B_co:
+        """Return the sequences with these indices as a batch. pad: the id of the padding token."""
+        ...
+
+
+def batches_of(
+    examples: FramedExamples[B], training: BatchSizeConfig, pad: int, machine: Machine
+) -> Batches[Array, B]:
+    """Return the batches of a run, in which the sequences have similar lengths."""
+    return Batches(
+        ByLength(examples.lengths, training.batch_size, training.seed),
+        lambda chosen, epoch: examples.batch(chosen, pad),
+        machine.device,
+    )
 
 
 def adapt(model: nn.Module, lora: LoRAConfig) -> None:
@@ -80,7 +132,7 @@ def adapt(model: nn.Module, lora: LoRAConfig) -> None:
             ) from error
 
 
-def without_adapters(model: Any, lora: LoRAConfig) -> Any:
+def without_adapters(model: Network, lora: LoRAConfig) -> Network:
     """Copy the model with its adapters merged into the weights; without adapters, return it."""
     if not lora.rank:
         return model
@@ -94,18 +146,19 @@ def describe_shape(start: EncoderBundle | TextBundle) -> str:
     return f"{shape.num_layers} layers, d={shape.model_dim}, {shape.num_heads} heads"
 
 
-def balanced(counts: Counter[Any], classes: int) -> tuple[float, ...]:
+def balanced(targets: Iterable[int | float], classes: int) -> tuple[float, ...]:
     """Compute class weights that balance the loss: N / (C n_c) for class c.
 
     N is the number of examples, C the number of classes that have examples, and n_c the number of
     examples of class c. The mean weight of an example is 1. A class without a training example has
-    weight 0.
+    weight 0. targets: the classes of the examples.
     """
+    counts = Counter(targets)
     total = counts.total()
     return tuple(total / (len(counts) * counts[c]) if counts[c] else 0.0 for c in range(classes))
 
 
-def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
+def check_unchanged(path: Path, reader: str, sides: Sequence[object]) -> None:
     """Write the fingerprint of the training data, or compare it with that of an existing run.
 
     The examples are read again whenever a run is resumed, and must be the same. path: the file of
@@ -124,10 +177,11 @@ def check_unchanged(path: Path, reader: str, sides: Sequence[Any]) -> None:
         )
 
 
-def view_of(texts: EncoderBatch) -> View:
+def view_of(texts: FramedTexts) -> View:
     """Return the view that a model with a head on an encoder computes of framed texts."""
 
-    def logits(model: Any) -> Any:
-        return model(texts.tokens, texts.keys, texts.types)
-
-    return View(logits=logits, keys=texts.keys, count=len(texts.keys))
+    return View(
+        logits=lambda model: model(texts.tokens, texts.keys, texts.types),
+        keys=texts.keys,
+        count=len(texts.keys),
+    )

@@ -34,7 +34,7 @@ exception that it raises ends the evaluation."""
 class Example(NamedTuple):
     """One held-out example of a job, as the arguments of `watch`."""
 
-    input: Any
+    input: object
     second: str | None = None
     target: str | None = None
     language: str | None = None

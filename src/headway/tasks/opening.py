@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import nn
 
@@ -29,7 +29,7 @@ from headway.bundle.files import (
 from headway.models import shapes_only
 from headway.models.registry import MODELS
 from headway.tasks.registry import TASKS, task_of_family
-from headway.tasks.task import BundleSpec
+from headway.tasks.task import AnyBundleSpec
 from headway.training import CHECKPOINTS, MODEL
 from headway.transforms.fast.table import prepare_for_inference
 from headway.transforms.graphs import can_replay, replay_steps
@@ -135,11 +135,12 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
     metadata = read_config_file(path)
     _check_family(family, str(metadata.get("family")), path)
     spec, config = _family(metadata, path / CONFIG_FILE)
+    name = str(metadata["family"])
     with shapes_only():
-        make = MODELS[config.family].make
-        model: Any = MODELS.call(config.family, make, nn.Module, config)
+        model = MODELS.call(name, MODELS[name].make, nn.Module, config)
     fill(model, path)
-    return spec.bundle.open(model.to(device), path, metadata)
+    bundle: Bundle = spec.bundle.open(model.to(device), path, metadata)
+    return bundle
 
 
 def family_of(folder: str | Path) -> str:
@@ -152,8 +153,7 @@ def family_of(folder: str | Path) -> str:
         values = read_json(path / CONFIG_FILE)
         if isinstance(values, dict) and FOREIGN not in values and "format" in values:
             return str(values.get("family"))
-    model: Any = load(folder, "cpu").model
-    return str(model.config.family)
+    return str(load(folder, "cpu").config.family)
 
 
 def model_path(folder: str | Path) -> Path:
@@ -163,6 +163,14 @@ def model_path(folder: str | Path) -> Path:
     checkpoint; that of an adapter is its base model. Raises UsageError if there is none.
     """
     return _model_and_adapter(folder)[0]
+
+
+def template_of(folder: str | Path) -> interop.ChatTemplate | None:
+    """Return the chat templates of the model that `load` reads for `folder`, or None."""
+    folder, path = Path(folder), model_path(folder)
+    # the model of an adapter, with its tokenizer and templates, is elsewhere
+    folders = (folder, path) if path.is_relative_to(folder) else (path,)
+    return interop.read_chat_template(*folders)
 
 
 def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
@@ -238,7 +246,7 @@ def _named_type(family: str | None, path: Path) -> str:
     return family
 
 
-def _is_hugging_face(values: dict[str, Any]) -> bool:
+def _is_hugging_face(values: dict[str, object]) -> bool:
     """Return whether config.json has keys that only Hugging Face's configurations have."""
     return not FOREIGN_KEYS.isdisjoint(values)
 
@@ -256,7 +264,7 @@ def _check_adapter(base: Path, adapter: Path) -> None:
 def _foreign(path: Path, device: str, kind: str, adapter: Path | None = None) -> Bundle:
     """Load the model and the tokenizer of a Hugging Face folder. kind: its `model_type`. adapter:
     the folder of an adapter that is merged into the model."""
-    model: Any = interop.build(*interop.read(path, kind, adapter))
+    model = interop.build(*interop.read(path, kind, adapter))
     spec = spec_of(model.config.family)
     if spec is None or spec.foreign is None:
         raise DataError(
@@ -314,7 +322,7 @@ def with_article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeio' else 'a'} {kind}"
 
 
-def spec_of(family: object) -> BundleSpec[Any, Any] | None:
+def spec_of(family: object) -> AnyBundleSpec | None:
     """Return how models of that family are loaded, or None if no task loads them."""
     task = task_of_family(family)
     return None if task is None else task.bundles[str(family)]
@@ -325,17 +333,18 @@ def families() -> list[str]:
     return [family for entry in TASKS.values() for family in entry.families]
 
 
-def _family(metadata: dict[str, Any], path: Path) -> tuple[BundleSpec[Any, Any], Any]:
+def _family(metadata: dict[str, object], path: Path) -> tuple[AnyBundleSpec, object]:
     """Return how the family in config.json is loaded, and the configuration of the model."""
-    spec = spec_of(metadata.get("family"))
-    if spec is None or not isinstance(metadata.get("model"), dict):
+    family, settings = metadata.get("family"), metadata.get("model")
+    spec = spec_of(family)
+    if spec is None or not isinstance(family, str) or not isinstance(settings, dict):
         known = ", ".join(families())
-        raise DataError(f"unknown family {metadata.get('family')!r}; known: {known}", str(path))
+        raise DataError(f"unknown family {family!r}; known: {known}", str(path))
     try:
-        family = metadata["family"]
         config = MODELS.call(family, MODELS[family].config, object)
-        return spec, override(config, flatten(metadata["model"]), str(path))
+        return spec, override(config, flatten(settings), str(path))
     except UsageError as error:
-        packages = ", ".join(map(str, metadata.get(PACKAGES) or []))
+        names = metadata.get(PACKAGES)
+        packages = ", ".join(map(str, names if isinstance(names, list) else []))
         hint = f"it was saved with the package {packages}: install that" if packages else error.hint
         raise DataError(error.what, str(path), hint) from error

@@ -37,12 +37,12 @@ def parse_time(text: str) -> float:
     return seconds
 
 
-def unset_settings(config: Any, *keys: str) -> frozenset[str]:
+def unset_settings(config: object, *keys: str) -> frozenset[str]:
     """Select the dotted keys whose value is None; the data or the initial model decides them."""
     return frozenset(key for key in keys if attrgetter(key)(config) is None)
 
 
-def batch_setting(config: Any) -> str | None:
+def batch_setting(config: RunSettings) -> str | None:
     """Return the dotted key of the batch size that a time limit may make smaller; None if it may
     not, because there is no time limit or the user has set the batch size."""
     training = config.training
@@ -151,7 +151,9 @@ class FineTuningConfig(BlocksLoopConfig):
 class BatchSizeConfig(FineTuningConfig):
     """Fine-tuning with a fixed batch size."""
 
-    batch_size: int = setting(16, "batch size, in examples", gt=0, le=BATCH)
+    batch_size: int = setting(
+        16, "batch size, in examples: texts, sentences, or windows of a text", gt=0, le=BATCH
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +238,7 @@ class StartedModelConfig:
 
     dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
 
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {}
+    sizes: ClassVar[dict[str, dict[str, object]]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,6 +264,14 @@ class ExamplesConfig:
         0.1, "fraction of the training examples that is held out if valid is unset", gt=0, lt=1
     )
     bad_rows: str = bad_rows_setting()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningRunConfig(RunSettings):
+    """Configuration of a run that fine-tunes the model `training.start` on labelled examples."""
+
+    model: StartedModelConfig = section(StartedModelConfig)
+    training: BatchSizeConfig = section(BatchSizeConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,12 +347,7 @@ class StudentTrainingConfig(LoopConfig):
     """Settings of the training loop of a student."""
 
     steps: int = setting(2000, "number of updates", gt=0)
-    average: float = setting(
-        0.0,
-        "decay of the exponential moving average of the weights; 0 switches it off",
-        ge=0,
-        lt=1,
-    )
+    average: float = averaging(0.0)
     batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
     teacher: str | None = setting(None, "teacher model: a run or a model (short: --teacher)")
     task: str | None = setting(None, "task of the teacher; if unset, the teacher decides it")

@@ -16,12 +16,14 @@ from typing import Any, Generic, TypeVar
 from headway.base.devices import Machine
 from headway.base.settings import required
 from headway.bundle import Bundle
+from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2
 from headway.tasks.job import AnyJob, Emit, Job, Progress
 from headway.tasks.sections import (
     ExamplesConfig,
     ObservationConfig,
+    RunSettings,
     StudentTrainingConfig,
     TextDataConfig,
     TwoStageConfig,
@@ -29,7 +31,7 @@ from headway.tasks.sections import (
 from headway.training import LayersConfig
 
 Network = TypeVar("Network")
-Model = TypeVar("Model")
+Model = TypeVar("Model", bound=Bundle)
 RunConfig = TypeVar("RunConfig")
 Examples = TypeVar("Examples")
 Options = TypeVar("Options")
@@ -56,7 +58,7 @@ class BundleSpec(Generic[Network, Model]):
     named dtype. None: other libraries have no such models.
     """
 
-    bundle: type[Bundle]
+    bundle: type[Model]
     foreign: Callable[[Network, Path, str], Model] | None = None
     export: Callable[[Model, Path, str | None], Exported] | None = None
     export_to_ctranslate2: Callable[[Model, Path, str], ExportedCTranslate2] | None = None
@@ -112,7 +114,7 @@ class Table(Generic[Model, Input, Columns]):
     """
 
     columns: type[Columns]
-    read: Callable[[Model, Path, Any, Columns], Iterator[Input]]
+    read: Callable[[Model, Path, RunSettings | None, Columns], Iterator[Input]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +128,10 @@ class Foreign(Generic[Model, Input, Options, Prediction]):
     """
 
     fields: Sequence[str]
-    is_request: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Model, Mapping[str, Any]], tuple[list[Input], Options]]
+    is_request: Callable[[Mapping[str, object]], bool]
+    read: Callable[[Model, Mapping[str, object]], tuple[list[Input], Options]]
     targets: Callable[[Model], Mapping[str, Sequence[str]]]
-    reply: Callable[[Mapping[str, Any], Sequence[Prediction]], Any]
+    reply: Callable[[Mapping[str, object], Sequence[Prediction]], object]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +173,7 @@ class Compares(Generic[RunConfig, Model, Examples, Options]):
     and returns their titles and file names.
     """
 
-    options: Callable[[RunConfig], Mapping[str, Any]]
+    options: Callable[[RunConfig], Mapping[str, object]]
     evaluate: Callable[[Model, Examples, Options], Scores]
     tables: Callable[[Details], list[str]]
     plots: Callable[[Details, Path, str], list[tuple[str, str]]]
@@ -204,7 +206,7 @@ class Documents(Generic[Model, Columns, Options, Report]):
 
     suffixes: Sequence[str]
     settings: type[Columns]
-    write: Callable[[Model, Path, Path, Any, Columns, Options], Report]
+    write: Callable[[Model, Path, Path, RunSettings | None, Columns, Options], Report]
     show: Callable[[Report], list[str]]
 
 
@@ -233,10 +235,10 @@ class Teaches(Generic[RunConfig, Model]):
     distillation: LayersConfig = field(default_factory=TwoStageConfig)
     unit: str = "texts"
     job: Callable[[RunConfig, Model, Path, Machine, Emit], AnyJob]
-    settings: Callable[[Any], Mapping[str, Any]] = lambda config: {}
+    settings: Callable[[RunSettings], Mapping[str, object]] = lambda config: {}
     decided: frozenset[str] = frozenset()
-    check: Callable[[Any], object] = lambda config: None
-    compared: Callable[[Any, Machine], Iterator[Any]] | None = None
+    check: Callable[[RunSettings], object] = lambda config: None
+    compared: Callable[[AnyJob, Machine], Iterator[Batch]] | None = None
     next_commands: Sequence[str] | None = None
 
 
@@ -250,7 +252,7 @@ class Derives(Generic[RunConfig]):
     sections. next_commands: returns the `Task.next_commands` after a run.
     """
 
-    configure: Callable[[RunConfig, Mapping[str, Any]], RunConfig]
+    configure: Callable[[RunConfig, Mapping[str, object]], RunConfig]
     variants: Callable[[], Sequence[RunConfig]]
     next_commands: Callable[[RunConfig], Sequence[str]]
 
@@ -286,10 +288,10 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     prepare: Callable[[RunConfig, Path, Machine, Emit], Job[Any, Examples, Options]]
     evaluation: type[Options]
     evaluate: Callable[[Model, Examples, Options, Progress], Scores]
-    read: Callable[[Model, Sequence[Path], Any, Options], Examples]
+    read: Callable[[Model, Sequence[Path], RunSettings | None, Options], Examples]
     held_out: Callable[[Model, Path, Any, Options], Examples]
     next_commands: Sequence[str]
-    bundles: Mapping[str, BundleSpec[Any, Any]] = field(default_factory=dict)
+    bundles: Mapping[str, BundleSpec[Any, Model]] = field(default_factory=dict)
     reads: Callable[[Path], bool] | None = None
     show_scores: Callable[[Scores], list[str]] = metrics_lines
     predicts: Predicts[Model, Any, Any, Any] | None = None
@@ -300,11 +302,12 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     teaches: Teaches[RunConfig, Model] | None = None
 
     @property
-    def prediction(self) -> Predicts[Model, Any, Any, Any]:
+    def prediction(self) -> AnyPredicts:
         """The part `predicts` of a task whose entry in the registry names a verb."""
         assert self.predicts is not None
         return self.predicts
 
 
+AnyBundleSpec = BundleSpec[Any, Any]
 AnyTask = Task[Any, Any, Any, Any]
 AnyPredicts = Predicts[Any, Any, Any, Any]

@@ -23,13 +23,18 @@ FIRST_SECONDS = 2.0  # time after which work other than training shows its progr
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[float], None]]:
+def progress(title: str | Callable[[], str]) -> Iterator[Callable[[float], None]]:
     """Show the progress of work that takes longer than two seconds.
 
-    The block gets a function, which it calls with the fraction that is done, from 0 to 1. On a
+    title: what is done; a function returns it anew for each line. The block gets a function, which
+    it calls with the fraction that is done, from 0 to 1, or 0 if the whole is unknown. On a
     terminal a bar shows it, else a line every ten seconds, both with the remaining time.
     """
     begun, done, ended = time.monotonic(), 0.0, threading.Event()
+
+    def line() -> str:
+        named = title if isinstance(title, str) else title()
+        return _line(named, done, time.monotonic() - begun)
 
     def note(fraction: float) -> None:
         nonlocal done
@@ -38,16 +43,16 @@ def progress(title: str) -> Iterator[Callable[[float], None]]:
     def print_lines() -> None:
         pause = FIRST_SECONDS
         while not ended.wait(pause):
-            talk.print(_line(title, done, time.monotonic() - begun), markup=False)
+            talk.print(line(), markup=False)
             pause = LINE_SECONDS
 
     if talk.is_terminal:
         bar = Progress(BarColumn(), TextColumn("{task.description}"), console=talk, transient=True)
-        task = bar.add_task(title, total=1.0)
+        task = bar.add_task(escape(line()), total=1.0)
 
         def show(fraction: float) -> None:
-            line = _line(title, fraction, time.monotonic() - begun)
-            bar.update(task, completed=fraction, description=escape(line))
+            note(fraction)
+            bar.update(task, completed=fraction, description=escape(line()))
 
         with bar:
             yield show

@@ -18,7 +18,7 @@ from tokenizers import decoders, pre_tokenizers
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
-from headway.text.engine import EngineTokenizer, checked
+from headway.text.engine import BYTE_OF_LETTER, EngineTokenizer, checked
 from headway.text.token_ids import checked_ids
 
 PAD, BOS, EOS = "<pad>", "<s>", "</s>"
@@ -30,22 +30,6 @@ SENTINEL = re.compile(r"<extra_id_(0|[1-9]\d{0,3})>")
 BACK_TRANSLATED = "<BT>"
 """Tag of source texts that are machine translations of their targets (Caswell et al. 2019)."""
 _BROKEN_BYTES = re.compile("[\udc80-\udcff]+")
-
-
-def _byte_of_letter() -> dict[str, int]:
-    """Return the byte for each character of the byte-level BPE alphabet.
-
-    Printable Latin-1 bytes are written as themselves, the other 68 bytes as the characters from
-    U+0100 in order, so that a vocabulary file has no whitespace and no control characters (Radford
-    et al. 2019, released code).
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    unprintable = [byte for byte in range(256) if byte not in set(printable)]
-    table = {chr(byte): byte for byte in printable}
-    return table | {chr(256 + index): byte for index, byte in enumerate(unprintable)}
-
-
-BYTE_OF_LETTER = _byte_of_letter()
 
 
 def readable(raw: bytes) -> str:

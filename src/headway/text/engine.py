@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,25 @@ from typing import Any
 import tokenizers
 
 from headway.base.errors import DataError
+
+BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+"""The name of the token of a byte, in vocabularies of characters."""
+
+
+def _byte_of_letter() -> dict[str, int]:
+    """Return the byte for each character of the byte-level BPE alphabet.
+
+    Printable Latin-1 bytes are written as themselves, the other 68 bytes as the characters from
+    U+0100 in order, so that a vocabulary file has no whitespace and no control characters (Radford
+    et al. 2019, released code).
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    unprintable = [byte for byte in range(256) if byte not in set(printable)]
+    table = {chr(byte): byte for byte in printable}
+    return table | {chr(256 + index): byte for index, byte in enumerate(unprintable)}
+
+
+BYTE_OF_LETTER = _byte_of_letter()
 
 
 class EngineTokenizer:
@@ -32,6 +52,15 @@ class EngineTokenizer:
         # for one text, too: other threads of Python run meanwhile, but not in the engine's `encode`
         batch = self._engine.encode_batch_fast(clean, add_special_tokens=False)
         return [list(encoding.ids) for encoding in batch]
+
+    def partial_character(self, token: int) -> bytes | None:
+        """Return the bytes of a token that is not a whole number of characters, such as one of the
+        three bytes of a Chinese one; None if they are unknown."""
+        name = str(self._engine.id_to_token(token))
+        if byte := BYTE_TOKEN.fullmatch(name):
+            return bytes([int(byte[1], 16)])
+        is_known = name and all(letter in BYTE_OF_LETTER for letter in name)
+        return bytes(BYTE_OF_LETTER[letter] for letter in name) if is_known else None
 
     @property
     def engine_json(self) -> dict[str, Any]:

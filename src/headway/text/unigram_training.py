@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.text.byte_level import BYTE_OF_LETTER
+from headway.text.engine import BYTE_OF_LETTER
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

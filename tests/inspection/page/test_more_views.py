@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from headway.inspection.document import Attribution, Document, Frame, Maps, Prediction
 from headway.inspection.page import NotebookPage, encode, write_page
 from tests.fixtures.documents import TARGET, caption_frame, encoder_frame, report, walk
+from tests.fixtures.page_views import eventually
 
 
 def test_predictions_of_the_chosen_position_are_sorted_by_probability(opened):
@@ -49,8 +50,7 @@ def test_the_search_tree_grows_and_shows_pruned_hypotheses_on_request(opened):
     expect(tip).to_contain_text(", output")
     height = canvas.bounding_box()["height"]
     page.get_by_label("Show pruned hypotheses").check()
-    page.wait_for_timeout(300)
-    assert canvas.bounding_box()["height"] > height
+    eventually(page, lambda: canvas.bounding_box()["height"] > height)
     page.get_by_label("Steps").fill("1")
     expect(tip).to_contain_text("<s> le (")
     page.get_by_label("Steps").fill("2")

@@ -7,6 +7,7 @@ from playwright.sync_api import expect
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import image_frame
+from tests.fixtures.page_views import eventually
 
 WORDS = ["[CLS]", "the", "keeper", "counted", "three", "ships", "[SEP]"]
 ATTENDED = [0, 3, 5, 2, 5, 3, 0]
@@ -88,8 +89,7 @@ def test_a_choice_is_kept_in_other_views_and_after_a_reload(opened, file):
     page.get_by_label("Head", exact=True).select_option("0")
     page.get_by_role("button", name="Matrix", exact=True).click()
     expect_choice(page, None, 0, 0)
-    page.wait_for_timeout(400)  # addresses are written with a delay
-    assert "layer=0" in page.url and "head=0" in page.url
+    eventually(page, lambda: "layer=0" in page.url and "head=0" in page.url)
     page.reload()
     page.locator("nav button[aria-current]").wait_for()
     expect_choice(page, None, 0, 0)

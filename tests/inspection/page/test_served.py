@@ -15,6 +15,7 @@ from headway.inspection.document import Document
 from headway.inspection.page import encode, served_page
 from headway.inspection.page.encoding import header_json
 from tests.fixtures.documents import encoder_frame, walk
+from tests.fixtures.page_views import eventually
 
 
 class Server:
@@ -115,9 +116,7 @@ def test_only_blocks_that_are_shown_are_fetched(page, served):
     assert len(fetched) == 1
     page.locator("nav").get_by_role("button", name="Matrix").click()
     page.get_by_role("button", name="Next layer").click()
-    page.wait_for_timeout(300)
-    fetched = fetched_blocks(page)
-    assert len(fetched) == 2
+    eventually(page, lambda: len(fetched_blocks(page)) == 2)
 
 
 def test_the_page_shows_an_entered_text(page, served):

@@ -18,7 +18,7 @@ from tests.fixtures.documents import (
     image_frame,
     translator_frame,
 )
-from tests.fixtures.page_views import VIEWS
+from tests.fixtures.page_views import VIEWS, eventually
 
 
 def settle(page):
@@ -70,8 +70,7 @@ def test_a_view_opens_from_its_address_and_shows_something(opened, view):
     else:
         canvas = body.locator("canvas").first
         expect(canvas).to_be_visible()
-        page.wait_for_timeout(150)
-        assert num_colours(canvas) > 10
+        eventually(page, lambda: num_colours(canvas) > 10)
     assert f"view={view}" in page.url
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -163,8 +162,7 @@ def test_one_state_is_shared_by_all_views(opened):
         page.locator("nav").get_by_role("button", name=view, exact=True).click()
         expect(page.locator("h2#view-title")).to_have_text(view)
         assert sentence(page) == before
-    page.wait_for_timeout(300)
-    assert "layer=1" in page.url and "head=1" in page.url and "query=5" in page.url
+    eventually(page, lambda: all(x in page.url for x in ("layer=1", "head=1", "query=5")))
     page.reload()
     expect(page.locator(".sentence")).to_contain_text("attends to")
     assert sentence(page) == before

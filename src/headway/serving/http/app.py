@@ -42,6 +42,7 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/models", operations.list_models),
     Endpoint("GET", "/v1/models/{name:path}", operations.show_model),
     Endpoint("GET", "/languages", predictions.languages),
+    Endpoint("POST", "/detect", predictions.detect, predictions.DetectRequest),
     Endpoint("GET", "/tokenizer_info", tokens.tokenizer_info),
     Endpoint("POST", "/tokenize", tokens.tokenize, tokens.TokenizeRequest),
     Endpoint("POST", "/detokenize", tokens.detokenize, tokens.DetokenizeRequest),

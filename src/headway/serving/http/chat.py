@@ -25,6 +25,7 @@ from headway.serving.http.replies import ApiError
 from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import SHORT
 from headway.serving.http.texts import Output, TextRequest, answer, request_rules
+from headway.serving.http.tool_calls import CallReader, has_known_calls
 
 
 class ChatRequest(ConversationFields, kw_only=True):
@@ -39,27 +40,49 @@ class ChatRequest(ConversationFields, kw_only=True):
 
 
 class ChatForm:
-    """Replies of chat."""
+    """Replies of chat. reads_calls: whether tool calls in the text are a field of their own."""
 
     prefix, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
 
+    def __init__(self, *, reads_calls: bool = False) -> None:
+        self._reads_calls = reads_calls
+        self._readers: dict[int, CallReader] = {}
+
     def choice(self, output: Output) -> dict[str, object]:
-        message = {"role": "assistant", "content": output.text}
+        text, calls, reason = self._separated(output)
+        message: dict[str, object] = {"role": "assistant", "content": text}
+        if calls:
+            message |= {"content": text if text.strip() else None, "tool_calls": calls}
         return {
             "index": output.index,
             "message": message,
             "logprobs": _content(output),
-            "finish_reason": output.reason,
+            "finish_reason": reason,
         }
 
     def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
-        def chunk(delta: dict[str, str], logprobs: object, reason: str | None) -> dict[str, object]:
+        def chunk(
+            delta: dict[str, object], logprobs: object, reason: str | None
+        ) -> dict[str, object]:
             common = {"index": output.index, "delta": delta}
             return {**common, "logprobs": logprobs, "finish_reason": reason}
 
         made = [chunk({"role": "assistant", "content": ""}, None, None)] if first else []
-        content = {"content": output.text} if output.text else {}
-        return [*made, chunk(content, _content(output), output.reason)]
+        text, calls, reason = self._separated(output)
+        delta: dict[str, object] = {"content": text} if text else {}
+        if calls:
+            begun = len(self._readers[output.index].calls) - len(calls)
+            delta["tool_calls"] = [{"index": begun + n, **call} for n, call in enumerate(calls)]
+        return [*made, chunk(delta, _content(output), reason)]
+
+    def _separated(self, output: Output) -> tuple[str, list[dict[str, object]], str | None]:
+        """Return the text of an output, its tool calls, and why it ended."""
+        if not self._reads_calls:
+            return output.text, [], output.reason
+        reader = self._readers.setdefault(output.index, CallReader())
+        text, calls = reader.feed(output.text, ends=output.reason is not None)
+        ends_with_calls = output.reason == "stop" and reader.calls
+        return text, calls, "tool_calls" if ends_with_calls else output.reason
 
 
 def _content(output: Output) -> dict[str, object] | None:
@@ -95,12 +118,20 @@ async def chat_completions(request: Request) -> Response:
         raise ApiError(400, "top_logprobs needs logprobs", param="top_logprobs")
     templates: Templates = request.app.state.templates
     conversation = conversation_of(fields, served.template)
-    given = [conversation.messages, conversation.documents, conversation.variables]
+    given = [
+        conversation.messages,
+        conversation.tools,
+        conversation.documents,
+        conversation.variables,
+    ]
     characters = sum(map(len, strings_in(given)))
     if characters > SHORT:
         await run_in_threadpool(served.check_prompt, characters, "the conversation", "messages")
     prompt = await templates.tokens(served.template, conversation, bundle.tokenizer)
     prompt = truncated(prompt, fields, served)
+    reads_calls = conversation.tools is not None and has_known_calls(
+        served.template.selected(None, has_tools=True)
+    )
     wanted = _max_tokens(fields, prompt, served)
     asked = TextRequest(
         served=served,
@@ -108,7 +139,7 @@ async def chat_completions(request: Request) -> Response:
         prompts=[prompt],
         config=generation_config(bundle, fields, wanted, fields.top_logprobs or 0),
         fields=fields,
-        form=ChatForm(),
+        form=ChatForm(reads_calls=reads_calls),
         logprobs=(fields.top_logprobs or 0) if fields.logprobs else None,
         rules=await request_rules(served, fields),
     )

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.base.errors import UsageError
-from headway.interop import ChatTemplate, read_chat_template
+from headway.interop import ChatTemplate
 from headway.serving.http.control_tokens import ControlTokens, strings_in
 from headway.serving.http.replies import ApiError
 from headway.serving.http.text_sizes import beside_others
-from headway.tasks.opening import model_path
 from headway.text import TextTokenizer
 
 CHILD = Path(__file__).with_name("template_child.py")
@@ -30,13 +29,6 @@ SECONDS = 60.0
 LONGEST_PROMPT = 2**20
 REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names by which clients send the reasoning of a message; a template finds it by the first two."""
-
-
-def template_of(run: str | Path) -> ChatTemplate | None:
-    """Return the chat template of the model that `headway.load` reads for `run`, or None."""
-    run, path = Path(run), model_path(run)
-    # the model of an adapter, with its tokenizer and template, is elsewhere
-    return read_chat_template(run, path) if path.is_relative_to(run) else read_chat_template(path)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from headway.serving.http.chat_templates import Conversation
 from headway.serving.http.generation_fields import GenerationFields
 from headway.serving.http.replies import ApiError
 
-MOST_MESSAGES = 1024
+MOST_MESSAGES, MOST_TOOLS = 1024, 128
 INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal")
 """Fields of a message of the assistant that has no content."""
 RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
@@ -25,6 +25,22 @@ class TextPart(msgspec.Struct, tag_field="type", tag="text"):
     """A part of a message."""
 
     text: str
+
+
+class Function(msgspec.Struct, kw_only=True):
+    """What a tool does. strict: whether calls are bound to the schema `parameters`; refused."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(msgspec.Struct, kw_only=True):
+    """A tool that the model may call. It may have further fields, which the template gets."""
+
+    type: Literal["function"]
+    function: Function
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -45,12 +61,16 @@ class Message(msgspec.Struct, kw_only=True):
 
 
 Messages = Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+Tools = Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
 class ConversationFields(GenerationFields, kw_only=True):
     """The fields of a request, with those from which its chat template makes the prompt."""
 
     messages: Messages
+    tools: Tools | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     documents: list[dict[str, Any]] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
@@ -60,7 +80,11 @@ class ConversationFields(GenerationFields, kw_only=True):
 def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conversation:
     """Return the conversation of a request. ApiError 400 names an invalid field, and one that the
     template does not use."""
-    source = template.selected(None, has_tools=False)
+    tools = tools_of(fields)
+    source = template.selected(None, has_tools=tools is not None)
+    if tools is not None and not _uses(source, "tools"):
+        message = "the chat template of this model does not use tools; describe them in a message"
+        raise ApiError(400, message, param="tools")
     variables = fields.chat_template_kwargs or {}
     for name in variables:
         if name in RESERVED or name.endswith("_token") or not _uses(source, name):
@@ -78,11 +102,37 @@ def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conve
     begins = fields.add_generation_prompt
     return Conversation(
         messages=[_checked(n, message) for n, message in enumerate(fields.messages)],
+        tools=tools,
         documents=fields.documents or None,
         variables=variables,
         add_generation_prompt=not continues if begins is None else begins,
         continued_field="content" if continues else None,
     )
+
+
+def tools_of(fields: ConversationFields) -> list[dict[str, Any]] | None:
+    """Return the tools that the template gets; None for none.
+
+    The model decides by itself whether it calls tools, and which: ApiError 400 names a field that
+    asks for more, and a tool that is not valid.
+    """
+    tools, choice = fields.tools or [], fields.tool_choice
+    if choice not in (None, "none", "auto"):
+        why = "without tools" if not tools else "on this server: the model decides by itself"
+        message = f"tool_choice must be auto or none {why}"
+        raise ApiError(400, message, param="tool_choice")
+    if tools and fields.parallel_tool_calls is False:
+        message = "parallel_tool_calls: the model decides by itself how many tools it calls"
+        raise ApiError(400, message, param="parallel_tool_calls")
+    for number, values in enumerate(tools):
+        try:
+            tool = msgspec.convert(values, Tool)
+        except msgspec.ValidationError as error:
+            raise ApiError(400, f"tools[{number}]: {error}", param="tools") from None
+        if tool.function.strict:
+            why = "calls are not bound to the schema of a tool; leave it out"
+            raise ApiError(400, f"tools[{number}].function.strict: {why}", param="tools")
+    return None if choice == "none" or not tools else tools
 
 
 def _uses(source: str, name: str) -> bool:
@@ -93,6 +143,14 @@ def _uses(source: str, name: str) -> bool:
 def _checked(number: int, values: Mapping[str, object]) -> dict[str, object]:
     """Return a message for the template: its content as one text, its tool calls as objects."""
     where = f"messages[{number}]"
+    content = values.get("content")
+    for n, part in enumerate(content if isinstance(content, list) else ()):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind is not None and kind != "text":
+            reason = (
+                f"is of type {str(kind)[:40]!r}, but this model reads only parts of type 'text'"
+            )
+            raise ApiError(400, f"{where}.content[{n}] {reason}", param="messages")
     try:
         message = msgspec.convert(values, Message)
     except msgspec.ValidationError as error:

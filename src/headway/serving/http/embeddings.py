@@ -91,7 +91,7 @@ async def embed(request: Request) -> Response:
     served, bundle = _able(request, fields.model)
     prompt = _known_prompt(bundle, fields.prompt_name)
     texts = _texts_to_embed(fields.inputs)
-    check_texts(texts)
+    check_texts(texts, "inputs")
     if fields.truncate is False:
         size = len(await request.body())
         _check_lengths(await beside_others(size, bundle.lengths, texts, prompt), bundle.length)
@@ -164,15 +164,15 @@ def _texts(given: str | list[Any], bundle: Any) -> list[str]:
     return texts
 
 
-def check_texts(texts: Sequence[str]) -> None:
-    """Raise ApiError 400 for texts that are empty, too long, or too many."""
+def check_texts(texts: Sequence[str], param: str = "input") -> None:
+    """Raise ApiError 400 for texts that are empty, too long, or too many. param: their field."""
     if not 1 <= len(texts) <= MOST_TEXTS:
-        raise ApiError(400, f"1 to {MOST_TEXTS} texts are expected", param="input")
+        raise ApiError(400, f"1 to {MOST_TEXTS} texts are expected", param=param)
     for n, text in enumerate(texts):
         if not text.strip() or "\0" in text:
             message = f"text {n} must not be empty, and must not have NUL"
-            raise ApiError(400, message, param="input")
-    check_characters(texts, "input")
+            raise ApiError(400, message, param=param)
+    check_characters(texts, param)
 
 
 async def vectors_of(

@@ -1,10 +1,10 @@
 """The fields of known clients that a route does not honour, and what the server does with each.
 
 A `RequestBody` declares the fields that a route honours. Each of the tables here is the other part
-of a route's schema: fields that the clients of OpenAI, vLLM, text-generation-inference,
-llama.cpp, Jina, Cohere and LibreTranslate know. Such a field is refused with its name, unless its
-value changes nothing, or it has no effect on any result. No value of a known field is dropped in
-silence.
+of a route's schema: fields that the clients of OpenAI, vLLM, text-generation-inference, SGLang,
+llama.cpp, Ollama, Mistral, Jina, Cohere and LibreTranslate know. Such a field is refused with its
+name, unless its value changes nothing, or it has no effect on any result. No value of a known field
+is dropped in silence.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def refuse(known: KnownFields, name: str, value: object) -> None:
 _LABEL = WithoutEffect("a label of the request, for its sender")
 _SCHEDULING = WithoutEffect("the server has one way to schedule requests")
 _NOTHING_STORED = WithoutEffect("the server stores no requests")
-_NO_TOOLS = "this server calls no tools; describe them in a message"
+_NO_TOOLS = "use POST /v1/chat/completions"
+_THINKING = Refused((), "use chat_template_kwargs, in chat, if the template has it")
 _GRAMMAR = "use structured_outputs with json, regex or choice"
 
 ABOUT_THE_REQUEST: KnownFields = {
@@ -128,6 +129,28 @@ GENERATION: KnownFields = {
     "xtc_probability": Refused((0.0,)),
     "tfs_z": Refused((1.0,)),
     "samplers": Refused(),
+    # SGLang, Ollama, Mistral
+    "regex": Refused((), "use structured_outputs with regex"),
+    "ebnf": Refused((), _GRAMMAR),
+    "min_new_tokens": Refused((0,), "use min_tokens"),
+    "no_repeat_ngram_size": Refused((0,)),
+    "num_beams": Refused((1,), "use use_beam_search"),
+    "num_return_sequences": Refused((1,), "use n"),
+    "max_length": Refused((), "use max_tokens"),
+    "penalty_alpha": Refused((0,)),
+    "top_a": Refused((0,)),
+    "lora_path": Refused(("",), "serve the model with its adapter merged"),
+    "custom_logit_processor": Refused(("",)),
+    "return_hidden_states": Refused((False,)),
+    "separate_reasoning": Refused((False,)),
+    "stream_reasoning": WithoutEffect("a setting of separate_reasoning, which is refused"),
+    "rid": _LABEL,
+    "options": Refused(({},), "send its fields beside the prompt or the messages"),
+    "format": Refused(("",), "use response_format"),
+    "keep_alive": WithoutEffect("a model stays in memory as long as the server runs"),
+    "random_seed": Refused((), "use seed"),
+    "safe_prompt": Refused((False,), "write the rules in a message"),
+    **dict.fromkeys(("enable_thinking", "think", "thinking", "reasoning"), _THINKING),
 }
 """Fields of completions and chat."""
 
@@ -142,12 +165,9 @@ COMPLETIONS: KnownFields = {
 
 CHAT: KnownFields = {
     **GENERATION,
-    "tools": Refused(([],), _NO_TOOLS),
-    "tool_choice": Refused(("none", "auto"), _NO_TOOLS),
-    "tool_prompt": WithoutEffect("an introduction of tools, which are refused"),
-    "parallel_tool_calls": WithoutEffect("the server calls no tools"),
-    "functions": Refused(([],), _NO_TOOLS),
-    "function_call": Refused(("none", "auto"), _NO_TOOLS),
+    "tool_prompt": Refused((), "write it in a message; the chat template introduces the tools"),
+    "functions": Refused(([],), "use tools"),
+    "function_call": Refused(("none", "auto"), "use tool_choice"),
     "modalities": Refused((["text"], [])),
     "audio": Refused(),
     "prediction": WithoutEffect("a prediction makes outputs faster, and changes none"),

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import structs
@@ -29,12 +29,19 @@ from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
 from headway.decoding import BeamSettings
 from headway.serving.engine import Computation, at_once
-from headway.serving.http.exchange import Exchange, note_ignored, parse_form, read_object
+from headway.serving.http.exchange import (
+    Exchange,
+    note_ignored,
+    parse_form,
+    read_json,
+    read_object,
+)
 from headway.serving.http.known_fields import (
     LIBRETRANSLATE,
     PARAMETERS,
     PREDICTIONS,
     KnownFields,
+    RequestBody,
     refuse,
 )
 from headway.serving.http.replies import ApiError, json_reply
@@ -109,8 +116,46 @@ def _check_fields(
 
 async def languages(request: Request) -> Response:
     """The languages of the translators, in LibreTranslate's form."""
+    known = _directions(request, request.query_params.get("model"))
+    return json_reply(
+        [{"code": code, "name": code, "targets": list(known[code])} for code in known]
+    )
+
+
+class DetectRequest(RequestBody, kw_only=True):
+    """A request for the language of a text, in LibreTranslate's form."""
+
+    known: ClassVar[KnownFields] = LIBRETRANSLATE
+
+    q: str
+    model: str | None = None
+
+
+async def detect(request: Request) -> Response:
+    """The source language of the translators, in LibreTranslate's form.
+
+    The text is not read: a server whose translators have one source language names it, with the
+    confidence 0 that LibreTranslate gives to its default. ApiError 404 for another server.
+    """
+    if await _media_type(request) == FORM:
+        fields = await parse_form(request)
+        note_ignored(request, fields.keys() - {"q", "model", *LIBRETRANSLATE})
+        q, name = fields.get("q"), fields.get("model")
+    else:
+        asked = await read_json(request, DetectRequest)
+        q, name = asked.q, asked.model
+    if not q:
+        raise ApiError(400, "q must be a text that is not empty", param="q")
+    sources = list(_directions(request, name or request.query_params.get("model")))
+    if len(sources) != 1:
+        those = f"its source languages are {', '.join(sources)}" if sources else "no file names any"
+        raise ApiError(404, f"this server does not detect languages: name the source; {those}")
+    return json_reply([{"language": sources[0], "confidence": 0}])
+
+
+def _directions(request: Request, name: str | None) -> dict[str, dict[str, None]]:
+    """Return source language -> target languages of the translators, or of the one of a name."""
     models: ServedModels = request.app.state.models
-    name = request.query_params.get("model")
     chosen = list(models) if name is None else [models.named(name)]
     known: dict[str, dict[str, None]] = {}
     for model in chosen:
@@ -118,9 +163,7 @@ async def languages(request: Request) -> Response:
             if (foreign := task.foreign) is not None:
                 for source, targets in foreign.targets(model.bundle).items():
                     known.setdefault(source, {}).update(dict.fromkeys(targets))
-    return json_reply(
-        [{"code": code, "name": code, "targets": list(known[code])} for code in known]
-    )
+    return known
 
 
 async def _media_type(request: Request) -> str:

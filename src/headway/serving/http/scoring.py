@@ -68,6 +68,8 @@ async def rerank(request: Request) -> Response:
     fields = await read_json(request, RerankRequest)
     texts = [item if isinstance(item, str) else item.text for item in fields.documents]
     pairs = [(fields.query, text) for text in texts]
+    check_texts([fields.query], "query")
+    check_texts(texts, "documents")
     served, scores = await _scores(request, fields.model, pairs, fields.label)
     order = sorted(range(len(texts)), key=lambda n: -scores[n])[: fields.top_n or None]
     results = [
@@ -92,6 +94,8 @@ async def score(request: Request) -> Response:
     if len(first) != len(second):
         message = f"text_1 has {len(first)} texts and text_2 {len(second)}: expected 1, or as many"
         raise ApiError(400, message, param="text_1")
+    check_texts(first, "text_1")
+    check_texts(second, "text_2")
     pairs = list(zip(first, second, strict=True))
     served, scores = await _scores(request, fields.model, pairs, fields.label)
     data = [{"index": n, "object": "score", "score": value} for n, value in enumerate(scores)]
@@ -121,7 +125,6 @@ async def _scores(
         able = [model for model in models if scores_pairs(model)]
         name = able[0].name if len(able) == 1 else None
     served = models.named(name)
-    check_texts([text for pair in pairs for text in pair])
     verb = _verb_of_pairs(served)
     if verb is not None:
         return served, await _by_labels(request, served, served.verbs[verb], pairs, label)

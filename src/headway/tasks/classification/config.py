@@ -10,10 +10,10 @@ from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
     BalancedConfig,
     ExamplesConfig,
+    FineTuningRunConfig,
     LinearHeadConfig,
     LoRAConfig,
     ObservationConfig,
-    RunSettings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -124,10 +124,9 @@ class ClassifyEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyRunConfig(RunSettings):
+class ClassifyRunConfig(FineTuningRunConfig):
     """Configuration of a classification run, which fine-tunes the model `training.start`."""
 
-    recipe: str = setting("classify", "name of the recipe that these settings extend")
     data: ClassifyDataConfig = section(ClassifyDataConfig)
     model: ClassifierModelConfig = section(ClassifierModelConfig)
     optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)

@@ -1,4 +1,5 @@
-"""Labelled texts: reads, checks, splits and encodes them, and writes their fingerprint."""
+"""Labelled texts: checks, splits and encodes them, writes their fingerprint, and makes batches of
+them; and the inputs of a classifier."""
 
 from __future__ import annotations
 
@@ -7,13 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+
+import torch
 
 from headway.base.errors import DataError, UsageError
+from headway.base.settings import setting
+from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
+from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.data.formats import check_table, read_rows
 from headway.data.split import check_known, check_sides, hold_out
-from headway.tasks.classification.bundle import ClassifierBundle
+from headway.data.stream import Indices
 from headway.tasks.classification.config import (
     METRICS,
     ClassifyDataConfig,
@@ -22,14 +27,80 @@ from headway.tasks.classification.config import (
     pairs,
     regress,
 )
-from headway.tasks.classification.label_files import LabelledText, check_unlabelled, read_labelled
-from headway.tasks.classification.labelled_texts import LabelledTexts
+from headway.tasks.classification.label_files import (
+    Columns,
+    LabelledText,
+    check_unlabelled,
+    read_labelled,
+)
+from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
-from headway.tasks.finetuning import check_unchanged
+from headway.tasks.finetuning import check_examples, check_unchanged
 from headway.tasks.job import Emit
+from headway.tasks.sections import RunSettings
 from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"
+Targets = Sequence[int] | Sequence[float]
+"""Targets of texts: class numbers, or values for regression."""
+
+
+@dataclass(frozen=True)
+class LabelledBatch(EncoderBatch):
+    """Framed texts and their targets: class numbers, or values for regression. indices: indices of
+    the texts in the data. num_tokens: the number of tokens of all texts; None if they are to be
+    counted."""
+
+    examples = "texts"
+    targets: Int[Tensor, " B"] | Float[Tensor, " B"]
+    indices: tuple[int, ...] = ()
+    num_tokens: int | None = None
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Tokenized texts with targets.
+
+    rows: token ids of each text, none empty. targets: one per text. types: segment ids of each
+    text, 1 for tokens of the second text of a pair; None if there are no pairs.
+    """
+
+    rows: Sequence[Sequence[int]]
+    targets: Targets
+    types: Sequence[Sequence[int]] | None = None
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each text."""
+        return [len(sequence) for sequence in self.rows]
+
+    def batch(self, indices: Indices, pad: int) -> LabelledBatch:
+        """Return the texts with these indices as a batch."""
+        chosen = [int(i) for i in indices]
+        types = None if self.types is None else [self.types[i] for i in chosen]
+        targets = [self.targets[i] for i in chosen]
+        return collate_labelled([self.rows[i] for i in chosen], targets, pad, chosen, types)
+
+
+def collate_labelled(
+    sequences: Sequence[Sequence[int]],
+    targets: Targets,
+    pad: int,
+    indices: Sequence[int] = (),
+    types: Sequence[Sequence[int]] | None = None,
+) -> LabelledBatch:
+    """Return texts of any lengths, none empty, with their targets as one batch."""
+    if len(sequences) != len(targets) or not all(sequences):
+        raise ValueError("every text must have a label and at least one token")
+    framed = collate_encoder_batch(sequences, types, pad)
+    return LabelledBatch(
+        framed.tokens,
+        framed.keys,
+        framed.types,
+        torch.tensor(targets),
+        tuple(indices),
+        sum(map(len, sequences)),
+    )
 
 
 @dataclass(frozen=True)
@@ -48,8 +119,16 @@ class PreparedTexts:
 def check_texts(config: ClassifyRunConfig) -> None:
     """Raise UsageError if texts or the pre-trained model are missing, or if settings conflict."""
     data = config.data
-    check_files(data, config.recipe)
-    check_metric(config.evaluation.metric, data)
+    check_examples(config, "texts", ".tsv, .csv, .jsonl or .parquet", check_table)
+    if len(set(data.columns.named.values())) < len(data.columns.named):
+        names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
+        raise UsageError(f"{names}: the columns must be different")
+    metric = config.evaluation.metric
+    if metric is not None and metric not in METRICS[data.kind]:
+        raise UsageError(
+            f"evaluation.metric={metric} does not exist for data.kind={data.kind}",
+            hint=f"one of {', '.join(METRICS[data.kind])}",
+        )
     if config.training.balance and data.kind == "number":
         raise UsageError(
             "training.balance weights classes, and data.kind=number has none",
@@ -68,31 +147,7 @@ def check_texts(config: ClassifyRunConfig) -> None:
         )
 
 
-def check_metric(metric: str | None, data: ClassifyDataConfig) -> None:
-    """Raise UsageError for a metric that does not exist for this kind of labels."""
-    if metric is not None and metric not in METRICS[data.kind]:
-        raise UsageError(
-            f"evaluation.metric={metric} does not exist for data.kind={data.kind}",
-            hint=f"one of {', '.join(METRICS[data.kind])}",
-        )
-
-
-def check_files(data: ClassifyDataConfig, recipe: str) -> None:
-    """Raise UsageError if no texts are named, for unknown file types and for repeated columns."""
-    if not data.train:
-        raise UsageError(
-            "no training texts are named",
-            hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv, .jsonl or "
-            ".parquet",
-        )
-    for name in (*data.train, *data.valid):
-        check_table(Path(name))
-    if len(set(data.columns.named.values())) < len(data.columns.named):
-        names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
-        raise UsageError(f"{names}: the columns must be different")
-
-
-def check_extra(config: Any) -> None:
+def check_extra(config: RunSettings) -> None:
     """Raise UsageError for texts without labels, of a student's run, that are missing."""
     for name in config.data.extra:
         check_unlabelled(Path(name))
@@ -213,7 +268,7 @@ def _prepared(
     """Encode the texts, check or write their fingerprint, and emit their numbers."""
     sides = [_encoded(side, reader) for side in splits]
     extra_rows = _rows(extra, reader)
-    contents: list[Any] = [[side.rows, side.targets] for side in sides]
+    contents: list[object] = [[side.rows, side.targets] for side in sides]
     check_unchanged(
         folder / FILE, reader.fingerprint, [*contents, extra_rows[0]] if extra else contents
     )
@@ -305,3 +360,41 @@ def columns_of(bundle: ClassifierBundle, path: Path, config: object) -> Classify
     if bundle.reader.numbers is None:
         return names
     return replace(names, kind="number", label=regress().data.label)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassColumns:
+    """Names of the columns of a table of inputs."""
+
+    text: str | None = setting(
+        None, "Column of --file that holds the text; if unset, as in training."
+    )
+    second: str | None = setting(
+        None, "Column of --file that holds the second text; if unset, as in training."
+    )
+
+
+def read_line(bundle: ClassifierBundle, line: str, where: str) -> ClassInput:
+    """Parse a line of standard input.
+
+    A model of text pairs reads two texts separated by a tab. A model that does not declare whether
+    it reads pairs reads two texts if the line has a tab. Raises DataError for a line that has not
+    exactly one tab where two texts are expected.
+    """
+    first, tab, second = line.partition("\t")
+    reads_pairs = bundle.reader.pairs
+    if not (reads_pairs or (reads_pairs is None and tab)):
+        return ClassInput(text=line)
+    if not tab or "\t" in second:
+        raise DataError("expected two texts separated by one tab", where)
+    return ClassInput(text=first, second=second)
+
+
+def read_table(
+    bundle: ClassifierBundle, path: Path, config: RunSettings | None, columns: ClassColumns
+) -> Iterator[ClassInput]:
+    """Read the inputs of a table, whose columns are named as in training where unset."""
+    names = columns_of(bundle, path, config)
+    second = columns.second or names.second
+    for text in read_labelled([path], Columns(columns.text or names.text, None, second)):
+        yield ClassInput(text=text.text, second=text.second)

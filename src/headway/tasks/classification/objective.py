@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from headway.base.shapes import Float, Tensor
 from headway.base.transfers import positions_where, upload
 from headway.models import BertClassifier, TextClassifier
-from headway.tasks.classification.labelled_texts import LabelledBatch
+from headway.tasks.classification.data import LabelledBatch
 from headway.training.objectives.contract import Loss
 from headway.training.objectives.cross_entropy import cross_entropy_of
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-from headway.base.errors import DataError, UsageError
-from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.errors import UsageError
+from headway.base.files import are_distinct_names, is_count
+from headway.bundle import Preprocessing, StoredReader
 from headway.text import EncoderTokenizer, SpecialTokens, TextTokenizer, load_tokenizer
 
-CLASSES_FILE = "classes.json"
-FORMAT = 1
 Texts = str | tuple[str, str]
 """One input: a text, or a pair of texts."""
 
@@ -53,7 +51,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class ClassReader:
+class ClassReader(StoredReader):
     """Encodes the texts of a classifier, and names its outputs.
 
     tokenizer: the tokenizer of a language model or of an encoder. labels: the distinct names of the
@@ -63,6 +61,7 @@ class ClassReader:
     None if unknown, for models of other libraries.
     """
 
+    FILE: ClassVar[str] = "classes.json"
     tokenizer: TextTokenizer | EncoderTokenizer
     labels: tuple[str, ...]
     max_length: int
@@ -138,26 +137,16 @@ class ClassReader:
             encoded.append((SpecialTokens(pad=end, start=start, end=end, mask=end), ids))
         return encoded
 
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that the ids and the labels depend on."""
-        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
-
-    def _json(self) -> bytes:
-        metadata: dict[str, Any] = {"format": FORMAT, "labels": self.labels}
-        metadata["max_length"] = self.max_length
+    def contents(self) -> tuple[Preprocessing, dict[str, object]]:
+        settings: dict[str, object] = {"labels": self.labels, "max_length": self.max_length}
         if self.numbers is not None:
-            metadata["numbers"] = asdict(self.numbers)
+            numbers = asdict(self.numbers)
             if not self.numbers.sigmoid:
-                del metadata["numbers"]["sigmoid"]
+                del numbers["sigmoid"]
+            settings["numbers"] = numbers
         if self.pairs is not False:
-            metadata["pairs"] = self.pairs
-        return json_bytes(metadata)
-
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and classes.json."""
-        self.tokenizer.save(folder)
-        write_file(folder / CLASSES_FILE, self._json())
+            settings["pairs"] = self.pairs
+        return self.tokenizer, settings
 
     @classmethod
     def load(
@@ -169,28 +158,23 @@ class ClassReader:
 
         Raises DataError if they are invalid.
         """
-        path = folder / CLASSES_FILE
-        metadata = read_json(path)
-        if not isinstance(metadata, dict) or not _are_classes(metadata):
-            raise DataError(f"not a list of classes (format {FORMAT})", str(path))
-        numbers = Numbers(**metadata["numbers"]) if "numbers" in metadata else None
-        labels, pairs = tuple(metadata["labels"]), metadata.get("pairs", False)
-        return cls(load(folder), labels, metadata["max_length"], numbers, pairs)
+        settings = cls.load_settings(folder, _are_classes, "a list of classes and a maximum length")
+        numbers = Numbers(**settings["numbers"]) if "numbers" in settings else None
+        labels, pairs = tuple(settings["labels"]), settings.get("pairs", False)
+        return cls(load(folder), labels, settings["max_length"], numbers, pairs)
 
 
-def _are_classes(metadata: dict[str, Any]) -> bool:
-    labels, numbers = metadata.get("labels"), metadata.get("numbers")
+def _are_classes(settings: dict[str, object]) -> bool:
+    labels, numbers = settings.get("labels"), settings.get("numbers")
     return (
-        metadata.get("format") == FORMAT
-        and are_distinct_names(labels)
-        and type(metadata.get("max_length")) is int
-        and metadata["max_length"] >= 2
-        and type(metadata.get("pairs", False)) in {bool, type(None)}
-        and ("numbers" not in metadata or (not labels and _are_numbers(numbers)))
+        are_distinct_names(labels)
+        and is_count(settings.get("max_length"), 2)
+        and type(settings.get("pairs", False)) in {bool, type(None)}
+        and ("numbers" not in settings or (not labels and _are_numbers(numbers)))
     )
 
 
-def _are_numbers(values: Any) -> bool:
+def _are_numbers(values: object) -> bool:
     return (
         isinstance(values, dict)
         and {"sigmoid", *values} == Numbers.__dataclass_fields__.keys()

@@ -21,8 +21,8 @@ CHUNK = 1024  # number of words whose neighbours are computed at once
 
 
 @dataclass(frozen=True)
-class FramedTexts(EncoderBatch):
-    """Framed texts. indices: indices of the texts in the data."""
+class AugmentedBatch(EncoderBatch):
+    """Framed texts and copies of them. indices: indices of the texts in the data."""
 
     examples = "texts"
     indices: tuple[int, ...] = ()
@@ -119,9 +119,9 @@ class AugmentedTexts:
         random = np.random.default_rng([self.seed, index])
         return self.neighbours.replaced(original, self.probability, random)
 
-    def batch(self, indices: Indices, pad: int) -> FramedTexts:
+    def batch(self, indices: Indices, pad: int) -> AugmentedBatch:
         """Return the texts and copies with these indices as a batch."""
         chosen = [int(i) for i in indices]
         types = None if self.types is None else [self.types[i % len(self.rows)] for i in chosen]
         framed = collate_encoder_batch([self.row(i) for i in chosen], types, pad)
-        return FramedTexts(framed.tokens, framed.keys, framed.types, tuple(chosen))
+        return AugmentedBatch(framed.tokens, framed.keys, framed.types, tuple(chosen))

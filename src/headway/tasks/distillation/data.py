@@ -15,7 +15,7 @@ from headway.data.stream import Batch, Batches, Order
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.distillation.config import DistilRunConfig
 from headway.tasks.registry import task_of_family
-from headway.tasks.sections import TwoStageConfig
+from headway.tasks.sections import RunSettings, TwoStageConfig
 from headway.tasks.task import AnyTask, NoOptions
 from headway.training import (
     DistillationBatch,
@@ -129,7 +129,7 @@ Compared = TaskExamples | ComparedBatches
 
 
 def read_examples(
-    bundle: Bundle, paths: Sequence[Path], config: object, options: NoOptions
+    bundle: Bundle, paths: Sequence[Path], config: RunSettings | None, options: NoOptions
 ) -> Compared:
     """Read the examples of files as the teacher's task does."""
     task = _task_of(bundle)

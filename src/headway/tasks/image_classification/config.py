@@ -90,7 +90,6 @@ class VisionEvaluationConfig(ObservationConfig):
 class VisionRunConfig(RunSettings):
     """Configuration of an image classification run."""
 
-    recipe: str = setting("vision", "name of the recipe that these settings extend")
     data: LabelledImageDataConfig = section(LabelledImageDataConfig)
     augmentation: AugmentationConfig = section(AugmentationConfig, after="data")
     model: VisionModelConfig = section(VisionModelConfig)

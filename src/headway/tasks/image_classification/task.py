@@ -1,19 +1,198 @@
-"""The task of image classification."""
+"""The task of image classification: job, evaluation, output, and the record that names them.
+
+A Vision Transformer, from scratch or pre-trained. Dosovitskiy et al. 2021, section 3; training on
+few images: Touvron et al. 2021.
+"""
 
 from __future__ import annotations
 
-from headway.tasks.image_classification.bundle import (
-    ImageClassifierBundle,
-    ImageClassOptions,
-    ImageInput,
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import override
+from headway.base.shapes import Float, Tensor
+from headway.blocks import patchify
+from headway.bundle import ClassOptions, ImageEncoding, label_cells, label_scores
+from headway.data.image_examples import ImageExamples, examples_of_corpus
+from headway.data.image_reader import IMAGES_AT_ONCE
+from headway.data.split import check_known
+from headway.data.stream import Batches, Shuffled
+from headway.evaluation import score_classes
+from headway.evaluation.scores import Scores
+from headway.models import ViT, ViTClassifier, ViTConfig, initialise_vit
+from headway.tasks.image_classification.config import (
+    EPOCHS,
+    VisionRunConfig,
+    sound,
+    vision,
+    vision_digits,
 )
-from headway.tasks.image_classification.config import VisionRunConfig, sound, vision, vision_digits
-from headway.tasks.image_classification.data import check, held_out_images, images_of_files
-from headway.tasks.image_classification.evaluation import evaluate
-from headway.tasks.image_classification.foreign import from_hugging_face, to_hugging_face
-from headway.tasks.image_classification.job import prepare
-from headway.tasks.image_classification.show import pipeline_form, prediction_lines, score_lines
-from headway.tasks.task import BundleSpec, NoOptions, Pipeline, Predicts, Task
+from headway.tasks.image_classification.data import (
+    AugmentedImages,
+    ImageBatch,
+    check,
+    held_out_images,
+    images_of_files,
+)
+from headway.tasks.image_classification.model import (
+    ClassifiedImage,
+    ImageClasses,
+    ImageClassifierBundle,
+    ImageInput,
+    from_hugging_face,
+    to_hugging_face,
+)
+from headway.tasks.image_data import (
+    PreparedImages,
+    decided_settings,
+    load_image_encoder,
+    prepare_labelled_images,
+)
+from headway.tasks.job import (
+    Emit,
+    Example,
+    Job,
+    Summary,
+    planned_steps,
+    prepare_blocks,
+    update_size,
+)
+from headway.tasks.task import (
+    NO_OPTIONS,
+    BundleSpec,
+    NoOptions,
+    Pipeline,
+    Predicts,
+    Styled,
+    Task,
+    metrics_line,
+)
+from headway.training import ImageObjective
+
+PRINCIPAL = 2000
+"""Number of images of whose patches the principal components are computed."""
+
+TOP = 5
+"""k of the top-k accuracy, and the default number of labels of each image."""
+
+VisionJob = Job[ImageBatch, ImageExamples, NoOptions]
+
+
+def vision_job(
+    config: VisionRunConfig,
+    prepared: PreparedImages,
+    start: ImageEncoding | None,
+    machine: Machine,
+) -> VisionJob:
+    """Return the job that trains a ViT on labelled images. start: the pre-trained encoder, or None.
+
+    Raises UsageError if a requested setting differs from the pre-trained model's.
+    """
+    train, training, classes = prepared.train, config.training, len(prepared.labels)
+    images = AugmentedImages(train, prepared.reader.normalised, config.augmentation, training.seed)
+    order = Shuffled(len(train), training.batch_size, training.seed)
+    batches = Batches(order, images.batch, machine.device)
+    decided = {
+        **planned_steps(training, batches.batches_per_epoch, 1, EPOCHS),
+        **decided_settings(config.model, prepared.reader, start),
+    }
+    origin = "the images" if start is None else "the pre-trained model"
+    config = override(config, decided, origin)
+
+    def build() -> ViTClassifier:
+        shape = config.model.vit
+        vit = ViT(shape) if start is None else initialise_vit(start.vit, shape)
+        if config.model.projection == "pca":
+            vit.embedding.patches.fix(_some_patches(prepared, shape, training.seed))
+        model = ViTClassifier(vit, classes, config.model.pooling, config.model.head_dropout)
+        return prepare_blocks(model, config.training, config.machine)
+
+    unit = "sounds" if config.recipe == "sound" else "images"
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=ImageObjective(training.smoothing),
+        held_out=examples_of_corpus(prepared.valid),
+        evaluation=NO_OPTIONS,
+        bundle=lambda model: ImageClassifierBundle(
+            model, ImageClasses(prepared.reader, prepared.labels)
+        ),
+        summary=Summary(
+            model=f"{config.model.described}, {classes} classes",
+            batches=f"{update_size(training, batches.examples_per_epoch):,} {unit}",
+            unit=unit,
+        ),
+        example=Example(prepared.valid.pixels[0].transpose(1, 2, 0)),
+    )
+
+
+def _some_patches(prepared: PreparedImages, shape: ViTConfig, seed: int) -> Float[Tensor, "N I"]:
+    """Return patches of randomly chosen training images; the seed decides which."""
+    train = prepared.train
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(train))[:PRINCIPAL])
+    images = prepared.reader.normalised(torch.from_numpy(train.pixels[chosen]))
+    return patchify(images, *shape.patch).flatten(0, 1)
+
+
+def prepare(config: VisionRunConfig, folder: Path, machine: Machine, emit: Emit) -> VisionJob:
+    """Load the pre-trained encoder, and prepare images of one size."""
+    start = load_image_encoder(config.training.start, "an image classifier")
+    reader = None if start is None else start.reader
+    images = prepare_labelled_images(config.data, config.model, reader, folder, emit)
+    return vision_job(config, images, start, machine)
+
+
+def evaluate(
+    bundle: ImageClassifierBundle,
+    images: ImageExamples,
+    options: NoOptions = NO_OPTIONS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Evaluate an image classifier (`score_classes`).
+
+    progress: called before each batch with the number of images classified so far. Raises DataError
+    if there is no image, and for a class that the model does not have.
+    """
+    numbers = {label: i for i, label in enumerate(bundle.labels)}
+    labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))
+    check_known(labelled, numbers, "class")
+    if not len(images):
+        raise DataError("no images to evaluate")
+    parts = []
+    for start in range(0, len(images), IMAGES_AT_ONCE):
+        progress(start)
+        batch = images.batch(range(start, min(start + IMAGES_AT_ONCE, len(images))), bundle.reader)
+        parts.append(bundle.logits(batch.to(bundle.device)).cpu())
+    true = [numbers[label] for label in images.labels]
+    return score_classes(torch.cat(parts), true, bundle.labels, "images", TOP)
+
+
+def prediction_lines(
+    bundle: ImageClassifierBundle, prediction: ClassifiedImage, options: ClassOptions
+) -> list[Styled]:
+    """Format the file, then labels and probabilities, most probable first, separated by tabs."""
+    cells = label_cells(prediction.probabilities, options.top or TOP)
+    return [[("\t".join([prediction.file, *cells]), "")]]
+
+
+def pipeline_form(
+    bundle: ImageClassifierBundle, prediction: ClassifiedImage, options: ClassOptions
+) -> list[dict[str, object]]:
+    """Return the labels with their scores."""
+    return label_scores(prediction.probabilities)
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """Format the metrics, and the number of images that are classified correctly."""
+    correct, images = scores.counts["correct"], scores.counts["images"]
+    return [f"{metrics_line(scores)}   {correct:,} of {images:,} images correct"]
+
 
 IMAGE_CLASSIFICATION = Task(
     name="image_classification",
@@ -33,7 +212,7 @@ IMAGE_CLASSIFICATION = Task(
     },
     predicts=Predicts(
         input=ImageInput,
-        options=ImageClassOptions,
+        options=ClassOptions,
         show=prediction_lines,
         pipeline=Pipeline(form=pipeline_form, option_names={"top_k": "top"}),
     ),

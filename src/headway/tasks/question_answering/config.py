@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, section, setting
-from headway.tasks.sections import (
-    BatchSizeConfig,
-    ExamplesConfig,
-    ObservationConfig,
-    RunSettings,
-    StartedModelConfig,
-)
+from headway.base.settings import LENGTH, section, setting
+from headway.tasks.sections import ExamplesConfig, FineTuningRunConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
 
@@ -42,13 +36,6 @@ class AnswerDataConfig(ExamplesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerTrainingConfig(BatchSizeConfig):
-    """Settings of the training loop of a question-answering model."""
-
-    batch_size: int = setting(16, "batch size, in windows", gt=0, le=BATCH)
-
-
-@dataclass(frozen=True, kw_only=True)
 class AnswerEvaluationConfig(ObservationConfig):
     """Settings of the evaluation during training."""
 
@@ -71,13 +58,10 @@ class AnswerScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerRunConfig(RunSettings):
+class AnswerRunConfig(FineTuningRunConfig):
     """Configuration of a question-answering run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("answer", "name of the recipe that these settings extend")
     data: AnswerDataConfig = section(AnswerDataConfig)
-    model: StartedModelConfig = section(StartedModelConfig)
-    training: AnswerTrainingConfig = section(AnswerTrainingConfig)
     evaluation: AnswerEvaluationConfig = section(AnswerEvaluationConfig)
 
 

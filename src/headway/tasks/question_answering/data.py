@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
 from headway.data.split import check_sides, hold_out
-from headway.tasks.finetuning import check_unchanged, require_encoder
+from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
 from headway.tasks.job import Emit
-from headway.tasks.question_answering.bundle import AnswerReader
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
+from headway.tasks.question_answering.model import AnswerReader
 from headway.tasks.question_answering.question_files import (
     Answer,
     Question,
@@ -20,7 +20,6 @@ from headway.tasks.question_answering.question_files import (
     read_questions,
 )
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
-from headway.text import EncoderTokenizer
 
 FILE = "texts.json"
 
@@ -36,14 +35,7 @@ class PreparedQuestions:
 
 def check_answers(config: AnswerRunConfig) -> None:
     """Raise UsageError if questions or the pre-trained encoder are missing."""
-    if not config.data.train:
-        raise UsageError(
-            "no training questions are named",
-            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
-            "SQuAD's .json, .jsonl or .parquet",
-        )
-    for name in (*config.data.train, *config.data.valid):
-        check_questions(Path(name))
+    check_examples(config, "questions", "SQuAD's .json, .jsonl or .parquet", check_questions)
     require_encoder(config.training.start, "a question-answering model")
 
 
@@ -93,27 +85,13 @@ def _answered(names: tuple[str, ...], skip: bool, bad_rows: BadRows) -> list[Que
 
 
 def prepare_answers(
-    config: AnswerRunConfig,
-    tokenizer: EncoderTokenizer,
-    shape: tuple[int | None, bool],
-    folder: Path,
-    emit: Emit,
+    data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
 ) -> PreparedQuestions:
     """Read and encode the questions.
 
-    shape: the maximum length of the pre-trained encoder in tokens (None: no maximum), and whether
-    it has two token types. Raises DataError if the questions have changed since the run started.
+    typed: whether the model has two token types. Raises DataError if the questions have changed
+    since the run started.
     """
-    data, (room, typed) = config.data, shape
-    window = data.window if room is None else min(data.window, room)
-    reader = AnswerReader(tokenizer, window, data.stride)
-    return prepare_answers_for_reader(data, reader, typed, folder, emit)
-
-
-def prepare_answers_for_reader(
-    data: AnswerDataConfig, reader: AnswerReader, typed: bool, folder: Path, emit: Emit
-) -> PreparedQuestions:
-    """Read and encode the questions with the reader of a trained model."""
     train, valid = answered_questions(data, emit)
     encoded = _encoded(train, reader, typed)
     room = reader.max_question_length

@@ -1,23 +1,30 @@
-"""Windows of question and context for an encoder, and batches of windows.
+"""Windows of question and context for an encoder, batches of windows, and the answers in them.
 
 Devlin et al. 2019, section 4.2 and released code (run_squad.py).
 """
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from headway.base.shapes import Int, Tensor
+from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
 from headway.data.stream import Batch, Indices
 from headway.text import SpecialTokens
 
 LONGEST_QUESTION = 64
 """Maximum number of tokens of a question."""
+
+LONGEST = 30
+"""Maximum number of tokens of an answer."""
+
+Span = tuple[float, int, int]
+"""Score of an answer, and its first and last token in the context."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +133,61 @@ class AnswerTexts:
     targets: Sequence[tuple[int, int]]
     typed: bool = True
 
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of each window."""
+        return [len(window.ids) for window in self.windows]
+
     def batch(self, indices: Indices, pad: int) -> AnswerBatch:
         """Return the windows with these indices as a batch."""
         chosen = [int(i) for i in indices]
         texts = collate_windows([self.windows[i] for i in chosen], pad, self.typed)
         targets = torch.tensor([self.targets[i] for i in chosen])
         return AnswerBatch(texts, targets[:, 0], targets[:, 1], tuple(chosen))
+
+
+def best_spans(
+    logits: Float[Tensor, "B T 2"], keys: Bool[Tensor, "B T"], batch: Sequence[Window], top: int
+) -> list[list[Span]]:
+    """Find the `top` most probable answers in each window, best first.
+
+    The score of tokens i .. j is log P(start = i) + log P(end = j), where i <= j, j - i < 30, and
+    both are tokens of the context. logits: of start and end. keys: True for real tokens. batch: the
+    windows. Devlin et al. 2019, section 4.2.
+    """
+    logits = logits.float().masked_fill(~keys[..., None], -torch.inf)
+    begin, end = logits.log_softmax(1).unbind(-1)  # B T
+    length = logits.shape[1]
+    positions = torch.arange(length, device=logits.device)
+    firsts = torch.tensor([window.first for window in batch], device=logits.device)
+    counts = torch.tensor([window.count for window in batch], device=logits.device)
+    inside = (positions >= firsts[:, None]) & (positions < (firsts + counts)[:, None])  # B T
+    distance = positions[None, :] - positions[:, None]  # T T: end minus start
+    allowed = (distance >= 0) & (distance < LONGEST) & inside[:, :, None] & inside[:, None, :]
+    scores = (begin[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
+    best = scores.flatten(1).topk(min(top, length * length), dim=1)
+    spans = []
+    for window, values, cells in zip(
+        batch, best.values.tolist(), best.indices.tolist(), strict=True
+    ):
+        shift = window.begin - window.first
+        spans.append(
+            [
+                (value, cell // length + shift, cell % length + shift)
+                for value, cell in zip(values, cells, strict=True)
+                if value > -math.inf
+            ]
+        )
+    return spans
+
+
+def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
+    """Merge the answers of the windows of one context into the `top` best.
+
+    An answer that occurs in several overlapping windows counts once, with its highest score.
+    """
+    best: dict[tuple[int, int], float] = {}
+    for score, first, last in (span for spans in window_spans for span in spans):
+        best[first, last] = max(score, best.get((first, last), -math.inf))
+    ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
+    return [(score, first, last) for (first, last), score in ranked[:top]]

@@ -9,9 +9,8 @@ from headway.base.settings import BATCH, LENGTH, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
+    FineTuningRunConfig,
     ObservationConfig,
-    RunSettings,
-    StartedModelConfig,
     desired_updates,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -83,12 +82,10 @@ class EmbedScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedRunConfig(RunSettings):
+class EmbedRunConfig(FineTuningRunConfig):
     """Configuration of a sentence-embedding run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("embed", "name of the recipe that these settings extend")
     data: EmbedDataConfig = section(EmbedDataConfig)
-    model: StartedModelConfig = section(StartedModelConfig)
     training: EmbedTrainingConfig = section(EmbedTrainingConfig)
     evaluation: EmbedEvaluationConfig = section(EmbedEvaluationConfig)
 

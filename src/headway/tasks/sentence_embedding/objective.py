@@ -9,21 +9,20 @@ import torch.nn.functional as F
 
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks import Pooling, pool_text
-from headway.data.encoder_batches import EncoderBatch
 from headway.models import Bert
-from headway.tasks.sentence_embedding.similar_pairs import SimilarBatch
-from headway.training.objectives.contract import Loss
+from headway.tasks.sentence_embedding.data import SimilarBatch
+from headway.training.objectives.contract import FramedTexts, Loss
 
 
 def text_vectors(
-    model: Bert, batch: EncoderBatch, pooling: Pooling = "mean"
+    model: Bert, texts: FramedTexts, pooling: Pooling = "mean"
 ) -> Float[Tensor, "B D"]:
     """Return one vector of length 1 per text: the mean of its tokens' states, or that of [CLS].
 
     Reimers and Gurevych 2019, section 3.
     """
-    hidden = model.encode(batch.tokens, batch.keys, batch.types)
-    return F.normalize(pool_text(hidden, batch.keys, pooling).float(), dim=-1)
+    hidden = model.encode(texts.tokens, texts.keys, texts.types)
+    return F.normalize(pool_text(hidden, texts.keys, pooling).float(), dim=-1)
 
 
 @dataclass(frozen=True)

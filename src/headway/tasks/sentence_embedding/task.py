@@ -1,18 +1,207 @@
-"""The task of sentence embedding, whose models are text encoders."""
+"""The task of sentence embedding: job, evaluation, output, and the record that names them.
+
+An encoder is fine-tuned on pairs of similar texts; the models are text encoders. Reimers and
+Gurevych 2019; Henderson et al. 2017.
+"""
 
 from __future__ import annotations
 
-from headway.tasks.sentence_embedding.config import EmbedRunConfig, EmbedScoring, embed
-from headway.tasks.sentence_embedding.data import check_pairs
-from headway.tasks.sentence_embedding.evaluation import (
-    evaluate,
-    held_out_examples,
-    read_examples,
-    reads_pairs,
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+
+from headway.base.devices import Machine
+from headway.base.errors import DataError
+from headway.base.settings import override
+from headway.base.shapes import Float, Tensor
+from headway.bundle import EncoderBundle
+from headway.data.formats import TABLES, ending
+from headway.evaluation import correct_ranks, pearson, spearman
+from headway.evaluation.scores import Metric, Scores
+from headway.models import Bert
+from headway.models.bert_heads import remove_heads
+from headway.tasks.finetuning import batches_of, describe_shape, load_encoder, with_head
+from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.sections import RunSettings
+from headway.tasks.sentence_embedding.config import (
+    EmbedDataConfig,
+    EmbedRunConfig,
+    EmbedScoring,
+    embed,
 )
-from headway.tasks.sentence_embedding.job import prepare
-from headway.tasks.sentence_embedding.show import score_lines
+from headway.tasks.sentence_embedding.data import (
+    FILE,
+    PreparedPairs,
+    SimilarBatch,
+    SimilarPairs,
+    check_pairs,
+    encoded,
+    prepare_pairs,
+    read_texts,
+    share_texts,
+    similar_texts,
+)
+from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
+from headway.tasks.sentence_embedding.similar_files import SimilarTexts
 from headway.tasks.task import Task
+
+MOST = 5000
+"""Default maximum number of pairs without scores, for which all texts are compared."""
+
+USUAL = EmbedScoring()
+
+
+EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
+
+
+def embedding_job(
+    config: EmbedRunConfig,
+    prepared: PreparedPairs,
+    start: EncoderBundle,
+    machine: Machine,
+    is_new: bool = False,
+) -> EmbedJob:
+    """Return the job that fine-tunes an encoder on pairs of similar texts.
+
+    is_new: whether the run has just been started, not resumed; the pre-trained encoder is then
+    evaluated before training.
+    """
+    train, training, pad = prepared.train, config.training, start.tokenizer.special_tokens.pad
+    batches = batches_of(train, training, pad, machine)
+    objective: CosineObjective | ContrastiveObjective = CosineObjective(start.pooling)
+    if train.scores is None:
+        objective = ContrastiveObjective(training.scale, training.symmetric, start.pooling)
+    steps = planned_steps(training, batches.batches_per_epoch, least=500)
+    metric = "reciprocal_rank" if prepared.held_out.scores is None else "spearman"
+    config = override(config, {**steps, "evaluation.metric": metric}, "the pairs")
+    evaluation = EmbedScoring(pairs=config.evaluation.pairs)
+
+    def bundle(model: Bert) -> EncoderBundle:
+        return EncoderBundle(model, start.tokenizer, start.pooling, start.length)
+
+    def baseline(progress: Callable[[int], None]) -> str:
+        encoder = bundle(start.model.to(machine.device))
+        with machine.precision():
+            scores = evaluate(encoder, prepared.held_out, evaluation, progress)
+        metrics = ", ".join(f"{name} {value:.3f}" for name, value in scores.numbers().items())
+        return f"before training: {metrics}"
+
+    pooling = "mean of all tokens" if start.pooling == "mean" else "[CLS]"
+    return Job(
+        config=config,
+        # heads would not be trained; the pooler stays, as an initialisation for other tasks
+        build=with_head(start, config, lambda bert: remove_heads(bert, bert.config.pooler)),
+        batches=batches,
+        objective=objective,
+        held_out=prepared.held_out,
+        evaluation=evaluation,
+        bundle=bundle,
+        summary=Summary(
+            model=f"{describe_shape(start)}, pooling: {pooling}",
+            batches=f"{update_size(training, batches.examples_per_epoch):,} pairs",
+            unit="pairs",
+        ),
+        baseline=baseline if is_new else None,
+    )
+
+
+def prepare(config: EmbedRunConfig, folder: Path, machine: Machine, emit: Emit) -> EmbedJob:
+    """Load the pre-trained encoder, and encode the pairs."""
+    start = load_encoder(config.training.start)
+    is_new = not (folder / FILE).exists()
+    room = start.config.max_length
+    prepared = prepare_pairs(config, start.tokenizer, room, folder, emit)
+    return embedding_job(config, prepared, start, machine, is_new)
+
+
+def reads_pairs(path: Path) -> bool:
+    """Return whether the file is a table of pairs."""
+    return ending(path) in TABLES
+
+
+def read_examples(
+    bundle: EncoderBundle,
+    paths: Sequence[Path],
+    config: RunSettings | None,
+    options: EmbedScoring,
+) -> SimilarPairs:
+    """Read and encode the pairs of tables."""
+    data = config.data if isinstance(config, EmbedRunConfig) else EmbedDataConfig()
+    return _encoded(bundle, read_texts([str(path) for path in paths], data), data)
+
+
+def held_out_examples(
+    bundle: EncoderBundle, run: Path, config: RunSettings, options: EmbedScoring
+) -> SimilarPairs:
+    """Read and encode the held-out pairs of a run."""
+    return _encoded(bundle, similar_texts(config.data)[1], config.data)
+
+
+def _encoded(
+    bundle: EncoderBundle, pairs: list[SimilarTexts], data: EmbedDataConfig
+) -> SimilarPairs:
+    return encoded(pairs, bundle.tokenizer, min(data.max_length, bundle.config.max_length))
+
+
+def evaluate(
+    bundle: EncoderBundle,
+    pairs: SimilarPairs,
+    options: EmbedScoring = USUAL,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
+
+    progress: called before each batch with the number of texts processed so far. Raises DataError
+    for fewer than two pairs.
+    """
+    if len(pairs) < 2:
+        raise DataError(f"at least two pairs are needed for an evaluation, not {len(pairs)}")
+    most = options.pairs or (MOST if pairs.scores is None else len(pairs))
+    scores = None if pairs.scores is None else pairs.scores[:most]
+    chosen = SimilarPairs(pairs.first[:most], pairs.second[:most], scores)
+    first = _vectors(bundle, chosen.first, progress)
+    second = _vectors(bundle, chosen.second, lambda done: progress(len(first) + done))
+    return scores_of_vectors(first, second, chosen)
+
+
+def _vectors(
+    bundle: EncoderBundle, rows: Sequence[Sequence[int]], progress: Callable[[int], None]
+) -> Float[Tensor, "N D"]:
+    """Compute the vectors of texts, normalised to length 1."""
+    return F.normalize(bundle.pooled(rows, bundle.pooling, progress), dim=-1).cpu()
+
+
+def scores_of_vectors(
+    first: Float[Tensor, "N D"], second: Float[Tensor, "N D"], pairs: SimilarPairs
+) -> Scores:
+    """Compare the cosines of vectors of length 1 with pairs.
+
+    If the pairs have scores, the metrics are spearman and pearson, of cosines and scores. Otherwise
+    every first text retrieves its second text among all second texts: reciprocal_rank is the mean
+    of 1 / rank, accuracy the fraction of ranks that are 1. Candidates of other pairs that have a
+    text in common with the pair are left out.
+    """
+    if pairs.scores is not None:
+        cosines, scores = (first * second).sum(-1), torch.tensor(pairs.scores)
+        metrics = {"spearman": spearman(cosines, scores), "pearson": pearson(cosines, scores)}
+    else:
+        shared = share_texts(pairs.first, pairs.second)
+        ranks = correct_ranks(first @ second.T, shared).double()
+        metrics = {
+            "reciprocal_rank": (1 / ranks).mean().item(),
+            "accuracy": (ranks == 1).double().mean().item(),
+        }
+    numbers = tuple(Metric(name, value) for name, value in metrics.items())
+    return Scores(numbers, {"pairs": len(pairs)})
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """Format all metrics, and the number of pairs."""
+    numbers = (f"{name} {value:.4f}" for name, value in scores.numbers().items())
+    return ["   ".join([*numbers, f"{scores.counts['pairs']:,} pairs"])]
+
 
 SENTENCE_EMBEDDING = Task(
     name="sentence_embedding",

@@ -9,9 +9,9 @@ from headway.base.settings import LENGTH, section, setting
 from headway.tasks.sections import (
     BalancedConfig,
     ExamplesConfig,
+    FineTuningRunConfig,
     LinearHeadConfig,
     ObservationConfig,
-    RunSettings,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -46,10 +46,9 @@ class TagEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagRunConfig(RunSettings):
+class TagRunConfig(FineTuningRunConfig):
     """Configuration of a tagging run, which fine-tunes the encoder `training.start`."""
 
-    recipe: str = setting("tag", "name of the recipe that these settings extend")
     data: TagDataConfig = section(TagDataConfig)
     model: LinearHeadConfig = section(LinearHeadConfig)
     training: BalancedConfig = section(BalancedConfig)

@@ -19,11 +19,10 @@ from headway.data.formats.records import Record, plain_text, read_records, what_
 from headway.data.formats.tables import no_value
 from headway.data.split import check_known, check_sides, hold_out
 from headway.data.word_targets import WordTargets
-from headway.tasks.finetuning import check_unchanged, require_encoder
+from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
 from headway.tasks.tagging.model import TagReader
-from headway.text import EncoderTokenizer
 
 COLUMNS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".tsv")
 ENDINGS = (*COLUMNS, *RECORDS)
@@ -267,14 +266,7 @@ class PreparedTags:
 
 def check_tags(config: TagRunConfig) -> None:
     """Raise UsageError if sentences or the pre-trained encoder are missing."""
-    if not config.data.train:
-        raise UsageError(
-            "no training sentences are named",
-            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is "
-            ".conll, .conllu, .jsonl or .parquet",
-        )
-    for name in (*config.data.train, *config.data.valid):
-        check_tagged(Path(name))
+    check_examples(config, "sentences", ".conll, .conllu, .jsonl or .parquet", check_tagged)
     require_encoder(config.training.start, "a tagger")
 
 
@@ -324,39 +316,15 @@ def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:
 
 
 def prepare_tags(
-    config: TagRunConfig, tokenizer: EncoderTokenizer, room: int | None, folder: Path, emit: Emit
-) -> PreparedTags:
-    """Read and encode the sentences.
-
-    room: the maximum length of the pre-trained encoder in tokens; None: no maximum. Raises
-    DataError if the sentences have changed since the run started.
-    """
-    data = config.data
-    splits = tagged_sentences(data, emit)
-    tags = tuple(sorted({tag for sentence in splits[0] for tag in sentence.tags}))
-    length = data.max_length if room is None else min(data.max_length, room)
-    return _prepared(splits, TagReader(tokenizer, tags, length), folder, emit)
-
-
-def prepare_tags_for_reader(
-    data: TagDataConfig, reader: TagReader, folder: Path, emit: Emit
-) -> PreparedTags:
-    """Read and encode the sentences with the reader of a trained model.
-
-    Raises DataError for a tag that the model does not have.
-    """
-    splits = tagged_sentences(data, emit)
-    check_known(tags_of([*splits[0], *splits[1]]), reader.tags, "tag")
-    return _prepared(splits, reader, folder, emit)
-
-
-def _prepared(
     splits: tuple[list[TaggedSentence], list[TaggedSentence]],
     reader: TagReader,
     folder: Path,
     emit: Emit,
 ) -> PreparedTags:
-    """Encode the sentences, check or write their fingerprint, and emit their numbers."""
+    """Encode the training and the validation sentences, and emit their numbers.
+
+    Raises DataError if the sentences have changed since the run started.
+    """
     length = reader.max_length
     numbers = {tag: i for i, tag in enumerate(reader.tags)}
     sides, contents = [], []

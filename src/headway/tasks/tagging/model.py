@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -12,18 +11,21 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from headway import interop
-from headway.base.errors import DataError, UsageError
-from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.errors import UsageError
+from headway.base.files import are_distinct_names, is_count
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     BundleWithReader,
     ForwardPass,
+    Preprocessing,
     Probe,
     ProbeRequest,
     Readout,
+    StoredReader,
     attention_of,
+    check_outputs,
     class_names,
     encoder_pass,
     word_outputs,
@@ -37,8 +39,6 @@ from headway.tasks.tagging.spans import are_span_tags, spans_of
 from headway.tasks.task import TextInput
 from headway.text import EncoderTokenizer
 
-TAGS_FILE = "tags.json"
-FORMAT = 1
 SHORTEST = 8
 """Minimum value of `max_length`."""
 
@@ -97,13 +97,14 @@ DEFAULTS = TagOptions()
 
 
 @dataclass(frozen=True)
-class TagReader:
+class TagReader(StoredReader):
     """Encodes texts for a tagger, and names its tags.
 
     tags: the distinct tags, in the order of the classes. max_length: the maximum sequence length in
     tokens, special tokens included; a longer text is split into several sequences.
     """
 
+    FILE: ClassVar[str] = "tags.json"
     tokenizer: EncoderTokenizer
     tags: tuple[str, ...]
     max_length: int
@@ -162,35 +163,20 @@ class TagReader:
     def _continues(self) -> list[bool]:
         return self.tokenizer.continues()
 
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that the ids and the tags depend on."""
-        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
-
-    def _json(self) -> bytes:
-        metadata = {"format": FORMAT, "tags": self.tags, "max_length": self.max_length}
-        return json_bytes(metadata)
-
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and tags.json."""
-        self.tokenizer.save(folder)
-        write_file(folder / TAGS_FILE, self._json())
+    def contents(self) -> tuple[Preprocessing, dict[str, object]]:
+        return self.tokenizer, {"tags": self.tags, "max_length": self.max_length}
 
     @classmethod
     def load(cls, folder: Path) -> TagReader:
         """Load the files that `save` wrote. Raises DataError if they are invalid."""
-        path = folder / TAGS_FILE
-        metadata = read_json(path)
-        tags = metadata.get("tags") if isinstance(metadata, dict) else None
-        if (
-            not isinstance(metadata, dict)
-            or metadata.get("format") != FORMAT
-            or not are_distinct_names(tags)
-            or type(metadata.get("max_length")) is not int
-            or metadata["max_length"] < SHORTEST
-        ):
-            raise DataError(f"not a list of tags (format {FORMAT})", str(path))
-        return cls(EncoderTokenizer.load(folder), tuple(tags), metadata["max_length"])
+        settings = cls.load_settings(
+            folder,
+            lambda it: (
+                are_distinct_names(it.get("tags")) and is_count(it.get("max_length"), SHORTEST)
+            ),
+            "a list of tags and a maximum length",
+        )
+        return cls(EncoderTokenizer.load(folder), tuple(settings["tags"]), settings["max_length"])
 
 
 def _split_punctuation(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -228,12 +214,7 @@ class TaggerBundle(BundleWithReader):
     reader: TagReader
 
     def __init__(self, model: BertTagger, reader: TagReader) -> None:
-        if len(reader.tags) != model.config.num_tags:
-            raise DataError(
-                f"there are {len(reader.tags)} tags, but the model has {model.config.num_tags} "
-                "classes",
-                hint="use the tags with which the model was trained",
-            )
+        check_outputs(len(reader.tags), model.config.num_tags, "tags")
         super().__init__(model, reader)
 
     @property
@@ -386,12 +367,9 @@ def from_hugging_face(model: BertTagger, folder: Path, model_type: str) -> Tagge
 
     The maximum sequence length is the number of positions of the model.
     """
-    tokenizer, length = (
-        interop.read_encoder_tokenizer(folder, model_type),
-        model.config.bert.max_length,
-    )
+    tokenizer = interop.read_encoder_tokenizer(folder, model_type)
     tags = interop.read_labels(folder, model_type)
-    return TaggerBundle(model, TagReader(tokenizer, tags, length))
+    return TaggerBundle(model, TagReader(tokenizer, tags, model.config.bert.max_length))
 
 
 def to_hugging_face(bundle: TaggerBundle, folder: Path, family: str | None) -> Exported:

@@ -1,15 +1,14 @@
-"""The task of tagging: objective, job, evaluation, output, and the record that names them.
+"""The task of tagging: objective, job, evaluation, output, and their record.
 
 An encoder with a head on the first token of every word. Devlin et al. 2019, section 5.3.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -17,15 +16,24 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
+from headway.base.shapes import Bool, Int, Tensor
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
 from headway.data.split import check_known
-from headway.data.stream import Batches, ByLength
 from headway.data.word_targets import WordBatch
 from headway.evaluation.scores import Metric, Scores
 from headway.models import BertTagger
-from headway.tasks.finetuning import balanced, describe_shape, load_encoder, view_of, with_head
+from headway.tasks.finetuning import (
+    balanced,
+    batches_of,
+    describe_shape,
+    fitting,
+    load_encoder,
+    view_of,
+    with_head,
+)
 from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.sections import RunSettings
 from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
@@ -33,7 +41,6 @@ from headway.tasks.tagging.data import (
     TaggedSentence,
     check_tags,
     prepare_tags,
-    prepare_tags_for_reader,
     read_tagged,
     tagged_sentences,
     tags_of,
@@ -44,6 +51,7 @@ from headway.tasks.tagging.model import (
     TaggedText,
     TaggerBundle,
     TagOptions,
+    TagReader,
     from_hugging_face,
     to_hugging_face,
 )
@@ -59,7 +67,20 @@ from headway.tasks.task import (
     Teaches,
     TextInput,
 )
-from headway.training.objectives.contract import Loss
+from headway.training.objectives.contract import FramedTexts, Loss
+
+
+class TaggedWords(Protocol):
+    """Framed sentences, True at the first token of each word, and the tag of each word."""
+
+    @property
+    def texts(self) -> FramedTexts: ...
+
+    @property
+    def words(self) -> Bool[Tensor, "B T"]: ...
+
+    @property
+    def targets(self) -> Int[Tensor, " N"]: ...
 
 
 @dataclass(frozen=True)
@@ -72,7 +93,7 @@ class TaggingObjective:
 
     weights: tuple[float, ...] = ()
 
-    def __call__(self, model: BertTagger, batch: WordBatch) -> Loss:
+    def __call__(self, model: BertTagger, batch: TaggedWords) -> Loss:
         texts = batch.texts
         words = positions_where(batch.words, len(batch.targets))
         logits = model(texts.tokens, texts.keys, texts.types).flatten(0, 1)  # BT C
@@ -94,21 +115,17 @@ def tagging_job(
     """Return the job that trains an encoder with a head on the first token of every word."""
     train, reader, training = prepared.train, prepared.reader, config.training
     tags, pad = reader.tags, start.tokenizer.special_tokens.pad
-    batches = Batches(
-        ByLength([len(row.ids) for row in train.rows], training.batch_size, training.seed),
-        lambda chosen, epoch: train.batch(chosen, pad),
-        machine.device,
-    )
-    counts = Counter(tag for row in train.targets for tag in row)
+    batches = batches_of(train, training, pad, machine)
     steps = planned_steps(training, batches.batches_per_epoch, least=1000, passes=3.0)
     metric = {} if are_span_tags(tags) else {"evaluation.metric": "accuracy"}
     config = override(config, {**steps, **metric}, "the sentences")
+    targets = (tag for row in train.targets for tag in row)
     dropout = config.model.head_dropout
     return Job(
         config=config,
         build=with_head(start, config, lambda bert: BertTagger(bert, len(tags), dropout)),
         batches=batches,
-        objective=TaggingObjective(balanced(counts, len(tags)) if training.balance else ()),
+        objective=TaggingObjective(balanced(targets, len(tags)) if training.balance else ()),
         held_out=prepared.held_out,
         evaluation=NO_OPTIONS,
         bundle=lambda model: TaggerBundle(model, reader),
@@ -124,23 +141,29 @@ def tagging_job(
 def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> TagJob:
     """Load the pre-trained encoder, and encode the sentences."""
     start = load_encoder(config.training.start)
-    prepared = prepare_tags(config, start.tokenizer, start.model.max_length, folder, emit)
-    return tagging_job(config, prepared, start, machine)
+    splits = tagged_sentences(config.data, emit)
+    tags = tuple(sorted({tag for sentence in splits[0] for tag in sentence.tags}))
+    reader = TagReader(start.tokenizer, tags, fitting(config.data.max_length, start.model))
+    return tagging_job(config, prepare_tags(splits, reader, folder, emit), start, machine)
 
 
 def student_job(
     config: TagRunConfig, teacher: TaggerBundle, folder: Path, machine: Machine, emit: Emit
 ) -> TagJob:
-    """Return the job with the sentences encoded by the reader of a tagger."""
+    """Return the job with the sentences encoded by the reader of a tagger.
+
+    Raises DataError for a tag that the tagger does not have.
+    """
     reader = teacher.reader
     config = override(config, {"data.max_length": reader.max_length}, "the teacher")
-    prepared = prepare_tags_for_reader(config.data, reader, folder, emit)
+    splits = tagged_sentences(config.data, emit)
+    check_known(tags_of([*splits[0], *splits[1]]), reader.tags, "tag")
     encoder = EncoderBundle(teacher.model.bert, reader.tokenizer)
-    return tagging_job(config, prepared, encoder, machine)
+    return tagging_job(config, prepare_tags(splits, reader, folder, emit), encoder, machine)
 
 
 def read_examples(
-    bundle: TaggerBundle, paths: Sequence[Path], config: Any, options: NoOptions
+    bundle: TaggerBundle, paths: Sequence[Path], config: RunSettings | None, options: NoOptions
 ) -> Sequence[TaggedSentence]:
     """Read the tagged sentences of files."""
     data = config.data if isinstance(config, TagRunConfig) else TagDataConfig()
@@ -148,7 +171,7 @@ def read_examples(
 
 
 def held_out_examples(
-    bundle: TaggerBundle, run: Path, config: Any, options: NoOptions
+    bundle: TaggerBundle, run: Path, config: RunSettings, options: NoOptions
 ) -> Sequence[TaggedSentence]:
     """Read the held-out sentences of a run."""
     return tagged_sentences(config.data)[1]
@@ -214,12 +237,12 @@ def prediction_lines(
 
 def pipeline_form(
     bundle: TaggerBundle, prediction: TaggedText | TextEntities, options: TagOptions
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return the entities, spans or tagged words as the pipeline of transformers does."""
     if isinstance(prediction, TextEntities):
         return [_entity_form(entity) for entity in prediction.entities]
 
-    def form(label: str, item: PredictedSpan | PredictedWord) -> dict[str, Any]:
+    def form(label: str, item: PredictedSpan | PredictedWord) -> dict[str, object]:
         place = {"word": item.text, "start": item.start, "end": item.end}
         return {"entity_group": label, "score": item.probability, **place}
 
@@ -228,7 +251,7 @@ def pipeline_form(
     return [form(word.tag, word) for word in prediction.words if word.tag != "O"]
 
 
-def _entity_form(entity: Entity) -> dict[str, Any]:
+def _entity_form(entity: Entity) -> dict[str, object]:
     """Return an entity as the pipeline of transformers does: a group, or a single token."""
     place = {"word": entity.word, "start": entity.start, "end": entity.end}
     if entity.index is None:

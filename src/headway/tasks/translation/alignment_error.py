@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError
-from headway.base.files import read_bytes
+from headway.data.formats.lines import location, read_lines
 
 Link = tuple[int, int]
 """Positions of a source word and of a target word, both counted from 0."""
 
-FILE_LIMIT = 256 * 2**20
 _LINK = re.compile(r"(\d{1,6})([-?p])(\d{1,6})")
 
 
@@ -34,18 +33,11 @@ def read_gold(path: Path, *, first: int = 0) -> list[Gold]:
 
     A link is the source position, "-" (sure) or "?" or "p" (possible), and the target position.
     first: the number of a sentence's first word, 0 or 1. Raises DataError with file and line for
-    any other content.
+    any other content, and what `read_lines` raises.
     """
-    try:
-        text = read_bytes(path, FILE_LIMIT).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError("the file is not UTF-8 text", str(path), "convert it to UTF-8") from error
-    lines = text.split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
     return [
-        parse_gold(line, first=first, where=f"{path}:{number}")
-        for number, line in enumerate(lines, 1)
+        parse_gold(line, first=first, where=location(path, number))
+        for number, line in enumerate(read_lines(path), 1)
     ]
 
 
@@ -92,14 +84,10 @@ def score_links(predicted: Sequence[AbstractSet[Link]], gold: Sequence[Gold]) ->
     """
     pairs = list(zip(predicted, gold, strict=True))
     a, s = sum(map(len, predicted)), sum(len(links.sure) for links in gold)
-    sure = _count(links & true.sure for links, true in pairs)
-    possible = _count(links & true.possible for links, true in pairs)
+    sure = sum(len(links & true.sure) for links, true in pairs)
+    possible = sum(len(links & true.possible) for links, true in pairs)
     return LinkScores(
         error_rate=1 - (sure + possible) / (a + s) if a + s else 0.0,
         precision=possible / a if a else 1.0,
         recall=sure / s if s else 1.0,
     )
-
-
-def _count(sets: Iterable[AbstractSet[Link]]) -> int:
-    return sum(map(len, sets))

@@ -10,12 +10,19 @@ import torch
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.padding import padded
 from headway.data.stream import Array, Batch
+from headway.models import Translator
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.random_splits import RandomSplits
 from headway.tasks.translation.span_corruption import SpanCorruption
 from headway.tasks.translation.word_alignment import token_alignment, word_of_each_token
 from headway.text import SentenceTokenizer, TokenizerPair
+
+TOKENS = 4096
+"""Maximum number of source tokens that are decoded together, and of one text.
+
+The time of a search is quadratic in the length.
+"""
 
 
 @dataclass(frozen=True)
@@ -128,3 +135,9 @@ def collate_sources(
     ended = [[*sequence, tokenizer.eos] for sequence in sequences]
     source, keys = padded(ended, tokenizer.pad)
     return source, None if bool(keys.all()) else keys
+
+
+def max_source_tokens(model: Translator) -> int:
+    """Return the maximum number of tokens of a text that the model translates."""
+    limit = model.max_source
+    return TOKENS if limit is None else min(TOKENS, limit - 1)

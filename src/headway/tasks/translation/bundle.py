@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,22 +37,22 @@ from headway.inspection import align, check_aligns
 from headway.interop import NO_SETTINGS, FolderSettings, Kind
 from headway.models import Translator
 from headway.tasks.translation.glossary import Glossary, required_phrases
-from headway.tasks.translation.lines import Line, Translated, ranked_line, text_of_lines
-from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.origin import UNKNOWN, Origin, origin_of_run
 from headway.tasks.translation.reading import forward_pass
 from headway.tasks.translation.search import (
-    ROWS,
-    TOKENS,
     TranslationSearch,
     Wording,
     encoded_phrases,
-    groups_by_length,
-    in_groups,
-    max_source_tokens,
 )
-from headway.tasks.translation.target_languages import TargetLanguages, check_chosen
-from headway.text import TokenizerPair, split_sentences
+from headway.tasks.translation.source_texts import (
+    SourceTexts,
+    check_positions,
+    ranked_line,
+    text_of_lines,
+)
+from headway.tasks.translation.target_languages import TargetLanguages
+from headway.text import TokenizerPair
 
 
 class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Translated]):
@@ -93,7 +93,7 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
             self.inputs = InputSpec(target=True, language=True)  # type: ignore[misc]
 
     @classmethod
-    def open(cls, model: Any, folder: Path, contents: dict[str, Any]) -> TranslatorBundle:
+    def open(cls, model: Any, folder: Path, contents: dict[str, object]) -> TranslatorBundle:
         """See `StoredBundle.open`. The run of the folder, if any, names the languages."""
         bundle = super().open(model, folder, contents)
         assert isinstance(bundle, TranslatorBundle)
@@ -104,10 +104,6 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
     def languages(self) -> tuple[str, ...]:
         """The target languages of a model for several, sorted; empty for one direction."""
         return self.target_languages.names
-
-    @property
-    def _num_tags(self) -> int:
-        return 1 if self.languages else 0
 
     @checked
     def into(self, language: str | None, source: str | None = None) -> TranslatorBundle:
@@ -160,9 +156,13 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         return TranslationSearch(stepper, self.model, self.tokenizer, self.settings.generation)
 
     @property
+    def _sources(self) -> SourceTexts:
+        return SourceTexts(self.model, self.tokenizer, self.target_languages)
+
+    @property
     def longest(self) -> int:
         """The maximum number of tokens of a text, without a language tag."""
-        return max_source_tokens(self.model) - self._num_tags
+        return self._sources.longest
 
     @checked
     def translate(self, texts: Sequence[str], **settings: Any) -> list[str]:
@@ -200,7 +200,8 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         bundle = self.into(options.to, options.from_language)
         searching = bundle.with_members(options.ensemble, options.to, options.from_language)
         texts = [item.text for item in inputs]
-        of_texts = [bundle._lines(text, f"text {n}") for n, text in enumerate(texts, start=first)]
+        lines_of = partial(bundle._sources.lines, by_line=self.origin.by_line)
+        of_texts = [lines_of(text, f"text {n}") for n, text in enumerate(texts, start=first)]
         parts = [part for lines in of_texts for line in lines for part in line.parts]
         translations = iter((yield from searching._translations(parts, options, first)))
         outputs = []
@@ -225,62 +226,31 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         others = _loaded(tuple(folders), self.device)
         return self.ensemble([other.into(to, from_language) for other in others])
 
-    def _lines(self, text: str, name: str) -> list[Line]:
-        """Return the lines of a text, each of which is translated alone.
-
-        A text with words on one line only is one line, without the white space around it. The
-        language tag at the start of a text holds for all of its lines.
-        """
-        if not self.origin.by_line or len(text.strip().splitlines()) <= 1:
-            return [Line(self._parts(text, name))]
-        tag, rest = self.target_languages.split_tag(text)
-        lines = []
-        for number, line in enumerate(rest.splitlines(keepends=True), start=1):
-            content = line.strip()
-            if not content:
-                lines.append(Line((), line))
-                continue
-            start, _, end = line.partition(content)
-            parts = self._parts(tag + content, f"{name}, line {number},")
-            lines.append(Line(parts, start, end))
-        return lines
-
-    def _parts(self, text: str, name: str) -> list[str]:
-        """Return a text, or its sentences if it is too long. Raises UsageError for a sentence that
-        is too long."""
-        encode = self.tokenizer.source.encode
-        if len(encode(text.strip())) <= self.longest:
-            return [text]
-        tag, text = self.target_languages.split_tag(text)
-        sentences = split_sentences(text)
-        for number, sentence in enumerate(sentences, start=1):
-            of_text = name if len(sentences) == 1 else f"{name}, sentence {number},"
-            self.check_length(len(encode(sentence)), of_text)
-        return [tag + sentence for sentence in sentences]
-
     def _translations(
         self, texts: Sequence[str], options: TranslateOptions, first: int
     ) -> Search[list[list[Hypothesis]]]:
         """Return the translations of each text: by beam search, or samples by expected chrF."""
+        ids = self._sources.encoded(texts, first)
         if options.mbr:
             if options.contain or options.avoid or options.glossary is not None:
                 raise UsageError(
                     "--mbr samples translations, which cannot be made to contain phrases",
                     hint="leave out --mbr, or --contain, --avoid and --glossary",
                 )
-            sampled = yield from self.sampling(texts, options.mbr, options.seed, first=first)
+            sampled = yield from self._search.by_sampling(ids, options.mbr, options.seed)
             return [ranked[: options.nbest] for ranked in sampled]
         glossary = None if options.glossary is None else Glossary.read(options.glossary)
-        return (
-            yield from self.searching(
-                texts,
-                options,
-                num_best=options.nbest,
-                contain=required_phrases(texts, options.contain, glossary),
-                avoid=options.avoid,
-                first=first,
-            )
-        )
+        required = required_phrases(texts, options.contain, glossary)
+        wording = self._wording(len(texts), required, options.avoid)
+        return (yield from self._search.by_beam(ids, options, options.nbest, wording))
+
+    def _wording(
+        self, count: int, contain: Sequence[Sequence[str]], avoid: Sequence[str]
+    ) -> Wording:
+        """Encode the phrases that the translations of `count` texts must contain, or avoid."""
+        required = encoded_phrases(self.tokenizer, contain, count)
+        avoided = encoded_phrases(self.tokenizer, [avoid], 1)[0]
+        return Wording(required if any(required) else (), avoided)
 
     @checked
     def search(
@@ -291,10 +261,9 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         num_best: int = 1,
         contain: Sequence[Sequence[str]] = (),
         avoid: Sequence[str] = (),
-        first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
-        **changes: Any,
+        **changes: object,
     ) -> list[list[Hypothesis]]:
         """Find the `num_best` best translations of each text by beam search, best first.
 
@@ -303,53 +272,19 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
 
         settings: if unset, `default_options`. changes: other values of them, by name. contain: for
         each text, the phrases that its translations must contain; empty for no phrases. avoid:
-        phrases that none may contain. first: the number of the first text, in errors. progress:
-        called with the number of texts translated so far. observe: receives the candidates of every
-        step of the search; only for a single text. Raises UsageError for a text of more than
-        `longest` tokens, and if no translation fits the phrases.
+        phrases that none may contain. progress: called with the number of texts translated so far.
+        observe: receives the candidates of every step of the search; only for a single text. Raises
+        UsageError for a text of more than `longest` tokens, and if no translation fits the phrases.
         """
-        search = self.searching(
-            texts,
-            self._settings(settings, changes),
-            num_best=num_best,
-            contain=contain,
-            avoid=avoid,
-            first=first,
-            progress=progress,
-            observe=observe,
-        )
-        return run(self.model, search)
-
-    def searching(
-        self,
-        texts: Sequence[str],
-        settings: BeamSettings,
-        *,
-        num_best: int = 1,
-        contain: Sequence[Sequence[str]] = (),
-        avoid: Sequence[str] = (),
-        first: int = 1,
-        progress: Callable[[int], None] = lambda done: None,
-        observe: Observer | None = None,
-    ) -> Search[list[list[Hypothesis]]]:
-        """Find translations as `search` does, driven by the caller."""
-        settings.check(num_best)
+        settings = self._settings(settings, changes)
         if observe is not None and (len(texts) != 1 or settings.beam == 1):
             problem = "observe needs a single text and a beam width above 1"
             raise UsageError(problem, hint="[text], beam=4")
-        wording = Wording(
-            encoded_phrases(self.tokenizer, contain, len(texts)),
-            encoded_phrases(self.tokenizer, [avoid], 1)[0],
-        )
-        ids = self._encoded(texts, first)
+        wording, ids = self._wording(len(texts), contain, avoid), self._sources.encoded(texts)
+        search = self._search.by_beam(ids, settings, num_best, wording, progress, observe)
+        return run(self.model, search)
 
-        def decode(indices: list[int]) -> Search[list[list[Hypothesis]]]:
-            rows = [ids[i] for i in indices]
-            return self._search.by_beam(rows, settings, num_best, wording.of(indices), observe)
-
-        return (yield from in_groups(ids, groups_by_length(ids, ROWS, TOKENS), decode, progress))
-
-    def stream(self, text: str, **settings: Any) -> Iterator[str]:
+    def stream(self, text: str, **settings: object) -> Iterator[str]:
         """Yield the translation of a text in parts, as soon as they are certain.
 
         A part is certain if everything that the beam search can still return begins with it. The
@@ -358,7 +293,7 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         """
         chosen = self._settings(None, settings)
         chosen.check()
-        (row,) = self._encoded([text], 1)
+        (row,) = self._sources.encoded([text])
         if row:
             yield from self._search.streamed(row, chosen)
 
@@ -368,7 +303,6 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         count: int,
         seed: int = 0,
         *,
-        first: int = 1,
         progress: Callable[[int], None] = lambda done: None,
     ) -> list[list[Hypothesis]]:
         """Sample `count` translations of each text, ranked by expected chrF, distinct ones once.
@@ -378,46 +312,8 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         Bayes risk), its log-probability that of its tokens. progress: as in `search`. Raises
         UsageError for a text that is too long.
         """
-        search = self.sampling(texts, count, seed, first=first, progress=progress)
-        return run(self.model, search)
-
-    def sampling(
-        self,
-        texts: Sequence[str],
-        count: int,
-        seed: int,
-        *,
-        first: int = 1,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> Search[list[list[Hypothesis]]]:
-        """Sample translations as `sample` does, driven by the caller."""
-        ids = self._encoded(texts, first)
-        at_once = max(1, min(ROWS, 4 * ROWS // count))
-
-        def decode(chosen: list[int]) -> Search[list[list[Hypothesis]]]:
-            return self._search.by_sampling([ids[i] for i in chosen], count, seed)
-
-        return (yield from in_groups(ids, groups_by_length(ids, at_once, TOKENS), decode, progress))
-
-    def _encoded(self, texts: Sequence[str], first: int) -> list[list[int]]:
-        """Return the ids of the texts. Raises UsageError for one that is too long."""
-        check_chosen(self.tokenizer)
-        ids = self.tokenizer.source.encode_batch(
-            [self.target_languages.tagged(text) for text in texts]
-        )
-        for number, row in enumerate(ids, start=first):
-            self.check_length(len(row) - self._num_tags, f"text {number}")
-        return ids
-
-    def check_length(self, length: int, name: str) -> None:
-        """Raise UsageError if a text, which `name` names in the error, has too many tokens."""
-        _check_positions(length + self._num_tags, self.model.max_source, name)
-        if length > self.longest:
-            raise UsageError(
-                f"{name} has {length:,} tokens, but the maximum length of a sentence is "
-                f"{self.longest:,} tokens",
-                hint="split it into sentences, one on each line",
-            )
+        ids = self._sources.encoded(texts)
+        return run(self.model, self._search.by_sampling(ids, count, seed, progress))
 
     def reading(self, source: str, target: str | Sequence[int] | None = None) -> ForwardPass:
         """Prepare a forward pass over a sentence and a translation, for inspection.
@@ -427,15 +323,12 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         """
         if not source.strip():
             raise UsageError("the source text is empty, so there is nothing to inspect")
-        check_chosen(self.tokenizer)
-        first, second = self.tokenizer.source, self.tokenizer.target
-        source_ids = first.encode(self.target_languages.tagged(source))
+        (source_ids,) = self._sources.encoded([source], name="the source")
         if target is None:
-            target_ids = list(self.search([source])[0][0].tokens)
-        else:
-            target_ids = second.encode(target.strip()) if isinstance(target, str) else [*target]
-        self.check_length(len(source_ids) - self._num_tags, "the source")
-        _check_positions(len(target_ids), self.model.max_target, "the target")
+            target = self.search([source])[0][0].tokens
+        encode = self.tokenizer.target.encode
+        target_ids = encode(target.strip()) if isinstance(target, str) else [*target]
+        check_positions(len(target_ids), self.model.max_target, "the target")
         return forward_pass(self.model, self.tokenizer, source_ids, target_ids)
 
     def attention(
@@ -498,13 +391,3 @@ def _loaded(paths: tuple[Path, ...], device: torch.device) -> tuple[TranslatorBu
             raise UsageError(f"{path} is a {bundle.kind}, not a translator", "--ensemble")
         bundles.append(bundle)
     return tuple(bundles)
-
-
-def _check_positions(length: int, limit: int | None, name: str) -> None:
-    """Raise UsageError if a text has more tokens than the model has learned positions."""
-    if limit is not None and length >= limit:
-        raise UsageError(
-            f"{name} has {length} tokens, but the model has learned positions for at most "
-            f"{limit - 1}",
-            hint="split it into sentences, or train with --model.positions sinusoidal",
-        )

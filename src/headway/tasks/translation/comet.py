@@ -17,6 +17,7 @@ import numpy as np
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.evaluation.paired import Sums
 
+COMET = "comet"
 CHECKPOINT = Path("checkpoints", "model.ckpt")
 SETTINGS = "hparams.yaml"
 ROWS = 16

@@ -30,7 +30,7 @@ PANELS = 12
 KINDS = {"encoder": "encoder, self", "decoder": "decoder, self", "cross": "cross"}
 
 
-def comparison_options(config: TranslationRunConfig) -> dict[str, Any]:
+def comparison_options(config: TranslationRunConfig) -> dict[str, str]:
     """Return the options of the evaluation: the validation pairs if there are no test pairs."""
     has_test = any(corpus.files.test is not None for corpus in corpora_of(config.data))
     return {} if has_test else {"split": "valid"}
@@ -98,7 +98,7 @@ def _entropies(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> dict[str, flo
     return {layer: statistics.fmean(heads) for layer, heads in by_head.items()}
 
 
-def _alignments(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> list[dict[str, Any]]:
+def _alignments(bundle: TranslatorBundle, pairs: Sequence[Pair]) -> list[dict[str, object]]:
     ordered = sorted(pairs, key=lambda pair: len(pair.source.split()))
     chosen = [ordered[len(ordered) // 2], ordered[len(ordered) * 9 // 10]]
     try:
@@ -119,30 +119,27 @@ def _length_bleu(runs: Sequence[Mapping[str, Any]]) -> list[float]:
 
 
 def _length_table(variants: Details) -> str:
-    names = _groups(variants)
-    lines = [
-        "| BLEU at source words | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    for name, runs in variants.items():
-        lines.append(f"| {name} | " + " | ".join(f"{b:.1f}" for b in _length_bleu(runs)) + " |")
-    return "\n".join(lines)
+    rows = [[name, *(f"{b:.1f}" for b in _length_bleu(runs))] for name, runs in variants.items()]
+    return _table(["BLEU at source words", *_groups(variants)], rows)
 
 
 def _entropy_table(variants: Details) -> str:
     """Return the table of the mean entropy of attention by layer, from the first layer on."""
-    lines = [
-        "| attention entropy / log keys, by layer | " + " | ".join(KINDS.values()) + " |",
-        "|---" * (len(KINDS) + 1) + "|",
-    ]
+    rows = []
     for name, runs in variants.items():
         cells = []
         for kind in KINDS:
             layers = [layer for layer in runs[0]["entropies"] if _kind(layer) == kind]
             means = [statistics.fmean(run["entropies"][layer] for run in runs) for layer in layers]
             cells.append(" ".join(f"{mean:.2f}" for mean in means) or "-")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([name, *cells])
+    return _table(["attention entropy / log keys, by layer", *KINDS.values()], rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    first, *others = [f"| {' | '.join(cells)} |" for cells in [header, *rows]]
+    return "\n".join([first, "|---" * len(header) + "|", *others])
 
 
 def _kind(layer: str) -> str:

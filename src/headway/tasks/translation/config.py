@@ -11,7 +11,6 @@ from headway.base.settings import (
     BEAMS,
     LENGTH,
     MOST,
-    SAMPLES,
     VOCABULARY,
     section,
     setting,
@@ -26,6 +25,7 @@ from headway.tasks.sections import (
     RunSettings,
     unset_settings,
 )
+from headway.tasks.translation.options import TranslateOptions
 from headway.tasks.translation.pair_files import InlineTags
 from headway.training import AutomaticOptimizerConfig
 
@@ -216,28 +216,22 @@ class TranslationScoring(BeamSettings):
     """Options of the evaluation of a translator."""
 
     beam: int = with_default(BeamSettings, "beam", 5)
-    mbr: int = setting(
-        0, "instead of a beam, minimum Bayes risk: number of samples; 0: a beam", ge=0, le=SAMPLES
-    )
-    seed: int = setting(0, "seed of the samples of mbr", ge=0)
-    ensemble: tuple[Path, ...] = setting((), "further runs with the same tokenizer; see translate")
+    mbr: int = with_default(TranslateOptions, "mbr", 0)
+    seed: int = with_default(TranslateOptions, "seed", 0)
+    ensemble: tuple[Path, ...] = with_default(TranslateOptions, "ensemble", ())
     split: Literal["test", "valid"] = setting(
         "test",
         "split of a run's pairs: the test pairs, or the validation pairs that are translated at "
         "each evaluation of the training (with a beam width of 1 the scores equal the logged ones)",
     )
-    source: str | None = setting(None, "column, key, language or file extension of the source")
-    target: str | None = setting(None, "column, key, language or file extension of the target")
+    source: str | None = with_default(TranslationDataConfig, "source", None)
+    target: str | None = with_default(TranslationDataConfig, "target", None)
     to: str | None = setting(
         None,
         "target language, for a pretrained model with several; if unset, the language that its "
         "files name",
     )
-    from_language: str | None = setting(
-        None,
-        "source language, for mBART, M2M100 and NLLB; if unset, the language that the files of the "
-        "model name",
-    )
+    from_language: str | None = with_default(TranslateOptions, "from_language", None)
     sentences: int | None = setting(
         None,
         "maximum number of sentences that are translated, the first ones; if unset, "

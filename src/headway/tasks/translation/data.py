@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import DataError
 from headway.data.bad_rows import STOP, BadRows
 from headway.data.prepared import Progress, numbered, prepared
 from headway.data.split import is_held_out, repeats
@@ -23,9 +23,9 @@ from headway.tasks.translation.directions import (
 from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.pairs.reading import read_pairs
 from headway.tasks.translation.parallel_corpus import Corpus, prepare
-from headway.tasks.translation.span_corruption import SpanCorruption
+from headway.tasks.translation.span_corruption import SENTINELS
 from headway.tasks.translation.target_languages import tag_of
-from headway.tasks.translation.word_alignments import with_links
+from headway.tasks.translation.word_alignment import with_links
 from headway.text import (
     BACK_TRANSLATED,
     SentenceSubwords,
@@ -44,8 +44,6 @@ HELD_OUT_MOST = 1000
 VALIDATED = 10_000
 """Maximum number of validation pairs that are kept as text, to be translated."""
 
-SENTINELS = 100
-"""Number of sentinels in a vocabulary for span corruption, as in T5's."""
 VALID = "valid"
 """Name of the shards of the validation pairs."""
 
@@ -105,7 +103,7 @@ def prepare_data(
     train = [corpus(name, pairs) for name, pairs in zip(names, train_pairs, strict=True)]
     valid = corpus(VALID, valid_pairs)
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
-    joined = Corpus.joined(train) if len(train) > 1 else train[0]
+    joined = Corpus.joined(train)
     return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
 
 
@@ -123,30 +121,6 @@ def _announce_bad_rows(
     bad_rows.announce(emit)
 
 
-def corruption_of(
-    config: TranslationDataConfig, tokenizers: TokenizerPair, seed: int
-) -> SpanCorruption | None:
-    """Return the span corruption of a run; None if it trains on pairs.
-
-    Raises UsageError for a tokenizer without sentinels, or two vocabularies.
-    """
-    if not config.corruption:
-        return None
-    sentinels = tokenizers.target.sentinels
-    if not sentinels or not tokenizers.joint:
-        raise UsageError(
-            "span corruption needs one vocabulary with the sentinels <extra_id_0>, <extra_id_1> "
-            "..., and this model has none",
-            hint="start from a T5 folder or a run of span-corruption, or train without --from",
-        )
-    return SpanCorruption(
-        fraction=config.corruption,
-        mean_length=config.corruption_length,
-        sentinels=sentinels,
-        seed=seed,
-    )
-
-
 def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
     """Read the validation pairs of a run to be translated, as in `Prepared.valid_pairs`.
 
@@ -162,24 +136,6 @@ def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     fraction = _held_out_fraction(corpora)
     _, valid_pairs = _readers(corpora, fraction, languages_of(corpora))
     return valid_pairs()
-
-
-def within_max_length(
-    pairs: Sequence[Pair], tokenizers: TokenizerPair, longest: int, where: str
-) -> list[Pair]:
-    """Select the validation pairs whose source has at most `longest` tokens.
-
-    where: the file of the pairs, for the error. Raises DataError if there is no such pair.
-    """
-    sources = tokenizers.source.encode_batch([pair.source for pair in pairs])
-    short = [p for p, ids in zip(pairs, sources, strict=True) if len(ids) <= longest]
-    if not short:
-        raise DataError(
-            f"all validation sentences have more than {longest:,} tokens",
-            where,
-            "--data.valid FILE with shorter sentences",
-        )
-    return short
 
 
 def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:

@@ -203,7 +203,7 @@ def direction_of(path: Path, config: TranslationDataConfig) -> Direction:
     Raises UsageError if it is unknown.
     """
     if is_language(config.source) and is_language(config.target):
-        return Direction(str(config.source), str(config.target))
+        return Direction(config.source, config.target)
     if (named := direction_in_name(path)) is not None:
         return named
     if path.is_file():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file, write_file
@@ -116,7 +116,7 @@ def translate_document(
     bundle: TranslatorBundle,
     path: Path,
     output: Path,
-    config: Any | None,
+    config: object,
     chosen: DocumentOptions,
     options: TranslateOptions,
 ) -> DocumentReport:
@@ -143,12 +143,11 @@ def translate_document(
     memory = None
     if chosen.memory is not None:
         memory = TranslationMemory.read(chosen.memory, source, target)
-    results = translate_texts(bundle, texts, options, memory, chosen.similarity)
-    by_segment = _by_segment(document, results)
-    filled: list[list[str] | None] = []
-    for group in by_segment:
-        complete = [result.text for result in group if result.text is not None]
-        filled.append(complete if len(complete) == len(group) else None)
+    results = iter(translate_texts(bundle, texts, options, memory, chosen.similarity))
+    by_segment = [list(islice(results, len(segment.texts))) for segment in document.segments]
+    translations = [[r.text for r in group if r.text is not None] for group in by_segment]
+    complete = zip(document.segments, translations, strict=True)
+    filled = [new if len(new) == len(segment.texts) else None for segment, new in complete]
     write_file(output, document.filled(filled))
     return _report(document, output, by_segment)
 
@@ -168,17 +167,6 @@ def _into(stated: str, languages: Sequence[str], path: Path) -> str:
         str(path),
         "--to LANGUAGE with one of them, or another model",
     )
-
-
-def _by_segment(
-    document: Document, results: Sequence[SafeTranslation]
-) -> list[list[SafeTranslation]]:
-    groups: list[list[SafeTranslation]] = []
-    start = 0
-    for segment in document.segments:
-        groups.append(list(results[start : start + len(segment.texts)]))
-        start += len(segment.texts)
-    return groups
 
 
 def _report(

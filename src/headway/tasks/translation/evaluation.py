@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
-from typing import Any
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 
 import torch
 
@@ -13,18 +12,23 @@ from headway.base.errors import UsageError
 from headway.data.stream import ByTokens
 from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
+from headway.evaluation.paired import Sums
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
 from headway.tasks.translation.batches import TranslationBatch, collate
-from headway.tasks.translation.breakdown import bleu_by_length, scores_by_direction
+from headway.tasks.translation.breakdown import (
+    bleu_by_length,
+    f1_by_frequency,
+    scores_by_direction,
+    word_counts,
+)
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.comet import COMET, Comet
 from headway.tasks.translation.config import TranslationScoring
 from headway.tasks.translation.examples import TranslationExamples, between
-from headway.tasks.translation.learned_metric import comet_details, comet_sums, opened
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.placeholders import counts_of, placeholder_sums
-from headway.tasks.translation.word_frequency import f1_by_frequency, word_counts
+from headway.tasks.translation.placeholder_accuracy import PLACEHOLDERS, placeholder_sums
 
 FIVE_BEAMS = TranslationScoring()
 
@@ -49,53 +53,72 @@ def evaluate(
     `Comet.open` raises.
     """
     bundle = between(bundle, options)
-    comet = opened(options)
-    if examples.corruption is not None:
-        _check_not_searched(options)
+    comet = None if options.comet is None else Comet.open(options.comet)
+    if examples.corruption is not None and (options.ensemble or options.mbr):
+        raise UsageError(
+            "span corruption is evaluated by the nats of one model, and nothing is translated",
+            hint="leave out --ensemble and --mbr",
+        )
     searching = bundle.with_members(options.ensemble, options.to, options.from_language)
     scored: list[Metric] = []
-    tokens = {}
-    with _precision(bundle, options):
+    counts: dict[str, int] = {}
+    in_float32 = torch.autocast(bundle.device.type, enabled=False)
+    with in_float32 if options.float32 else nullcontext():
         if searching is bundle:
-            nats, tokens["target_tokens"] = _nats(bundle, examples, progress)
+            nats, counts["target_tokens"] = _nats(bundle, examples, progress)
             scored = [Metric("nats", nats, higher_is_better=False)]
         if examples.corruption is not None:
-            return Scores(tuple(scored), tokens, details={"pairs": examples.name})
+            return Scores(tuple(scored), counts, details={"pairs": examples.name})
         sources = [pair.source for pair in examples.pairs]
         outputs = _translated(
             searching, sources, options, lambda done: progress(len(examples.corpus) + done)
         )
         others = placeholder_sums(searching, examples.pairs, outputs, options)
-    others |= comet_sums(comet, bundle, sources, outputs, examples.references)
+    if PLACEHOLDERS in others:
+        counts["with_placeholders"] = int(others[PLACEHOLDERS].terms.sum(0)[1])
+    signatures = {}
+    if comet is not None:
+        untagged = [bundle.target_languages.split_tag(source)[1] for source in sources]
+        first = [references[0] for references in examples.references]
+        gpus = int(bundle.device.type == "cuda")
+        others[COMET] = comet.score(untagged, outputs, first, gpus)
+        signatures = {f"{COMET}_signature": comet.signature}
+    scores = _scores(examples, outputs, others, options)
+    return replace(
+        scores,
+        metrics=(*scores.metrics, *scored),
+        counts={**scores.counts, **counts},
+        details={**signatures, **scores.details},
+    )
+
+
+def _scores(
+    examples: TranslationExamples,
+    outputs: Sequence[str],
+    others: Mapping[str, Sums],
+    options: TranslationScoring,
+) -> Scores:
+    """Return the scores of translations. others: further metrics."""
     names = TRANSLATION_METRICS if options.all_metrics else DEFAULT
     scores = score_against_several(outputs, examples.references, names)
-    metrics = [
-        Metric(name, value, name != "ter", scores.signatures[name])
-        for name, value in scores.scores.items()
-    ]
     texts = score_texts(outputs, examples.references) if examples.text_metrics else {}
-    of_texts = [Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()]
-    metrics += [Metric(name, sums.corpus()) for name, sums in others.items()]
     return Scores(
-        (*of_texts, *metrics, *scored),
-        {"sentences": scores.sentences, **tokens, **counts_of(others)},
+        (
+            *(Metric(name, sums.corpus(), name != "cer") for name, sums in texts.items()),
+            *(
+                Metric(name, value, name != "ter", scores.signatures[name])
+                for name, value in scores.scores.items()
+            ),
+            *(Metric(name, sums.corpus()) for name, sums in others.items()),
+        ),
+        {"sentences": scores.sentences},
         _samples(examples.pairs, outputs, options.samples),
         details={
             **{f"{name}_signature": text for name, text in scores.signatures.items()},
-            **comet_details(comet),
             **_details(examples, outputs, options),
         },
         sums={**texts, **scores.sums, **others},
     )
-
-
-def _check_not_searched(options: TranslationScoring) -> None:
-    """Raise UsageError for options of a search: corrupted texts are not translated."""
-    if options.ensemble or options.mbr:
-        raise UsageError(
-            "span corruption is evaluated by the nats of one model, and nothing is translated",
-            hint="leave out --ensemble and --mbr",
-        )
 
 
 def _translated(
@@ -114,38 +137,29 @@ def _translated(
 
 def _details(
     examples: TranslationExamples, outputs: Sequence[str], options: TranslationScoring
-) -> dict[str, Any]:
-    """Return the search, the name of the pairs, and the scores of their parts."""
-    members = {"ensemble": [str(path) for path in options.ensemble]}
-    return {
-        **({"mbr": options.mbr, "seed": options.seed} if options.mbr else options.as_details),
-        **(members if options.ensemble else {}),
-        "pairs": examples.name,
-        **scores_by_direction(examples.pairs, examples.references, outputs),
-        **(_breakdown(examples, outputs) if options.breakdown else {}),
-        **({"note": examples.note} if examples.note else {}),
-    }
+) -> dict[str, object]:
+    """Return the search, the name of the pairs, and the scores of their parts.
 
-
-def _breakdown(examples: TranslationExamples, outputs: Sequence[str]) -> dict[str, Any]:
-    """Return BLEU by source length, and F1 of words by frequency if the training pairs are known.
-
-    Raises UsageError or DataError if the training pairs cannot be read any more.
+    With `options.breakdown`, BLEU by source length, and F1 of words by frequency if the training
+    pairs are known. Raises UsageError or DataError if these cannot be read any more.
     """
-    by_length = bleu_by_length(examples.pairs, outputs)
-    if examples.training is None:
-        return {"by_length": by_length}
-    targets = [pair.target for pair in examples.pairs]
-    groups = f1_by_frequency(outputs, targets, word_counts(examples.training()))
-    return {"by_length": by_length, "by_frequency": [asdict(group) for group in groups]}
-
-
-def _precision(
-    bundle: TranslatorBundle, options: TranslationScoring
-) -> AbstractContextManager[Any]:
-    if not options.float32:
-        return nullcontext()
-    return torch.autocast(bundle.device.type, enabled=False)
+    details: dict[str, object] = (
+        {"mbr": options.mbr, "seed": options.seed} if options.mbr else {**options.as_details}
+    )
+    if options.ensemble:
+        details["ensemble"] = [str(path) for path in options.ensemble]
+    details["pairs"] = examples.name
+    if by_direction := scores_by_direction(examples.pairs, examples.references, outputs):
+        details["by_direction"] = by_direction
+    if options.breakdown:
+        details["by_length"] = bleu_by_length(examples.pairs, outputs)
+        if examples.training is not None:
+            targets = [pair.target for pair in examples.pairs]
+            groups = f1_by_frequency(outputs, targets, word_counts(examples.training()))
+            details["by_frequency"] = [asdict(group) for group in groups]
+    if examples.note:
+        details["note"] = examples.note
+    return details
 
 
 def _nats(
@@ -154,8 +168,9 @@ def _nats(
     """Return the mean negative log-likelihood per target token, and the number of tokens."""
     corpus, tokenizer = examples.corpus, bundle.tokenizer
     objective = TranslationObjective(tokenizer.target.pad)
-    order = ByTokens(corpus.source.lengths, corpus.target.lengths, 10**6, 0)
-    order.tokens = max(examples.tokens, int(order.longest.max()))
+    sides = corpus.source.lengths, corpus.target.lengths
+    longest = 1 + max(int(lengths.max()) for lengths in sides)
+    order = ByTokens(sides[0], sides[1], max(examples.tokens, longest), seed=0)
     pairs = tokens = 0
 
     def loss(batch: TranslationBatch) -> tuple[float, int]:

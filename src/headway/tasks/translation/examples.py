@@ -6,38 +6,32 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.evaluation.text_overlap import TEXT_METRICS
+from headway.tasks.translation.batches import max_source_tokens
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import (
     TranslationDataConfig,
     TranslationRunConfig,
     TranslationScoring,
-    TranslationTrainingConfig,
 )
-from headway.tasks.translation.data import (
-    corruption_of,
-    held_out_pairs,
-    validation_pairs,
-    within_max_length,
-)
+from headway.tasks.translation.data import held_out_pairs, validation_pairs
 from headway.tasks.translation.directions import (
-    DirectedSplits,
+    Direction,
     corpora_of,
     direction_of,
     located,
     tagged,
 )
-from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.pair_files import Pair, PairFiles
 from headway.tasks.translation.pairs.plain_lines import plain_files
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
-from headway.tasks.translation.pairs.splits import Splits
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.parallel_corpus import prepare as prepare_corpus
-from headway.tasks.translation.span_corruption import SpanCorruption
+from headway.tasks.translation.span_corruption import SpanCorruption, corruption_of
 from headway.tasks.translation.target_languages import check_chosen
+from headway.text import TokenizerPair
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +72,7 @@ def between(bundle: TranslatorBundle, options: TranslationScoring) -> Translator
 
 
 def read_examples(
-    bundle: TranslatorBundle, paths: Sequence[Path], config: Any, options: TranslationScoring
+    bundle: TranslatorBundle, paths: Sequence[Path], config: object, options: TranslationScoring
 ) -> TranslationExamples:
     """Read the pairs of files.
 
@@ -86,53 +80,39 @@ def read_examples(
     override. Raises DataError if there is no pair.
     """
     bundle = between(bundle, options)
-    data, training = TranslationDataConfig(), TranslationTrainingConfig()
-    if isinstance(config, TranslationRunConfig):
-        data, training = config.data, config.training
-    source, target = options.source or data.source, options.target or data.target
-    named = replace(data, source=source, target=target)
-    corpora = [_test_files(bundle, path, named) for path in paths]
-    files = [(corpus.files.train, corpus.direction) for corpus in corpora]
-    name = ", ".join(pair_file.describe() for pair_file, _ in files)
-    plain = [pair for pair_file, _ in files for pair in read_pairs(pair_file)]
-    further = _further_references(paths, plain, source, options.references)
+    run = config if isinstance(config, TranslationRunConfig) else TranslationRunConfig()
+    source, target = options.source or run.data.source, options.target or run.data.target
+    named = replace(run.data, source=source, target=target)
+    files = [_test_files(bundle, path, named) for path in paths]
+    plain = [list(read_pairs(pair_file)) for pair_file, _ in files]
+    sources = [pair.source for pairs in plain for pair in pairs]
+    further = _further_references(paths, sources, source, options.references)
     pairs = [
         tagged(pair, direction, bundle.languages)
-        for pair_file, direction in files
-        for pair in read_pairs(pair_file)
+        for of_file, (_, direction) in zip(plain, files, strict=True)
+        for pair in of_file
     ]
-    targets = _training_targets(config)
-    examples = _full(bundle, pairs, further, name, training.batch_tokens, options, targets)
-    return replace(
-        examples,
-        note="; ".join(
-            note
-            for note in (
-                _zero_shot(examples.pairs, data.directions),
-                *(pair_file.note for pair_file, _ in files),
-            )
-            if note
-        ),
-        text_metrics=_uses_text_metrics(config, options),
-        corruption=corruption_of(data, bundle.tokenizer, training.seed),
-    )
+    name = ", ".join(pair_file.describe() for pair_file, _ in files)
+    examples = _full(bundle, pairs, further, name, run, options)
+    notes = [_zero_shot(examples.pairs, run.data.directions), *(file.note for file, _ in files)]
+    corruption = corruption_of(run.data, bundle.tokenizer, run.training.seed)
+    return replace(examples, note="; ".join(filter(None, notes)), corruption=corruption)
 
 
 def _test_files(
     bundle: TranslatorBundle, path: Path, data: TranslationDataConfig
-) -> DirectedSplits:
-    """Return a file of pairs. Its direction is known if the model has several target languages.
+) -> tuple[PairFiles, Direction | None]:
+    """Return a file of pairs, and its direction if the model has several target languages.
 
     Raises UsageError for a target language that the model does not have.
     """
     if data.corruption:
-        return DirectedSplits(Splits(train=plain_files([path])), None)
+        return plain_files([path]), None
     if not bundle.languages:
-        files = pair_files(path, data.source, data.target, data.inline_tags)
-        return DirectedSplits(Splits(train=files), None)
+        return pair_files(path, data.source, data.target, data.inline_tags), None
     direction = direction_of(path, data)
     bundle.target_languages.check(direction.target)
-    return DirectedSplits(located(path, direction, data), direction)
+    return located(path, direction, data).train, direction
 
 
 def _zero_shot(pairs: Sequence[Pair], trained: Sequence[str]) -> str:
@@ -154,17 +134,14 @@ def held_out_examples(
     As many validation pairs are translated as during training. Raises UsageError if the run has no
     test pairs and `options.split` is test.
     """
-    bundle = between(bundle, options)
-    tokens = config.training.batch_tokens
+    bundle, data = between(bundle, options), config.data
     if options.references is not None:
         raise UsageError(
             "--references names columns of a file, and no file is named",
             hint="headway eval RUN FILE --references ...",
         )
-    targets = _training_targets(config)
-    if options.split == "test" and not config.data.corruption:
-        corpora = corpora_of(config.data)
-        files = [(c.files.test, c.direction) for c in corpora if c.files.test is not None]
+    if options.split == "test" and not data.corruption:
+        files = [(c.files.test, c.direction) for c in corpora_of(data) if c.files.test is not None]
         if not files:
             raise UsageError("the run has no test pairs", hint="name a file, or --split valid")
         pairs = [
@@ -173,48 +150,73 @@ def held_out_examples(
             for pair in read_pairs(test)
         ]
         name = ", ".join(test.describe() for test, _ in files)
-        examples = _full(bundle, pairs, [], name, tokens, options, targets)
-        return replace(examples, text_metrics=_uses_text_metrics(config, options))
+        return _full(bundle, pairs, [], name, config, options)
     folder = run / "data" / "valid"
     if folder.is_dir():
         corpus = Corpus.open(folder, bundle.tokenizer)
     else:
-        corpus = _encoded(bundle, held_out_pairs(config.data), config.data.max_length)
-    sentences = options.sentences or config.evaluation.sentences
-    pairs = validation_pairs(config.data)[:sentences]
-    where = config.data.valid or ", ".join(config.data.train)
-    pairs = within_max_length(pairs, bundle.tokenizer, bundle.longest, where)
+        corpus = _encoded(bundle, held_out_pairs(data), data.max_length)
+    examples = validation_examples(
+        config,
+        options,
+        bundle.tokenizer,
+        max_source_tokens(bundle.model),
+        validation_pairs(data),
+        corpus,
+    )
+    return replace(examples, name=f"{examples.name} of {run}", training=_training_targets(config))
+
+
+def validation_examples(
+    config: TranslationRunConfig,
+    options: TranslationScoring,
+    tokenizers: TokenizerPair,
+    longest: int,
+    pairs: Sequence[Pair],
+    corpus: Corpus,
+) -> TranslationExamples:
+    """Return the validation pairs of a run that are translated at an evaluation.
+
+    pairs: their texts, of which those with more than `longest` tokens are left out. corpus: all
+    validation pairs. Raises DataError if no pair is left.
+    """
+    chosen = pairs[: options.sentences or config.evaluation.sentences]
+    sources = tokenizers.source.encode_batch([pair.source for pair in chosen])
+    short = [pair for pair, ids in zip(chosen, sources, strict=True) if len(ids) <= longest]
+    if not short:
+        raise DataError(
+            f"all validation sentences have more than {longest:,} tokens",
+            config.data.valid or ", ".join(config.data.train),
+            "--data.valid FILE with shorter sentences",
+        )
     return TranslationExamples(
-        pairs=pairs,
-        references=[[pair.target] for pair in pairs],
+        pairs=short,
+        references=[[pair.target] for pair in short],
         corpus=corpus,
-        tokens=tokens,
-        name=f"validation pairs of {run}",
-        training=targets,
+        tokens=config.training.batch_tokens,
+        name="validation pairs",
         text_metrics=_uses_text_metrics(config, options),
-        corruption=corruption_of(config.data, bundle.tokenizer, config.training.seed),
+        corruption=corruption_of(config.data, tokenizers, config.training.seed),
     )
 
 
-def _uses_text_metrics(config: Any | None, options: TranslationScoring) -> bool:
-    if options.text_metrics or not isinstance(config, TranslationRunConfig):
-        return options.text_metrics
-    return config.evaluation.metric in TEXT_METRICS
+def _uses_text_metrics(config: TranslationRunConfig, options: TranslationScoring) -> bool:
+    return options.text_metrics or config.evaluation.metric in TEXT_METRICS
 
 
 def _further_references(
-    paths: Sequence[Path], pairs: Sequence[Pair], source: str | None, names: str | None
+    paths: Sequence[Path], sources: Sequence[str], source: str | None, names: str | None
 ) -> list[list[str]]:
-    """Read further references of all pairs: one list for each name, in the order of the pairs.
+    """Read further references of all sources: one list for each name, in their order.
 
-    Raises DataError if their sources are not those of the pairs.
+    Raises DataError if the sources of the references are others.
     """
     further = []
     for name in [] if names is None else [name.strip() for name in names.split(",")]:
         others = [p for path in paths for p in read_pairs(pair_files(path, source, name))]
-        if [p.source for p in others] != [p.source for p in pairs]:
+        if [p.source for p in others] != sources:
             raise DataError(
-                f"the references {name!r} are not references of the same {len(pairs):,} sources",
+                f"the references {name!r} are not references of the same {len(sources):,} sources",
                 ", ".join(map(str, paths)),
                 "every source must be on the same line in all of them",
             )
@@ -222,11 +224,11 @@ def _further_references(
     return further
 
 
-def _training_targets(config: Any | None) -> Callable[[], Iterable[str]] | None:
+def _training_targets(config: TranslationRunConfig) -> Callable[[], Iterable[str]] | None:
     """Return a function that reads the target sentences that a run was trained on."""
-    if not isinstance(config, TranslationRunConfig) or not config.data.train:
-        return None
     data = config.data
+    if not data.train:
+        return None
     return lambda: (
         pair.target for corpus in corpora_of(data) for pair in read_pairs(corpus.files.train)
     )
@@ -237,9 +239,8 @@ def _full(
     pairs: Sequence[Pair],
     further: Sequence[Sequence[str]],
     name: str,
-    tokens: int,
+    config: TranslationRunConfig,
     options: TranslationScoring,
-    training: Callable[[], Iterable[str]] | None,
 ) -> TranslationExamples:
     """Return all pairs with a source and a target, or the first `options.sentences` of them."""
     indices = [i for i, pair in enumerate(pairs) if pair.source and pair.target]
@@ -247,17 +248,18 @@ def _full(
     if not indices:
         raise DataError("no pairs to evaluate", name)
     chosen = [pairs[i] for i in indices]
-    references = [[pairs[i].target, *(texts[i] for texts in further if texts[i])] for i in indices]
     limit = bundle.model.max_target
     longest = bundle.longest if limit is None else min(bundle.longest, limit - 1)
-    corpus = _encoded(bundle, chosen, longest)
     return TranslationExamples(
         pairs=chosen,
-        references=references,
-        corpus=corpus,
-        tokens=tokens,
+        references=[
+            [pairs[i].target, *(texts[i] for texts in further if texts[i])] for i in indices
+        ],
+        corpus=_encoded(bundle, chosen, longest),
+        tokens=config.training.batch_tokens,
         name=name,
-        training=training,
+        training=_training_targets(config),
+        text_metrics=_uses_text_metrics(config, options),
     )
 
 

@@ -14,34 +14,31 @@ from headway.base.memory import free_memory
 from headway.base.settings import override
 from headway.data.mixing import Mixture, quotas_of
 from headway.data.stream import Batches, ByTokens
-from headway.evaluation.text_overlap import TEXT_METRICS
 from headway.interop import NO_SETTINGS
 from headway.models import Translator, shapes_only
 from headway.tasks.job import Emit, Example, Job, Summary
 from headway.tasks.opening import load_as
 from headway.tasks.translation.batch_size import FittedBatch, fitted_batch, recorded_tokens
-from headway.tasks.translation.batches import TranslationBatch, collate, longest_batch
-from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
-from headway.tasks.translation.data import (
-    SENTINELS,
-    Prepared,
-    corruption_of,
-    prepare_data,
-    within_max_length,
+from headway.tasks.translation.batches import (
+    TranslationBatch,
+    collate,
+    longest_batch,
+    max_source_tokens,
 )
+from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.checks import check_settings
+from headway.tasks.translation.config import TranslationRunConfig, TranslationScoring
+from headway.tasks.translation.data import Prepared, prepare_data
 from headway.tasks.translation.directions import corpora_of, languages_of
-from headway.tasks.translation.examples import TranslationExamples
+from headway.tasks.translation.examples import TranslationExamples, validation_examples
 from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.objective import TranslationObjective
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.r_drop import RDropObjective
-from headway.tasks.translation.random_splits import check_random_splits, random_splits
-from headway.tasks.translation.search import max_source_tokens
-from headway.tasks.translation.span_corruption import SpanCorruption
+from headway.tasks.translation.random_splits import random_splits
+from headway.tasks.translation.span_corruption import corruption_of
 from headway.tasks.translation.target_languages import check_chosen
-from headway.tasks.translation.word_alignments import check_guided_alignment
 from headway.text import SentenceTokenizer
 from headway.training import Objective, WeightAverage, for_start, optimizer, peak_memory
 from headway.transforms import compile, fast, float8, recompute
@@ -80,6 +77,10 @@ def translation_job(
         return model
 
     settings = NO_SETTINGS if start is None else start.settings
+    evaluation, longest = _scoring(config), longest_source(config)
+    held_out = validation_examples(
+        config, evaluation, tokenizers, longest, prepared.valid_pairs, prepared.valid
+    )
     _, padding = order.first_epoch
     tokens = training.batch_tokens * training.accumulate
     short = (pair for pair in prepared.valid_pairs if 4 <= len(pair.source.split()) <= 20)
@@ -92,8 +93,8 @@ def translation_job(
             machine.device,
         ),
         objective=_objective(config, tokenizers.target.pad),
-        held_out=_held_out(config, prepared, corruption),
-        evaluation=_scoring(config),
+        held_out=held_out,
+        evaluation=evaluation,
         bundle=lambda model: TranslatorBundle(model, tokenizers, settings=settings),
         summary=Summary(
             model=_shape(config),
@@ -115,25 +116,6 @@ def _scoring(config: TranslationRunConfig) -> TranslationScoring:
         samples=evaluation.samples,
         repair=False,
         float32=True,
-    )
-
-
-def _held_out(
-    config: TranslationRunConfig, prepared: Prepared, corruption: SpanCorruption | None
-) -> TranslationExamples:
-    """Return the validation pairs of the evaluations; pairs that are too long are left out."""
-    evaluation = config.evaluation
-    where = config.data.valid or ", ".join(config.data.train)
-    chosen = prepared.valid_pairs[: evaluation.sentences]
-    pairs = within_max_length(chosen, prepared.tokenizers, longest_source(config), where)
-    return TranslationExamples(
-        pairs=pairs,
-        references=[[pair.target] for pair in pairs],
-        corpus=prepared.valid,
-        tokens=config.training.batch_tokens,
-        name="validation pairs",
-        text_metrics=evaluation.metric in TEXT_METRICS,
-        corruption=corruption,
     )
 
 
@@ -329,47 +311,8 @@ def _start(config: TranslationRunConfig) -> TranslatorBundle | None:
     return start
 
 
-def _check_corruption(config: TranslationRunConfig) -> None:
-    """Raise UsageError for settings that are not for span corruption."""
-    data = config.data
-    names = "source target directions weights test bpe_dropout unigram_alpha"
-    names += " noise_drop noise_mask noise_shuffle"
-    conflicts = [f"data.{name}" for name in (*names.split(), "alignments") if getattr(data, name)]
-    conflicts += [] if data.joint else ["data.joint=false"]
-    if conflicts:
-        raise UsageError(
-            f"{conflicts[0]}: span corruption trains one vocabulary on plain text, without pairs, "
-            "noise or random segmentations",
-            hint="leave it out",
-        )
-    if config.evaluation.metric != "nats":
-        raise UsageError(
-            f"evaluation.metric={config.evaluation.metric}: span corruption is evaluated by nats",
-            hint="--evaluation.metric nats",
-        )
-    least = 256 + 3 + SENTINELS
-    if config.training.start is None and data.vocabulary < least:
-        raise UsageError(
-            f"data.vocabulary={data.vocabulary}: span corruption needs at least {least} (256 "
-            f"bytes, {SENTINELS} sentinels and 3 other special tokens)",
-            hint=f"--data.vocabulary {least} or more",
-        )
-
-
 def check(config: TranslationRunConfig) -> None:
     """Raise UsageError or DataError for data and settings that cannot work."""
-    check_guided_alignment(config)
+    check_settings(config)
     corpora_of(config.data)
-    data = config.data
-    if data.corruption:
-        _check_corruption(config)
-    check_random_splits(data, pretrained=config.training.start is not None)
-    model, longest = config.model, data.max_length
-    if config.training.start is not None:
-        _start(config)
-    elif model.positions == "learned" and model.max_length <= longest:
-        raise UsageError(
-            f"model.max_length={model.max_length} is too small: sentences have up to "
-            f"data.max_length={longest} tokens and </s>",
-            hint=f"--model.max-length {longest + 1} or --data.max-length {model.max_length - 1}",
-        )
+    _start(config)

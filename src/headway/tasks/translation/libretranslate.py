@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.lines import Translated
-from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.pair_files import same_language
 
 MOST_ALTERNATIVES = 10
 FIELDS = ("q", "source", "target", "format", "alternatives")
 
 
-def is_request(fields: Mapping[str, Any]) -> bool:
+def is_request(fields: Mapping[str, object]) -> bool:
     """Return whether a request has this form."""
     return "q" in fields
 
 
 def read_request(
-    bundle: TranslatorBundle, fields: Mapping[str, Any]
+    bundle: TranslatorBundle, fields: Mapping[str, object]
 ) -> tuple[list[TranslateInput], TranslateOptions]:
     """Return the inputs and options of a request. Raises UsageError for invalid fields."""
     texts = _texts(fields["q"])
@@ -90,29 +88,30 @@ def _not_translated(field: str, language: str, known: Mapping[str, Sequence[str]
     return UsageError(f"{field} {language!r}: this model does not translate it; it has {listed}")
 
 
-def reply(fields: Mapping[str, Any], predictions: Sequence[Translated]) -> dict[str, Any]:
+def reply(fields: Mapping[str, object], predictions: Sequence[Translated]) -> dict[str, object]:
     """Return the reply: one text for one text, a list for a list."""
     best = [prediction.translations[0].text for prediction in predictions]
     others = [[t.text for t in prediction.translations[1:]] for prediction in predictions]
     is_list = isinstance(fields["q"], list)
-    result: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+    result: dict[str, object] = {"translatedText": best if is_list else best[0]}
     if _number(fields.get("alternatives", 0)):
         result["alternatives"] = others if is_list else others[0]
     return result
 
 
-def _texts(value: Any) -> list[str]:
-    texts = value if isinstance(value, list) else [value]
-    for text in texts:
+def _texts(value: object) -> list[str]:
+    texts: list[str] = []
+    for text in value if isinstance(value, list) else [value]:
         if not isinstance(text, str) or not text.strip() or "\0" in text:
             raise UsageError("q must be a text that is not empty, or a list of such texts")
+        texts.append(text)
     return texts
 
 
-def _number(value: Any) -> int:
+def _number(value: object) -> int:
     try:
-        number = int(value)
-    except (TypeError, ValueError):
+        number = int(value) if isinstance(value, int | float | str) else -1
+    except (ValueError, OverflowError):
         number = -1
     if not 0 <= number <= MOST_ALTERNATIVES:
         raise UsageError(f"alternatives must be a number from 0 to {MOST_ALTERNATIVES}")

@@ -1,12 +1,14 @@
-"""Inputs and options of `headway translate`."""
+"""Inputs, options and outputs of `headway translate`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from headway.base.settings import MOST, SAMPLES, required, setting
-from headway.decoding import BeamSettings
+from headway.decoding import BeamSettings, Hypothesis
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +59,18 @@ class TranslateOptions(BeamSettings):
     )
     scores: bool = setting(False, "Print the score before each translation.")
     align: bool = setting(False, "Show the attention of each translated word to the source words.")
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A sentence and its translations, best first; their log-probabilities are in nats.
+
+    line: the number of the input. alignment: source and target words, and the attention weights of
+    each target word (`inspection.Alignment.as_dict`); None if it was not requested, if the
+    translation is empty, or if the text was split.
+    """
+
+    line: int
+    source: str
+    translations: tuple[Hypothesis, ...]
+    alignment: Mapping[str, Any] | None = None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headway.base.config_files import read_yaml
 from headway.base.files import read_json
@@ -46,23 +46,24 @@ def origin_of_run(folder: Path) -> Origin:
 def origin_of_foreign(folder: Path, model_type: str) -> Origin:
     """Return the origin of a model of a Hugging Face folder."""
     path = folder / "tokenizer_config.json"
-    values = read_json(path) if path.is_file() else {}
+    values = read_json(path) if path.is_file() else None
     values = values if isinstance(values, dict) else {}
-    pair = values.get("source_lang"), values.get("target_lang")
-    known = model_type == "marian" and all(isinstance(name, str) and name for name in pair)
-    directions = (Direction(str(pair[0]), str(pair[1])),) if known else ()
+    sides = [values.get(f"{side}_lang") for side in ("source", "target")]
+    named = [name for name in sides if isinstance(name, str) and name]
+    is_known = model_type == "marian" and len(named) == 2
+    directions = (Direction(named[0], named[1]),) if is_known else ()
     return Origin(directions, model_type in SENTENCES)
 
 
-def _directions(values: dict[str, Any]) -> tuple[Direction, ...]:
+def _directions(values: Mapping[str, object]) -> tuple[Direction, ...]:
     """Return the directions in the settings of a run."""
     named = values.get("data.directions") or ()
     if isinstance(named, list | tuple) and named:
         return tuple(Direction.parse(str(name)) for name in named)
-    pair = values.get("data.source"), values.get("data.target")
-    if all(isinstance(name, str) and is_language(name) for name in pair):
-        return (Direction(str(pair[0]), str(pair[1])),)
+    source, target = values.get("data.source"), values.get("data.target")
+    if is_language(source) and is_language(target):
+        return (Direction(source, target),)
     corpora = values.get("data.train") or ()
-    corpora = [corpora] if isinstance(corpora, str) else corpora
-    in_names = [direction_in_name(Path(str(name))) for name in corpora]
+    names = corpora if isinstance(corpora, list | tuple) else [corpora]
+    in_names = [direction_in_name(Path(str(name))) for name in names]
     return tuple(dict.fromkeys(direction for direction in in_names if direction is not None))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from headway.base.errors import UsageError
 from headway.data.bad_rows import STOP
@@ -110,10 +110,10 @@ def with_markers(names: Sequence[str], texts: Sequence[str]) -> str:
     return " ".join(f"{name}: {text}" for name, text in marked if text)
 
 
-def is_language(name: str | None) -> bool:
+def is_language(name: object) -> TypeGuard[str]:
     """Return whether a name has the form of a language code, such as `en`, `pt-BR` or `sr@latin`;
     the number of a column has not, and `src` and `tgt` are names of columns."""
-    return name is not None and name not in _COLUMNS and _CODE.fullmatch(name) is not None
+    return isinstance(name, str) and name not in _COLUMNS and _CODE.fullmatch(name) is not None
 
 
 def same_language(first: str, second: str) -> bool:

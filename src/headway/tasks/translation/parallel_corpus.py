@@ -59,7 +59,6 @@ class Corpus:
     reason.
     """
 
-    folder: Path
     source: Rows
     target: Rows
     links: Rows | None
@@ -84,7 +83,6 @@ class Corpus:
         if "links" in store.arrays:
             links = Rows([store.sequences("links", "uint32", may_be_empty=True)])
         return cls(
-            folder,
             side("source", tokenizers.source.size),
             side("target", tokenizers.target.size),
             links,
@@ -96,7 +94,6 @@ class Corpus:
         """Return several corpora as one: their pairs are numbered one after the other."""
         links = [part for c in corpora if c.links is not None for part in c.links.parts]
         return cls(
-            corpora[0].folder,
             Rows([part for corpus in corpora for part in corpus.source.parts]),
             Rows([part for corpus in corpora for part in corpus.target.parts]),
             Rows(links) if all(corpus.links is not None for corpus in corpora) else None,

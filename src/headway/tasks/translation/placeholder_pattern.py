@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 _KINDS = {
@@ -52,10 +52,7 @@ class Placeholders:
 
     def find(self, text: str) -> list[Placeholder]:
         """Return the placeholders of a text, in order."""
-        return [
-            Placeholder(match[0], str(match.lastgroup), match.start(), match.end())
-            for match in self.pattern.finditer(text)
-        ]
+        return list(map(_placeholder, self.pattern.finditer(text)))
 
     def faults(self, source: str, translation: str) -> list[str]:
         """Return what is wrong with the placeholders of a translation; [] if they are right.
@@ -88,16 +85,21 @@ class Placeholders:
             if len(new) != len(old):
                 return translation
         pools = {item.kind: [m.text for m in missing if m.kind == item.kind] for item in wrong}
-        parts: list[str] = []
-        end = 0
-        for item in wrong:
-            parts += [translation[end : item.start], pools[item.kind].pop(0)]
-            end = item.end
-        return "".join([*parts, translation[end:]])
+        return self.replaced(
+            translation, lambda item: pools[item.kind].pop(0) if item in wrong else item.text
+        )
+
+    def replaced(self, text: str, new: Callable[[Placeholder], str]) -> str:
+        """Return the text with `new(placeholder)` in place of each placeholder, from the start."""
+        return self.pattern.sub(lambda match: new(_placeholder(match)), text)
 
     def removed(self, text: str) -> str:
         """Return the text without its placeholders and without doubled spaces where they were."""
         return single_spaces(self.pattern.sub(" ", text))
+
+
+def _placeholder(match: re.Match[str]) -> Placeholder:
+    return Placeholder(match[0], str(match.lastgroup), match.start(), match.end())
 
 
 def single_spaces(text: str) -> str:

@@ -46,9 +46,9 @@ def check_random_splits(data: TranslationDataConfig, *, pretrained: bool) -> Non
             hint="leave out --data.tokenizer",
         )
     if not pretrained and data.bpe_dropout and data.tokenizer != "bpe":
-        raise _no_bpe("--data.tokenizer bpe")
+        raise _needs("bpe_dropout", "byte-level BPE", "--data.tokenizer bpe")
     if not pretrained and data.unigram_alpha is not None and data.tokenizer != "unigram":
-        raise _no_unigram("--data.tokenizer unigram")
+        raise _needs("unigram_alpha", "Unigram", "--data.tokenizer unigram")
 
 
 def random_splits(
@@ -68,24 +68,15 @@ def random_splits(
 def _splitter(tokenizer: SentenceTokenizer, data: TranslationDataConfig) -> RandomSplitter:
     if data.unigram_alpha is not None:
         if not isinstance(tokenizer, UnigramTokenizer):
-            raise _no_unigram("leave out --data.unigram-alpha")
+            raise _needs("unigram_alpha", "Unigram", "leave out --data.unigram-alpha")
         return UnigramSampling(tokenizer, data.unigram_alpha)
     if not isinstance(tokenizer, Tokenizer):
-        raise _no_bpe("leave out --data.bpe-dropout")
+        raise _needs("bpe_dropout", "byte-level BPE", "leave out --data.bpe-dropout")
     return BPEDropout(tokenizer, data.bpe_dropout)
 
 
-def _no_bpe(hint: str) -> UsageError:
+def _needs(setting: str, kind: str, hint: str) -> UsageError:
     return UsageError(
-        "data.bpe_dropout needs a byte-level BPE tokenizer that headway trained, and this model "
-        "has another",
-        hint=hint,
-    )
-
-
-def _no_unigram(hint: str) -> UsageError:
-    return UsageError(
-        "data.unigram_alpha needs a Unigram tokenizer that headway trained, and this model has "
-        "another",
+        f"data.{setting} needs a {kind} tokenizer that headway trained, and this model has another",
         hint=hint,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -14,6 +14,7 @@ from headway.base.shapes import Tensor
 from headway.bundle import folder_max_tokens, folder_rules, with_normalisation
 from headway.decoding import (
     BeamSettings,
+    Ensemble,
     Forbidden,
     Hypothesis,
     Limits,
@@ -35,20 +36,13 @@ from headway.decoding import (
 )
 from headway.interop import GenerationDefaults
 from headway.models import Translator
-from headway.tasks.translation.batches import collate_sources
+from headway.tasks.translation.batches import TOKENS, collate_sources
 from headway.text import TokenizerPair
 
 Output = TypeVar("Output")
 
 ROWS = 64
 """Maximum number of sentences that are decoded together."""
-
-TOKENS = 4096
-"""Maximum number of source tokens that are decoded together, and of one text.
-
-The time of a search is quadratic in the length.
-"""
-
 
 NOTHING = Hypothesis((), 0.0, 0.0)
 """The translation of an empty text."""
@@ -66,9 +60,8 @@ class Wording:
 
     def of(self, chosen: Sequence[int]) -> Wording:
         """Return the wording of some of the texts."""
-        if not any(self.required):
-            return Wording((), self.avoided)
-        return Wording([self.required[i] for i in chosen], self.avoided)
+        required = [self.required[i] for i in chosen] if self.required else ()
+        return Wording(required, self.avoided)
 
 
 FREE = Wording()
@@ -77,35 +70,49 @@ FREE = Wording()
 @dataclass(frozen=True)
 class TranslationSearch:
     """Searches with a model, or with an ensemble. stepper: gives the probabilities. model: the
-    model that limits the lengths. generation: the defaults of a pretrained model."""
+    model that limits the lengths. generation: the defaults of a pretrained model.
 
-    stepper: Any
+    A search takes the ids of texts. Texts of similar length are decoded together; an empty text has
+    an empty translation. progress: called with the number of texts translated so far.
+    """
+
+    stepper: Translator | Ensemble
     model: Translator
     tokenizer: TokenizerPair
     generation: GenerationDefaults | None = None
 
     def by_beam(
         self,
-        rows: Sequence[Sequence[int]],
+        ids: Sequence[Sequence[int]],
         settings: BeamSettings,
         num_best: int = 1,
         wording: Wording = FREE,
+        progress: Callable[[int], None] = lambda done: None,
         observe: Observer | None = None,
     ) -> Search[list[list[Hypothesis]]]:
-        """Return the best translations of the ids of each text, best first."""
+        """Return the best translations of each text, best first. observe: as in `beam_search`.
+
+        Raises UsageError for settings that exclude each other.
+        """
+        settings.check(num_best)
         settings = self._for_wording(settings, wording)
-        inputs, limits = self._inputs(rows), self._limits(rows, settings, wording)
-        if settings.beam == 1 and not wording.required:  # greedy search looks for no phrases
-            greedy = fast_greedy_search(self.stepper, inputs, limits, settings)
-            best = yield from self._driven(greedy)
-            return [[self._with_text(hypothesis)] for hypothesis in best]
-        search = fast_beam_search(
-            self.stepper, inputs, limits, settings, num_best=num_best, observe=observe
-        )
-        lists = (
-            run(self.stepper, search) if settings.coverage else (yield from self._driven(search))
-        )
-        return [[self._with_text(hypothesis) for hypothesis in best] for best in lists]
+        is_greedy = settings.beam == 1 and not wording.required  # which looks for no phrases
+
+        def decode(chosen: list[int]) -> Search[list[list[Hypothesis]]]:
+            rows, of_rows = [ids[i] for i in chosen], wording.of(chosen)
+            inputs, limits = self._inputs(rows), self._limits(rows, settings, of_rows)
+            if is_greedy:
+                greedy = fast_greedy_search(self.stepper, inputs, limits, settings)
+                best = yield from self._driven(greedy)
+                return [[self._with_text(hypothesis)] for hypothesis in best]
+            search = fast_beam_search(
+                self.stepper, inputs, limits, settings, num_best=num_best, observe=observe
+            )
+            is_alone = settings.coverage or self.stepper is not self.model
+            lists = run(self.stepper, search) if is_alone else (yield from search)
+            return [[self._with_text(hypothesis) for hypothesis in best] for best in lists]
+
+        return in_groups(ids, ROWS, decode, progress)
 
     def streamed(self, row: Sequence[int], settings: BeamSettings) -> Iterator[str]:
         """Yield the text of the best translation of the ids of one text, as it becomes certain."""
@@ -187,9 +194,22 @@ class TranslationSearch:
         return [min(2 * len(row) + 10 + ends, room) for row in rows]
 
     def by_sampling(
+        self,
+        ids: Sequence[Sequence[int]],
+        count: int,
+        seed: int,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> Search[list[list[Hypothesis]]]:
+        """Return distinct samples of each text, by expected chrF."""
+
+        def decode(chosen: list[int]) -> Search[list[list[Hypothesis]]]:
+            return self._samples([ids[i] for i in chosen], count, seed)
+
+        return in_groups(ids, max(1, min(ROWS, 4 * ROWS // count)), decode, progress)
+
+    def _samples(
         self, rows: Sequence[Sequence[int]], count: int, seed: int
     ) -> Search[list[list[Hypothesis]]]:
-        """Return distinct samples of the ids of each text, by expected chrF."""
         target, lengths = self.tokenizer.target, self._max_lengths(rows)
         outputs = [
             Row(prompt=[target.bos], item=i, seed=seed + j, limit=lengths[i], full="length")
@@ -236,36 +256,25 @@ def encoded_phrases(
     return tokens
 
 
-def groups_by_length(
-    ids: Sequence[Sequence[int]], max_rows: int, max_tokens: int
-) -> Iterator[list[int]]:
-    """Group the indices of texts by length, longest first; empty texts are left out."""
-    order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
-    while order:
-        rows = max(1, min(max_rows, max_tokens // (len(ids[order[0]]) + 1)))
-        yield order[:rows]
-        order = order[rows:]
-
-
 def in_groups(
     ids: Sequence[Sequence[int]],
-    groups: Iterable[list[int]],
+    max_rows: int,
     decode: Callable[[list[int]], Search[list[list[Hypothesis]]]],
     progress: Callable[[int], None],
 ) -> Search[list[list[Hypothesis]]]:
-    """Return the translations of all texts, decoded in groups; an empty text has an empty one."""
+    """Return the translations of all texts, decoded in groups of similar length, longest first.
+
+    An empty text has an empty translation. decode: returns those of the texts at some indices.
+    """
     results = [[NOTHING] for _ in ids]
-    done = sum(1 for row in ids if not row)
-    for chosen in groups:
+    order = sorted((i for i, row in enumerate(ids) if row), key=lambda i: -len(ids[i]))
+    done = len(ids) - len(order)
+    while order:
+        rows = max(1, min(max_rows, TOKENS // (len(ids[order[0]]) + 1)))
+        chosen, order = order[:rows], order[rows:]
         lists = yield from decode(chosen)
         for i, translations in zip(chosen, lists, strict=True):
             results[i] = translations
         done += len(chosen)
         progress(done)
     return results
-
-
-def max_source_tokens(model: Translator) -> int:
-    """Return the maximum number of tokens of a text that the model translates."""
-    limit = model.max_source
-    return TOKENS if limit is None else min(TOKENS, limit - 1)

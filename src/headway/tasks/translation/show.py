@@ -8,10 +8,9 @@ from typing import Any
 from headway.evaluation.scores import Scores
 from headway.tasks.task import Styled
 from headway.tasks.translation.bundle import TranslatorBundle
-from headway.tasks.translation.learned_metric import COMET
-from headway.tasks.translation.lines import Translated
-from headway.tasks.translation.options import TranslateOptions
-from headway.tasks.translation.placeholders import PLACEHOLDERS, REPAIRED
+from headway.tasks.translation.comet import COMET
+from headway.tasks.translation.options import Translated, TranslateOptions
+from headway.tasks.translation.placeholder_accuracy import PLACEHOLDERS, REPAIRED
 
 NAMES = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 TEXT_NAMES = {
@@ -48,7 +47,7 @@ def prediction_lines(
 
 def pipeline_form(
     bundle: TranslatorBundle, prediction: Translated, options: TranslateOptions
-) -> dict[str, Any]:
+) -> dict[str, str]:
     """Return the best translation."""
     return {"translation_text": prediction.translations[0].text}
 

@@ -19,6 +19,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from headway.base.errors import UsageError
+from headway.tasks.translation.config import TranslationDataConfig
+from headway.text import TokenizerPair
+
+SENTINELS = 100
+"""Number of sentinels in a vocabulary for span corruption, as in T5's."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpanCorruption:
@@ -74,3 +81,27 @@ def _divided(total: int, parts: int, random: Random) -> list[int]:
         return [total]
     cuts = sorted(random.sample(range(1, total), parts - 1))
     return [end - start for start, end in pairwise([0, *cuts, total])]
+
+
+def corruption_of(
+    config: TranslationDataConfig, tokenizers: TokenizerPair, seed: int
+) -> SpanCorruption | None:
+    """Return the span corruption of a run; None if it trains on pairs.
+
+    Raises UsageError for a tokenizer without sentinels, or two vocabularies.
+    """
+    if not config.corruption:
+        return None
+    sentinels = tokenizers.target.sentinels
+    if not sentinels or not tokenizers.joint:
+        raise UsageError(
+            "span corruption needs one vocabulary with the sentinels <extra_id_0>, <extra_id_1> "
+            "..., and this model has none",
+            hint="start from a T5 folder or a run of span-corruption, or train without --from",
+        )
+    return SpanCorruption(
+        fraction=config.corruption,
+        mean_length=config.corruption_length,
+        sentinels=sentinels,
+        seed=seed,
+    )

@@ -24,8 +24,7 @@ from headway.tasks.translation.evaluation import evaluate
 from headway.tasks.translation.examples import held_out_examples, read_examples
 from headway.tasks.translation.foreign import from_hugging_face, to_ctranslate2, to_hugging_face
 from headway.tasks.translation.job import check, prepare
-from headway.tasks.translation.lines import Translated
-from headway.tasks.translation.options import TranslateInput, TranslateOptions
+from headway.tasks.translation.options import Translated, TranslateInput, TranslateOptions
 from headway.tasks.translation.recipes import (
     emoji_names,
     span_corruption,

@@ -9,7 +9,6 @@ translated one by one. A text for which none of them is right is left untranslat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -17,6 +16,7 @@ from typing import Literal, get_args
 from headway.base.errors import UsageError
 from headway.base.settings import MOST
 from headway.tasks.translation.bundle import TranslatorBundle
+from headway.tasks.translation.documents.segments import LETTER
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.tasks.translation.placeholder_pattern import Placeholders, single_spaces
 from headway.tasks.translation.translation_memory import Match, TranslationMemory
@@ -25,8 +25,9 @@ from headway.text import split_sentences
 How = Literal[
     "unchanged", "memory", "best", "other", "copied", "constrained", "parts", "similar", "left"
 ]
+"""From the least to the most in need of a review."""
+
 MOST_TAGS = 500
-_LETTER = re.compile(r"[^\W\d_]")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Text:
 
     text: str
     protected: tuple[str, ...] = ()
+
+    @property
+    def placeholders(self) -> Placeholders:
+        """Finds the placeholders of the text, and of its translations."""
+        return Placeholders(self.protected)
 
 
 @dataclass(frozen=True)
@@ -71,55 +77,46 @@ def translate_texts(
         for text in dict.fromkeys(texts)
         if memory is not None and (found := _remembered(memory, text, least)) is not None
     }
-    lines: dict[Text, SafeTranslation | None] = {}
-    for text in texts:
-        if text not in remembered:
-            for line in text.text.split("\n"):
-                lines[Text(line.strip(), text.protected)] = None
-    lines.update(_lines(bundle, list(lines), options))
-    return [remembered.get(text) or _joined(text, lines) for text in texts]
+    new = dict.fromkeys(line for text in texts if text not in remembered for line in _lines(text))
+    translations = _translated(bundle, list(new), options)
+    return [remembered.get(text) or _joined(text, translations) for text in texts]
+
+
+def _lines(text: Text) -> list[Text]:
+    """Return the lines of a text, without the white space at their ends."""
+    return [Text(line.strip(), text.protected) for line in text.text.split("\n")]
+
+
+def _in_place(text: str, translation: str) -> str:
+    """Return a translation between the white space at the ends of its text."""
+    return text.replace(text.strip(), translation, 1)
 
 
 def _remembered(memory: TranslationMemory, text: Text, least: float) -> SafeTranslation | None:
     """Return the translation of a text, or of a similar one, in the memory; None if there is none
     that can have the placeholders of the text."""
     match = memory.best(text.text, least)
-    if match is None:
+    target = None if match is None else match.adapted(text.text, text.protected)
+    if match is None or target is None:
         return None
-    target = match.adapted(text.text, text.protected)
-    if target is None:
-        return None
-    core = text.text.strip()
-    start = text.text.index(core)
-    whole = text.text[:start] + target + text.text[start + len(core) :]
-    has = bool(Placeholders(text.protected).find(text.text))
-    return SafeTranslation(whole, "memory" if match.similarity == 1 else "similar", "", has, match)
+    has = bool(text.placeholders.find(text.text))
+    how: How = "memory" if match.similarity == 1 else "similar"
+    return SafeTranslation(_in_place(text.text, target), how, "", has, match)
 
 
-def _joined(text: Text, lines: dict[Text, SafeTranslation | None]) -> SafeTranslation:
+def _joined(text: Text, translations: dict[Text, SafeTranslation]) -> SafeTranslation:
     """Join the translations of the lines of a text; one that is left leaves the whole text."""
-    parts: list[str] = []
-    ways: list[SafeTranslation] = []
-    for line in text.text.split("\n"):
-        translation = lines[Text(line.strip(), text.protected)]
-        assert translation is not None
-        ways.append(translation)
-        if translation.text is not None:
-            stripped = line.strip()
-            start = line.index(stripped)
-            parts.append(line[:start] + translation.text + line[start + len(stripped) :])
-    worst = max(ways, key=lambda way: _ORDER.index(way.how))
-    has_placeholders = any(way.has_placeholders for way in ways)
+    of_lines = [translations[line] for line in _lines(text)]
+    worst = max(of_lines, key=lambda line: get_args(How).index(line.how))
+    has_placeholders = any(line.has_placeholders for line in of_lines)
     if worst.text is None:
         return SafeTranslation(None, "left", worst.problem, has_placeholders)
-    return SafeTranslation("\n".join(parts), worst.how, "", has_placeholders)
+    lines = zip(text.text.split("\n"), of_lines, strict=True)
+    whole = "\n".join(_in_place(line, translation.text or "") for line, translation in lines)
+    return SafeTranslation(whole, worst.how, "", has_placeholders)
 
 
-_ORDER: tuple[How, ...] = get_args(How)
-"""From the least to the most in need of a review."""
-
-
-def _lines(
+def _translated(
     bundle: TranslatorBundle, lines: Sequence[Text], options: TranslateOptions
 ) -> dict[Text, SafeTranslation]:
     """Translate lines without white space at their ends."""
@@ -133,31 +130,21 @@ def _lines(
         elif num_tags > MOST_TAGS:
             problem = f"it has {num_tags:,} different tags, and {MOST_TAGS:,} are allowed"
             results[line] = SafeTranslation(None, "left", problem)
-        elif not _LETTER.search(Placeholders(line.protected).removed(line.text)):
+        elif not LETTER.search(line.placeholders.removed(line.text)):
             results[line] = SafeTranslation(line.text, "unchanged")
         else:
             chosen.append(line)
+    drafts: dict[Text, str] = {}
     searched = _search(bundle, [line.text for line in chosen], options)
     for line, candidates in zip(chosen, searched, strict=True):
-        results[line] = _chosen(line, candidates)
-    drafts = {line: found[0] for line, found in zip(chosen, searched, strict=True)}
-    for repair in (_constrained, _by_parts):
-        waiting = [
-            _Draft(line, drafts[line], results[line].problem)
-            for line in chosen
-            if results[line].text is None
-        ]
-        results.update(repair(bundle, waiting, options))
-    return results
+        results[line], drafts[line] = _chosen(line, candidates), candidates[0]
+    results |= _constrained(bundle, _left(chosen, results), drafts, options)
+    return results | _by_parts(bundle, _left(chosen, results), options)
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A line whose best translation, `text`, has wrong placeholders or is empty (`problem`)."""
-
-    line: Text
-    text: str
-    problem: str
+def _left(lines: Sequence[Text], results: dict[Text, SafeTranslation]) -> dict[Text, str]:
+    """Return the lines without a translation, each with the reason."""
+    return {line: results[line].problem for line in lines if results[line].text is None}
 
 
 def _longest_sentence(bundle: TranslatorBundle, text: str) -> int:
@@ -181,32 +168,32 @@ def _search(
 
 
 def _constrained(
-    bundle: TranslatorBundle, waiting: Sequence[_Draft], options: TranslateOptions
+    bundle: TranslatorBundle,
+    lines: dict[Text, str],
+    drafts: dict[Text, str],
+    options: TranslateOptions,
 ) -> dict[Text, SafeTranslation]:
     """Search again for translations that contain the placeholders.
 
     Texts with the same placeholders are searched together; if a text of them has no such
     translation, they are searched one by one. A model that was not trained on such placeholders
-    writes them instead of words: a translation with less than two thirds of the text of the draft
-    is not used.
+    writes them instead of words: a translation with less than two thirds of the text of the draft,
+    the best translation of the first search, is not used.
     """
-    groups: dict[tuple[str, ...], list[_Draft]] = {}
-    for draft in waiting:
-        found = Placeholders(draft.line.protected).find(draft.line.text)
-        required = tuple(dict.fromkeys(item.text for item in found))
+    groups: dict[tuple[str, ...], list[Text]] = {}
+    for line in lines:
+        required = tuple(dict.fromkeys(item.text for item in line.placeholders.find(line.text)))
         if required and not options.mbr:  # samples cannot be constrained
-            groups.setdefault(required, []).append(draft)
+            groups.setdefault(required, []).append(line)
     results: dict[Text, SafeTranslation] = {}
-    for required, drafts in groups.items():
+    for required, group in groups.items():
         stricter = replace(options, contain=(*options.contain, *required))
-        lines = [draft.line for draft in drafts]
-        for draft, candidates in zip(drafts, _fitting(bundle, lines, stricter), strict=True):
-            removed = Placeholders(draft.line.protected).removed
-            least = len(removed(draft.text)) * 2 / 3
-            full = [text for text in candidates if len(removed(text)) >= least]
-            way = _chosen(draft.line, full)
+        for line, candidates in zip(group, _fitting(bundle, group, stricter), strict=True):
+            removed = line.placeholders.removed
+            least = len(removed(drafts[line])) * 2 / 3
+            way = _chosen(line, [text for text in candidates if len(removed(text)) >= least])
             if way.text is not None:
-                results[draft.line] = replace(way, how="constrained")
+                results[line] = replace(way, how="constrained")
     return results
 
 
@@ -224,7 +211,7 @@ def _fitting(
 
 def _chosen(line: Text, candidates: Sequence[str]) -> SafeTranslation:
     """Return the first candidate with the placeholders of the line, or a repaired one."""
-    placeholders = Placeholders(line.protected)
+    placeholders = line.placeholders
     has = bool(placeholders.find(line.text))
     problem = "the translation is empty"
     for number, candidate in enumerate(candidates):
@@ -240,55 +227,37 @@ def _chosen(line: Text, candidates: Sequence[str]) -> SafeTranslation:
 
 
 def _by_parts(
-    bundle: TranslatorBundle, waiting: Sequence[_Draft], options: TranslateOptions
+    bundle: TranslatorBundle, lines: dict[Text, str], options: TranslateOptions
 ) -> dict[Text, SafeTranslation]:
     """Translate the parts between the placeholders of lines for which the search had no result."""
-    split = [(draft.line, draft.problem, _parts(draft.line)) for draft in waiting]
-    texts = dict.fromkeys(part.text.strip() for _, _, parts in split for part in parts if part.read)
-    searched = _search(bundle, list(texts), options)
-    translations = dict(zip(texts, searched, strict=True))
+    parts_of = {line: _parts(line) for line in lines}
+    cores = dict.fromkeys(
+        part.strip() for parts in parts_of.values() for part in parts if LETTER.search(part)
+    )
+    searched = dict(zip(cores, _search(bundle, list(cores), options), strict=True))
     results: dict[Text, SafeTranslation] = {}
-    for line, problem, parts in split:
-        placeholders = Placeholders(line.protected)
-        has = bool(placeholders.find(line.text))
-        pieces: list[str] = []
-        for part in parts:
-            text = part.text
-            if part.read:
-                core = text.strip()
-                cleaned = [placeholders.removed(found) for found in translations[core]]
-                best = next((found for found in cleaned if found), "")
-                if not best:
-                    break
-                start = text.index(core)
-                text = text[:start] + best + text[start + len(core) :]
-            pieces.append(text)
-        joined = "".join(pieces)
-        if len(pieces) == len(parts) and not placeholders.faults(line.text, joined):
-            results[line] = SafeTranslation(joined, "parts", "", has)
+    for line, parts in parts_of.items():
+        placeholders = line.placeholders
+        found = [item.text for item in placeholders.find(line.text)]
+        best = {
+            core: next(filter(None, map(placeholders.removed, searched[core])), "")
+            for core in map(str.strip, parts)
+            if core in searched
+        }
+        first, *others = (
+            _in_place(part, best[part.strip()]) if part.strip() in best else part for part in parts
+        )
+        joined = first + "".join(map("".join, zip(found, others, strict=True)))
+        if all(best.values()) and not placeholders.faults(line.text, joined):
+            results[line] = SafeTranslation(joined, "parts", "", bool(found))
         else:
-            results[line] = SafeTranslation(None, "left", problem, has)
+            results[line] = SafeTranslation(None, "left", lines[line], bool(found))
     return results
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A placeholder, or the text between two. read: whether a model must translate it."""
-
-    text: str
-    read: bool
-
-
-def _parts(line: Text) -> list[_Part]:
-    """Return the placeholders of a line and the texts between them, in order."""
-
-    def between(start: int, end: int) -> _Part:
-        text = line.text[start:end]
-        return _Part(text, bool(_LETTER.search(text)))
-
-    parts: list[_Part] = []
-    end = 0
-    for item in Placeholders(line.protected).find(line.text):
-        parts += [between(end, item.start), _Part(item.text, False)]
-        end = item.end
-    return [*parts, between(end, len(line.text))]
+def _parts(line: Text) -> list[str]:
+    """Return the texts before, between and after the placeholders of a line."""
+    found = line.placeholders.find(line.text)
+    starts = [0, *(item.end for item in found)]
+    ends = [*(item.start for item in found), len(line.text)]
+    return [line.text[start:end] for start, end in zip(starts, ends, strict=True)]

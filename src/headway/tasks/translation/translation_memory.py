@@ -49,11 +49,7 @@ class Match:
         renamed = {a.text: b.text for a, b in zip(former, new, strict=True)}
         if len(set(renamed.values())) != len(renamed):
             return None
-        pieces, end = [], 0
-        for item in placeholders.find(self.target):
-            pieces += [self.target[end : item.start], renamed.get(item.text, item.text)]
-            end = item.end
-        target = "".join([*pieces, self.target[end:]])
+        target = placeholders.replaced(self.target, lambda it: renamed.get(it.text, it.text))
         return None if placeholders.faults(text, target) else target
 
 
@@ -130,11 +126,7 @@ class TranslationMemory:
 
 def _words(text: str) -> tuple[str, ...]:
     """Return the words and punctuation marks of a text; one mark stands for each placeholder."""
-    pieces, end = [], 0
-    for item in _PLACEHOLDERS.find(text):
-        pieces += [text[end : item.start], _PLACEHOLDER]
-        end = item.end
-    return tuple(_WORD.findall("".join([*pieces, text[end:]])))
+    return tuple(_WORD.findall(_PLACEHOLDERS.replaced(text, lambda _: _PLACEHOLDER)))
 
 
 def edit_distance(a: Sequence[str], b: Sequence[str], most: int) -> int | None:

@@ -75,7 +75,6 @@ class WordsEvaluationConfig(ObservationConfig):
 class WordsRunConfig(RunSettings):
     """Configuration of a word-vector run."""
 
-    recipe: str = setting("words", "name of the recipe that these settings extend")
     data: TextConfig = section(TextConfig)
     model: WordsConfig = section(WordsConfig)
     training: WordsTrainingConfig = section(WordsTrainingConfig)

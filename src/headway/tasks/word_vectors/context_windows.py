@@ -17,7 +17,7 @@ import torch
 
 from headway.base.shapes import Int, Tensor
 from headway.data.stream import Array, Batch, Order, parts
-from headway.tasks.word_vectors.word_corpus import (
+from headway.tasks.word_vectors.data import (
     WordCorpus,
     keep_probability,
     key_of,

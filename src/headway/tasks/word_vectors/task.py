@@ -1,14 +1,220 @@
-"""The task of word vectors."""
+"""The task of word vectors: job, evaluation, output, and the record that names them.
+
+Mikolov et al. 2013b.
+"""
 
 from __future__ import annotations
 
-from headway.tasks.task import BundleSpec, NoOptions, Task
-from headway.tasks.word_vectors.bundle import WordsBundle
-from headway.tasks.word_vectors.config import WordsRunConfig, words
-from headway.tasks.word_vectors.data import check
-from headway.tasks.word_vectors.evaluation import evaluate, held_out_examples, read_examples
-from headway.tasks.word_vectors.job import prepare
-from headway.tasks.word_vectors.show import score_lines
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from headway.base.devices import Machine
+from headway.base.errors import DataError, UsageError
+from headway.base.settings import override
+from headway.data.formats import read_texts
+from headway.data.stream import Batches
+from headway.evaluation.scores import Metric, Scores
+from headway.models import WordsConfig, words_model
+from headway.tasks.job import Emit, Job, Summary, update_size
+from headway.tasks.sections import RunSettings
+from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task
+from headway.tasks.word_vectors.config import (
+    TextConfig,
+    WordsRunConfig,
+    WordsTrainingConfig,
+    words,
+)
+from headway.tasks.word_vectors.context_windows import (
+    ContextWindowSettings,
+    Windows,
+    WordBatch,
+)
+from headway.tasks.word_vectors.data import (
+    WordCorpus,
+    check,
+    check_files,
+    prepare_text,
+    prepare_words,
+)
+from headway.tasks.word_vectors.model import WordsBundle
+from headway.tasks.word_vectors.objective import NegativeSampling, NextWordObjective
+from headway.training import Objective
+
+BATCHES = 50
+"""Maximum number of batches of an evaluation."""
+
+WORTH_A_NOTE = 0.2
+"""A note is shown if subsampling leaves less than this fraction of the words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordExamples:
+    """A text whose words are predicted as in training.
+
+    corpus: the encoded text. settings: how examples are made of words and their context.
+    negatives: the weight of the negative samples.
+    """
+
+    corpus: WordCorpus
+    settings: ContextWindowSettings
+    negatives: int
+
+    def __len__(self) -> int:
+        """The number of words."""
+        return self.corpus.words
+
+
+def objective_of(model: WordsConfig, negatives: int) -> Objective:
+    """Return the objective of a kind of word model. negatives: weight of the negative samples."""
+    return NextWordObjective() if model.kind == "next-word" else NegativeSampling(negatives)
+
+
+def window_settings(
+    model: WordsConfig, training: WordsTrainingConfig, seed: int
+) -> ContextWindowSettings:
+    """Return how the examples of a run are made of words and their context."""
+    return ContextWindowSettings(
+        kind=model.kind,
+        batch_size=training.batch_size,
+        window=training.window,
+        subsample=training.subsample,
+        seed=seed,
+    )
+
+
+def examples_of(
+    corpus: WordCorpus, model: WordsConfig, training: WordsTrainingConfig
+) -> WordExamples:
+    """Return the examples of a text, which do not depend on the random seed of the training."""
+    settings = window_settings(model, training, seed=0)
+    return WordExamples(corpus=corpus, settings=settings, negatives=training.negatives)
+
+
+def prepare(
+    config: WordsRunConfig, folder: Path, machine: Machine, emit: Emit
+) -> Job[WordBatch, WordExamples, NoOptions]:
+    """Prepare vocabulary and encoded text in the run folder, and return the job.
+
+    Raises DataError if there are no context words. Emits a note if subsampling leaves few words.
+    """
+    prepared = prepare_text(config.data, folder, emit)
+    size = {"model.vocabulary": prepared.vocabulary.size}
+    config = override(config, size, "the vocabulary")
+    model, training = config.model, config.training
+    settings = window_settings(model, training, training.seed)
+    windows = Windows(prepared.train, prepared.vocabulary.counts, settings)
+    if model.kind != "next-word":
+        if not prepared.train.has_neighbours:
+            raise DataError(
+                "no two adjacent words are in the vocabulary, so there is nothing to train on",
+                ", ".join(config.data.train),
+                "use whole sentences on a line; --data.min-count 1 keeps every word",
+            )
+        remaining = float((windows.keep * windows.counts).sum() / windows.counts.sum())
+        if remaining < WORTH_A_NOTE:
+            text = f"subsampling leaves {remaining:.0%} of the words: for a short text use "
+            emit({"kind": "note", "text": text + "--training.subsample 0"})
+    return Job(
+        config=config,
+        build=lambda: words_model(model),
+        batches=Batches(windows, windows.batch, machine.device),
+        objective=objective_of(model, training.negatives),
+        held_out=examples_of(prepared.valid, model, training),
+        evaluation=NO_OPTIONS,
+        bundle=lambda trained: WordsBundle(trained, prepared.vocabulary),
+        summary=Summary(
+            model=f"{model.kind}, {model.vocabulary - 1:,} words, d={model.dim}",
+            batches=f"{update_size(training, windows.examples_per_epoch):,} words",
+            unit="pairs",
+        ),
+    )
+
+
+def read_examples(
+    bundle: WordsBundle, paths: Sequence[Path], config: RunSettings | None, options: NoOptions
+) -> WordExamples:
+    """Read the examples of text files.
+
+    config: the configuration of the run, for the column of .tsv files and the settings of the
+    examples; None: the defaults of the recipe.
+    """
+    check_files(paths)
+    data, training = TextConfig(), WordsTrainingConfig()
+    if isinstance(config, WordsRunConfig):
+        data, training = config.data, config.training
+    with tempfile.TemporaryDirectory() as folder:  # the file stays mapped after it is removed
+        lines = read_texts(list(paths), data.column)
+        corpus = prepare_words(lines, bundle.vocabulary, Path(folder) / "text")
+    return examples_of(corpus, bundle.config, training)
+
+
+def held_out_examples(
+    bundle: WordsBundle, run: Path, config: RunSettings, options: NoOptions
+) -> WordExamples:
+    """Open the held-out examples of a run. Raises UsageError if there are none."""
+    folder = run / "data" / "valid"
+    if not folder.is_dir():
+        raise UsageError(
+            "the run has no held-out text, or it was removed",
+            str(folder),
+            f"name a text file: headway eval {run} FILE",
+        )
+    assert isinstance(config, WordsRunConfig)
+    return examples_of(WordCorpus.open(folder, bundle.vocabulary), bundle.config, config.training)
+
+
+@torch.inference_mode()
+def evaluate(
+    bundle: WordsBundle,
+    examples: WordExamples,
+    options: NoOptions = NO_OPTIONS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Compute the mean loss per target in nats; for next-word models the perplexity as well.
+
+    The loss is that of training (`NegativeSampling` or `NextWordObjective`). At most BATCHES
+    batches of one epoch are evaluated. progress: called before each batch with the number of
+    targets so far. Raises DataError if no two adjacent words are in the vocabulary.
+    """
+    config = bundle.config
+    is_next_word = config.kind == "next-word"
+    if not examples or not (is_next_word or examples.corpus.has_neighbours):
+        raise DataError(
+            "no two adjacent words are in the vocabulary, so there is nothing to predict",
+            hint="use a text with more words of the model's vocabulary",
+        )
+    objective = objective_of(config, examples.negatives)
+    windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
+    batches = Batches(windows, windows.batch, str(bundle.device))
+    total, count = 0.0, 0
+    for epoch, _, batch in islice(batches.stream(0, 0), BATCHES):
+        progress(count)
+        loss = objective(bundle.model, batch)
+        total, count = total + loss.nats.item(), count + loss.count
+        if epoch:
+            break
+    nats = total / count
+    metrics = [Metric("loss", nats, higher_is_better=False)]
+    if is_next_word:
+        metrics.append(Metric("perplexity", math.exp(min(nats, 50.0)), higher_is_better=False))
+    return Scores(tuple(metrics), {"targets": count, "words": len(examples)})
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """Format the loss, the perplexity of next words, and the number of targets."""
+    counts = scores.counts
+    perplexity = f"   perplexity {scores['perplexity']:.2f}" if "perplexity" in scores else ""
+    return [
+        f"loss {scores['loss']:.4f} nats per target{perplexity}",
+        f"{counts['targets']:,} targets of a text of {counts['words']:,} words",
+    ]
+
 
 WORD_VECTORS = Task(
     name="word_vectors",

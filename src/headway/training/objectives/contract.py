@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headway.base.shapes import Float, Tensor
+from headway.base.shapes import Bool, Float, Int, Tensor
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,22 @@ class Loss:
     total: Float[Tensor, ""]
     nats: Float[Tensor, ""]
     count: int
+
+
+class FramedTexts(Protocol):
+    """Framed texts, one per row (`data.encoder_batches.EncoderBatch`).
+
+    keys: True at tokens, False at padding. types: segment ids; None if there are no pairs.
+    """
+
+    @property
+    def tokens(self) -> Int[Tensor, "B T"]: ...
+
+    @property
+    def keys(self) -> Bool[Tensor, "B T"]: ...
+
+    @property
+    def types(self) -> Int[Tensor, "B T"] | None: ...
 
 
 class Objective(Protocol):

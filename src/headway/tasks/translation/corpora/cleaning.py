@@ -2,22 +2,29 @@
 
 The first rule of `REASONS` that a pair breaks is its reason. Nothing is downloaded: what each
 language looks like is learned from the corpus itself (`CharacterModel`), so that corpora in which
-most pairs are right are cleaned of the rest.
+most pairs are right are cleaned of the rest. `clean_files` writes two new tables, of the pairs kept
+and of those removed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
+from statistics import fmean, pstdev
+from tempfile import TemporaryFile
+from typing import IO
 
-from headway.tasks.translation.corpora.corpus_check import CONTROL_CHARACTERS
-from headway.tasks.translation.pair_files import Pair
+from headway.base.errors import UsageError
+from headway.base.files import check_new_file, write_file
+from headway.tasks.translation.corpora.corpus_check import CONTROL_CHARACTERS, pair_hash
+from headway.tasks.translation.pair_files import Pair, PairFiles
+from headway.tasks.translation.pairs.reading import read_pairs
 
 REASONS = {
     "empty": "a side is empty",
@@ -33,6 +40,9 @@ REASONS = {
 
 LEARNED_FROM = 50_000
 """Pairs from which the languages are learned, the first ones."""
+
+REPORTED = 10_000
+"""Pairs between two calls of `progress`."""
 
 SHORT, WORDY = 12, 20
 """Characters below which the ratio and the language cannot be judged."""
@@ -97,13 +107,19 @@ class CharacterModel:
 
 
 @dataclass(frozen=True)
-class Languages:
-    """The models of both sides, and the most nats per character that a text of each may have."""
+class Language:
+    """A model of the texts of one side, and the most nats per character of one of them."""
 
-    source: CharacterModel
-    target: CharacterModel
-    source_limit: float
-    target_limit: float
+    model: CharacterModel
+    limit: float
+
+
+@dataclass(frozen=True)
+class Languages:
+    """The languages of both sides."""
+
+    source: Language
+    target: Language
 
 
 def clean(
@@ -113,12 +129,11 @@ def clean(
 
     languages: from `learn_languages`; None skips that rule. Memory: 8 bytes for each pair.
     """
-    seen: set[bytes] = set()
+    seen: set[int] = set()
     for pair in pairs:
         reason = _reason(pair, languages, rules)
         if reason is None:
-            text = f"{pair.source}\0{pair.target}".encode()
-            key = hashlib.blake2b(text, digest_size=8).digest()
+            key = pair_hash(pair.source, pair.target)
             reason = "duplicate" if key in seen else None
             seen.add(key)
         yield pair, reason
@@ -133,21 +148,16 @@ def learn_languages(pairs: Iterable[Pair], rules: CleaningRules) -> Languages | 
     ]
     if len(chosen) < 1000:
         return None
-    source = CharacterModel(pair.source for pair in chosen)
-    target = CharacterModel(pair.target for pair in chosen)
-    limits = [
-        _limit([model.nats(side) for side in sides], rules.outlier)
-        for model, sides in (
-            (source, [pair.source for pair in chosen]),
-            (target, [pair.target for pair in chosen]),
-        )
-    ]
-    return Languages(source, target, *limits)
+    return Languages(
+        _learned([pair.source for pair in chosen], rules.outlier),
+        _learned([pair.target for pair in chosen], rules.outlier),
+    )
 
 
-def _limit(nats: list[float], deviations: float) -> float:
-    mean = sum(nats) / len(nats)
-    return mean + deviations * math.sqrt(sum((n - mean) ** 2 for n in nats) / len(nats))
+def _learned(texts: Sequence[str], outlier: float) -> Language:
+    model = CharacterModel(texts)
+    nats = [model.nats(text) for text in texts]
+    return Language(model, fmean(nats) + outlier * pstdev(nats))
 
 
 def _reason(pair: Pair, languages: Languages | None, rules: CleaningRules) -> str | None:
@@ -196,16 +206,13 @@ def _is_copy(pair: Pair) -> bool:
 
 
 def _is_other_language(pair: Pair, languages: Languages, rules: CleaningRules) -> bool:
-    sides = (
-        (pair.source, languages.source, languages.target, languages.source_limit),
-        (pair.target, languages.target, languages.source, languages.target_limit),
-    )
-    for text, own, other, limit in sides:
+    source, target = languages.source, languages.target
+    for text, own, other in ((pair.source, source, target), (pair.target, target, source)):
         if len(text) < WORDY:
             continue
-        nats = own.nats(text)
-        lead = nats - other.nats(text)  # above 0: more like the other language
-        if lead > rules.margin or (nats > limit and lead > -rules.margin / 2):
+        nats = own.model.nats(text)
+        lead = nats - other.model.nats(text)  # above 0: more like the other language
+        if lead > rules.margin or (nats > own.limit and lead > -rules.margin / 2):
             return True
     return False
 
@@ -217,3 +224,55 @@ def _sides(pair: Pair) -> tuple[str, str]:
 def _normal(text: str) -> str:
     """Return the text in lower case with two spaces before it; all digits are 0."""
     return "  " + re.sub(r"\d", "0", text.casefold())
+
+
+def clean_files(
+    files: PairFiles,
+    output: Path,
+    rules: CleaningRules,
+    *,
+    check_language: bool = True,
+    progress: Callable[[int], None] = lambda read: None,
+) -> tuple[Cleaned, Path]:
+    """Write the pairs that are kept to `output`; return counts, and the path of those removed.
+
+    Both tables appear when all pairs were read. Raises UsageError if `output` is no new .tsv file,
+    DataError for pairs that cannot be read.
+    """
+    if output.suffix != ".tsv":
+        raise UsageError(f"{output}: expected a name that ends in .tsv", hint=f"{output}.tsv")
+    removed_path = output.with_suffix(".removed.tsv")
+    for path in (output, removed_path):
+        check_new_file(path)
+    cleaned = Cleaned()
+    languages = learn_languages(read_pairs(files), rules) if check_language else None
+    cleaned.languages_checked = languages is not None
+    source, target = files.source or "source", files.target or "target"
+    with TemporaryFile("w+b") as kept, TemporaryFile("w+b") as removed:
+        kept.write(f"{source}\t{target}\n".encode())
+        removed.write(f"reason\tline\t{source}\t{target}\n".encode())
+        for pair, reason in clean(read_pairs(files), languages, rules):
+            cleaned.read += 1
+            if cleaned.read % REPORTED == 0:
+                progress(cleaned.read)
+            row = f"{_cell(pair.source)}\t{_cell(pair.target)}\n"
+            if reason is None:
+                cleaned.kept += 1
+                kept.write(row.encode())
+            else:
+                cleaned.removed[reason] += 1
+                removed.write(f"{reason}\t{pair.line}\t{row}".encode())
+        write_file(removed_path, _blocks(removed))
+        write_file(output, _blocks(kept))
+    return cleaned, removed_path
+
+
+def _cell(text: str) -> str:
+    """Return a text without the characters that separate cells and rows."""
+    return " ".join(text.replace("\t", " ").splitlines())
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    file.seek(0)
+    while block := file.read(1 << 20):
+        yield block

@@ -6,33 +6,46 @@ bytes per sentence (64-bit hashes: with 100 million sentences, less than one fal
 thousand corpora is expected) and some line numbers.
 """
 
-import hashlib
 import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from headway.base.chunks import chunks
 from headway.base.errors import DataError, HeadwayError
 from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import location
 from headway.tasks.translation.pair_files import Pair, PairFiles
 from headway.tasks.translation.pairs.reading import read_pairs
 from headway.tasks.translation.pairs.splits import Splits
-from headway.text import TokenizerPair
 
 RATIO_LIMIT = 9
 FIRST_LINES = 5
-CHUNK = 4096
 CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffd]")
 """Control characters other than tab and newline, byte-order marks, replacement characters."""
 
-_EMPTY, _RATIO, _CONTROLS, _SAME, _SHORT = "empty", "ratio", "control", "same", "short"
+
+@dataclass
+class Finding:
+    """The number of lines with a finding, and the line numbers of the first ones."""
+
+    count: int = 0
+    first_lines: tuple[int, ...] = ()
+
+    def note(self, line: int) -> None:
+        self.count += 1
+        if len(self.first_lines) < FIRST_LINES:
+            self.first_lines += (line,)
+
+    @property
+    def listed(self) -> str:
+        """The lines in words: lines 3, 9, …"""
+        more = ", …" if self.count > len(self.first_lines) else ""
+        return f"lines {', '.join(map(str, self.first_lines))}{more}"
 
 
 @dataclass(frozen=True)
@@ -44,15 +57,7 @@ class Lengths:
     max: int
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The number of lines with a finding, and the line numbers of the first ones."""
-
-    count: int
-    first_lines: tuple[int, ...]
-
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class SplitReport:
     """Counts for one corpus. The keys of `lengths` are "source words", "target characters" etc.
 
@@ -62,15 +67,15 @@ class SplitReport:
     """
 
     files: tuple[str, ...]
-    pairs: int
-    readable: bool
-    empty: Finding
-    ratio_outliers: Finding
-    control_characters: Finding
-    identical: Finding
-    duplicates: int
-    leaked: Finding
-    lengths: dict[str, Lengths]
+    pairs: int = 0
+    readable: bool = True
+    empty: Finding = field(default_factory=Finding)
+    ratio_outliers: Finding = field(default_factory=Finding)
+    control_characters: Finding = field(default_factory=Finding)
+    identical: Finding = field(default_factory=Finding)
+    duplicates: int = 0
+    leaked: Finding = field(default_factory=Finding)
+    lengths: dict[str, Lengths] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,152 +86,109 @@ class CheckReport:
     faults: list[str]
     warnings: list[str]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the whole report as plain values for JSON."""
         return asdict(self)
 
 
 @dataclass
-class _Tally:
-    """Counts collected while one corpus is read."""
+class _Incomplete(BadRows):
+    """Leaves out every row that is no pair, counts it, and keeps the error of the first one."""
 
-    pairs: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    lines: dict[str, list[int]] = field(default_factory=dict)
+    rows: Finding = field(default_factory=Finding)
+    first: DataError | None = None
+
+    def leave_out(self, error: DataError) -> None:
+        self.first = self.first or error
+        # FILE:3 of a text, FILE[3] of a list in JSON, FILE, row 3 of a .parquet file
+        self.rows.note(int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1]))
+
+
+@dataclass
+class _Tally:
+    """What is counted while one corpus is read, with hashes of its sources and of its pairs."""
+
+    report: SplitReport
+    incomplete: _Incomplete = field(default_factory=_Incomplete)
+    error: HeadwayError | None = None
     lengths: dict[str, Counter[int]] = field(default_factory=dict)
     sources: "array[int]" = field(default_factory=lambda: array("Q"))
     both: "array[int]" = field(default_factory=lambda: array("Q"))
-    pair_lines: "array[int]" = field(default_factory=lambda: array("Q"))
-    leaked: Finding = Finding(0, ())
-    error: HeadwayError | None = None
-    short: HeadwayError | None = None
-
-    def leave_out(self, error: DataError) -> None:
-        """Count a row that is no pair; the error of the first one is kept."""
-        self.short = self.short or error
-        self.note(_SHORT, int(str(error.where).rpartition(":")[2]))
-
-    def note(self, kind: str, line: int) -> None:
-        self.counts[kind] += 1
-        lines = self.lines.setdefault(kind, [])
-        if len(lines) < FIRST_LINES:
-            lines.append(line)
-
-    def finding(self, kind: str) -> Finding:
-        return Finding(self.counts[kind], tuple(self.lines.get(kind, [])))
-
-    def measure(self, name: str, length: int) -> None:
-        self.lengths.setdefault(name, Counter())[length] += 1
+    lines: "array[int]" = field(default_factory=lambda: array("Q"))
 
 
-def check(splits: Splits, tokenizers: TokenizerPair | None = None) -> CheckReport:
+def check(splits: Splits) -> CheckReport:
     """Read every corpus of `splits` once and return a report.
 
-    tokenizers: if given, lengths in tokens are reported too. Reading errors become faults of the
-    report; nothing is raised for bad data.
+    Reading errors become faults of the report; nothing is raised for bad data.
     """
     reports: dict[str, SplitReport] = {}
     faults: list[str] = []
     warnings: list[str] = []
     train_hashes: npt.NDArray[np.uint64] = np.empty(0, np.uint64)
     for name, files in splits.items():
-        tally = _tallied(files, tokenizers)
+        tally = _tallied(files)
         if name == "train":
             train_hashes = np.unique(_hashes(tally.sources))
         else:
-            tally.leaked = _leaked(tally, train_hashes)
-        reports[name] = _report(files, tally)
-        faults.extend(_faults(name, files, tally))
-        warnings.extend(_warnings(name, files, reports[name]))
+            _note_leaked(tally, train_hashes)
+        reports[name] = tally.report
+        faults += [f"{name}: {fault}" for fault in _faults(files, tally)]
+        warnings += [f"{name}: {warning}" for warning in _warnings(files, tally.report)]
     return CheckReport(reports, faults, warnings)
 
 
-def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
-    tally = _Tally()
-    for chunk in chunks(_guarded(files, tally), CHUNK):
-        for pair in chunk:
+def _tallied(files: PairFiles) -> _Tally:
+    """Count the pairs up to the first error."""
+    report = SplitReport(files=tuple(str(path) for path in files.paths))
+    tally = _Tally(report)
+    try:
+        for pair in read_pairs(files, tally.incomplete):
             _count(pair, tally)
-        if tokenizers is not None:
-            for ids in tokenizers.source.encode_batch([pair.source for pair in chunk]):
-                tally.measure("source tokens", len(ids))
-            for ids in tokenizers.target.encode_batch([pair.target for pair in chunk]):
-                tally.measure("target tokens", len(ids))
+    except HeadwayError as error:
+        tally.error = error
+    report.pairs = len(tally.lines)
+    report.readable = tally.error is None and tally.incomplete.first is None
+    report.duplicates = report.pairs - len(np.unique(_hashes(tally.both)))
+    report.lengths = {name: _summary(counter) for name, counter in sorted(tally.lengths.items())}
     return tally
 
 
-@dataclass
-class _Counted(BadRows):
-    """Leaves out every row that is no pair, and counts it."""
-
-    tally: _Tally = field(default_factory=_Tally)
-
-    def leave_out(self, error: DataError) -> None:
-        self.tally.leave_out(error)
-
-
-def _guarded(files: PairFiles, tally: _Tally) -> Iterator[Pair]:
-    """Yield the pairs up to the first error, which is stored in the tally."""
-    try:
-        yield from read_pairs(files, _Counted(tally=tally))
-    except HeadwayError as error:
-        tally.error = error
-
-
 def _count(pair: Pair, tally: _Tally) -> None:
-    tally.pairs += 1
-    tally.pair_lines.append(pair.line)
-    tally.sources.append(_hash(pair.source))
-    tally.both.append(_hash(f"{pair.source}\n{pair.target}"))
-    sizes = (len(pair.source), len(pair.target))
-    tally.measure("source characters", sizes[0])
-    tally.measure("target characters", sizes[1])
-    tally.measure("source words", len(pair.source.split()))
-    tally.measure("target words", len(pair.target.split()))
-    if not pair.source or not pair.target:
-        tally.note(_EMPTY, pair.line)
+    sides = {"source": pair.source, "target": pair.target}
+    tally.lines.append(pair.line)
+    tally.sources.append(pair_hash(pair.source))
+    tally.both.append(pair_hash(pair.source, pair.target))
+    for name, side in sides.items():
+        for unit, length in (("characters", len(side)), ("words", len(side.split()))):
+            tally.lengths.setdefault(f"{name} {unit}", Counter())[length] += 1
+    shorter, longer = sorted(map(len, sides.values()))
+    if not shorter:
+        tally.report.empty.note(pair.line)
         return
-    if max(sizes) > RATIO_LIMIT * min(sizes):
-        tally.note(_RATIO, pair.line)
-    if CONTROL_CHARACTERS.search(pair.source) or CONTROL_CHARACTERS.search(pair.target):
-        tally.note(_CONTROLS, pair.line)
+    if longer > RATIO_LIMIT * shorter:
+        tally.report.ratio_outliers.note(pair.line)
+    if any(map(CONTROL_CHARACTERS.search, sides.values())):
+        tally.report.control_characters.note(pair.line)
     if pair.source == pair.target:
-        tally.note(_SAME, pair.line)
+        tally.report.identical.note(pair.line)
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")
+def pair_hash(*texts: str) -> int:
+    """Return a hash of 64 bits of the texts of a pair."""
+    return int.from_bytes(blake2b("\n".join(texts).encode(), digest_size=8).digest(), "little")
 
 
 def _hashes(values: "array[int]") -> npt.NDArray[np.uint64]:
     return np.array(values, dtype=np.uint64)
 
 
-_NOTHING = _hash("")
-
-
-def _leaked(tally: _Tally, train_hashes: npt.NDArray[np.uint64]) -> Finding:
-    """Return the pairs whose source hash is in `train_hashes` (sorted, unique), with the first
-    line numbers."""
+def _note_leaked(tally: _Tally, train_hashes: npt.NDArray[np.uint64]) -> None:
+    """Note the pairs whose source hash is in `train_hashes` (sorted, unique)."""
     hashes = _hashes(tally.sources)
-    leaks = np.isin(hashes, train_hashes) & (hashes != np.uint64(_NOTHING))
-    positions = np.flatnonzero(leaks)
-    first = positions[:FIRST_LINES]
-    return Finding(len(positions), tuple(tally.pair_lines[int(p)] for p in first))
-
-
-def _report(files: PairFiles, tally: _Tally) -> SplitReport:
-    return SplitReport(
-        files=tuple(str(path) for path in files.paths),
-        pairs=tally.pairs,
-        readable=tally.error is None and tally.short is None,
-        empty=tally.finding(_EMPTY),
-        ratio_outliers=tally.finding(_RATIO),
-        control_characters=tally.finding(_CONTROLS),
-        identical=tally.finding(_SAME),
-        duplicates=tally.pairs - len(np.unique(_hashes(tally.both))),
-        leaked=tally.leaked,
-        lengths={name: _summary(counter) for name, counter in sorted(tally.lengths.items())},
-    )
+    leaks = np.isin(hashes, train_hashes) & (hashes != np.uint64(pair_hash("")))
+    for position in np.flatnonzero(leaks):
+        tally.report.leaked.note(tally.lines[int(position)])
 
 
 def _summary(counter: Counter[int]) -> Lengths:
@@ -239,56 +201,42 @@ def _summary(counter: Counter[int]) -> Lengths:
     return Lengths(float(values @ counts) / total, int(values[index]), int(values[-1]))
 
 
-def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
+def _faults(files: PairFiles, tally: _Tally) -> Iterator[str]:
+    rows, first = tally.incomplete.rows, tally.incomplete.first
     if tally.error is not None:
-        where = f"{tally.error.where}: " if tally.error.where else ""
-        yield f"{name}: {where}{tally.error.what}"
-    elif tally.pairs == 0 and tally.short is None:
-        yield f"{name}: {files.paths[0]}: has no sentence pairs"
-    if tally.short is not None:
-        short = tally.finding(_SHORT)
-        lines = ", ".join(map(str, short.first_lines))
-        more = ", …" if short.count > len(short.first_lines) else ""
-        rows = "" if short.count == 1 else f" ({short.count:,} such rows: lines {lines}{more})"
-        yield f"{name}: {tally.short.where}: {tally.short.what}{rows}"
-    empty = tally.finding(_EMPTY)
-    if empty.count:
-        yield _sentence(name, files, empty, "an empty side", "have", "has")
-    if tally.leaked.count:
-        yield _sentence(
-            name, files, tally.leaked, "in the training set", "also occur", "also occurs"
-        )
+        yield f"{tally.error.where}: {tally.error.what}" if tally.error.where else tally.error.what
+    elif not tally.report.pairs and first is None:
+        yield f"{files.paths[0]}: has no sentence pairs"
+    if first is not None:
+        more = "" if rows.count == 1 else f" ({rows.count:,} such rows: {rows.listed})"
+        yield f"{first.where}: {first.what}{more}"
+    yield from _sentence(files, tally.report.empty, "an empty side")
+    also = ("also occurs", "also occur")
+    yield from _sentence(files, tally.report.leaked, "in the training set", also)
 
 
-def _warnings(name: str, files: PairFiles, report: SplitReport) -> Iterator[str]:
+def _warnings(files: PairFiles, report: SplitReport) -> Iterator[str]:
     if files.note is not None:
-        yield f"{name}: {files.note}"
+        yield files.note
     if report.duplicates:
         noun = "pair repeats" if report.duplicates == 1 else "pairs repeat"
-        yield f"{name}: {report.duplicates:,} {noun} an earlier one"
-    for finding, description in (
-        (report.ratio_outliers, f"one side more than {RATIO_LIMIT} times as long as the other"),
-        (report.identical, "the same text on both sides"),
-        (report.control_characters, "control or replacement characters"),
-    ):
-        if finding.count:
-            yield _sentence(name, files, finding, description, "have", "has")
+        yield f"{report.duplicates:,} {noun} an earlier one"
+    ratio = f"one side more than {RATIO_LIMIT} times as long as the other"
+    yield from _sentence(files, report.ratio_outliers, ratio)
+    yield from _sentence(files, report.identical, "the same text on both sides")
+    yield from _sentence(files, report.control_characters, "control or replacement characters")
 
 
 def _sentence(
-    name: str,
-    files: PairFiles,
-    finding: Finding,
-    description: str,
-    plural_verb: str,
-    singular_verb: str,
-) -> str:
-    """Return a sentence such as `valid: valid.en:3: 2 pairs have an empty side (lines 3, 9)`."""
-    is_single = finding.count == 1
-    subject = f"1 pair {singular_verb}" if is_single else f"{finding.count:,} pairs {plural_verb}"
-    lines = ", ".join(str(line) for line in finding.first_lines)
-    more = ", …" if finding.count > len(finding.first_lines) else ""
-    tail = "" if is_single else f" (lines {lines}{more})"
-    return (
-        f"{name}: {location(files.paths[0], finding.first_lines[0])}: {subject} {description}{tail}"
-    )
+    files: PairFiles, finding: Finding, description: str, verbs: tuple[str, str] = ("has", "have")
+) -> Iterator[str]:
+    """Yield a sentence such as `valid.en:3: 2 pairs have an empty side (lines 3, 9)`, if any.
+
+    verbs: those for one pair and for several.
+    """
+    if finding.count:
+        where = location(files.paths[0], finding.first_lines[0])
+        if finding.count == 1:
+            yield f"{where}: 1 pair {verbs[0]} {description}"
+        else:
+            yield f"{where}: {finding.count:,} pairs {verbs[1]} {description} ({finding.listed})"

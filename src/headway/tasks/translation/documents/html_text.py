@@ -10,19 +10,17 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from headway.base.errors import DataError
 from headway.data.formats.lines import location
 from headway.tasks.translation.documents.inline_tags import InlineTag, InlineText
-from headway.tasks.translation.documents.plain_text import LETTER
 from headway.tasks.translation.documents.segments import (
-    Document,
-    Edit,
+    LETTER,
     Segment,
-    line_of,
-    read_text_file,
+    TextFile,
+    on_one_line,
+    replaced,
 )
 from headway.tasks.translation.documents.xml_elements import tag_end
 from headway.tasks.translation.pair_files import InlineTags
@@ -54,18 +52,16 @@ class _Token:
     name: str = ""
 
 
-def html_document(path: Path, source: str | None, target: str | None, tags: InlineTags) -> Document:
-    """Open an HTML file to translate its texts.
+def html_segments(file: TextFile, tags: InlineTags) -> Iterator[Segment]:
+    """Yield the texts of an HTML file.
 
     Inline tags such as `<b>` are part of a text, and are kept or dropped. Raises DataError with
     file and line for a tag, a comment or a script that is not closed.
     """
-    file = read_text_file(path)
     content = file.content
-    segments: list[Segment] = []
     run: list[_Token] = []
     counted, number = 0, 1
-    for token in [*_tokens(path, content), _Token("block", len(content), len(content))]:
+    for token in [*_tokens(file), _Token("block", len(content), len(content))]:
         if token.kind != "block":
             run.append(token)
             continue
@@ -73,15 +69,15 @@ def html_document(path: Path, source: str | None, target: str | None, tags: Inli
         if any(t.kind == "text" and LETTER.search(_text(content, t)) for t in run):
             number += content.count("\n", counted, run[0].start)
             counted = run[0].start
-            segments.append(_segment(content, run, number, tags))
+            yield _segment(content, run, number, tags)
         run = []
-    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
 
 
-def _tokens(path: Path, content: str) -> Iterator[_Token]:
+def _tokens(file: TextFile) -> Iterator[_Token]:
+    content = file.content
     position = start = 0
     while (position := content.find("<", position)) >= 0:
-        end, kind, name = _markup(path, content, position)
+        end, kind, name = _markup(file, position)
         if end == position:  # "<" as text
             position += 1
             continue
@@ -93,14 +89,14 @@ def _tokens(path: Path, content: str) -> Iterator[_Token]:
         yield _Token("text", start, len(content))
 
 
-def _markup(path: Path, content: str, start: int) -> tuple[int, Literal["inline", "block"], str]:
+def _markup(file: TextFile, start: int) -> tuple[int, Literal["inline", "block"], str]:
     """Return the end, the kind and the name of the markup at `start`; `start` for a mere "<"."""
+    content = file.content
 
     def unclosed(what: str) -> DataError:
+        line = content.count("\n", 0, start) + 1
         return DataError(
-            f"{what} is not closed",
-            location(path, line_of(content, start)),
-            "close it; write a mere < as &lt;",
+            f"{what} is not closed", location(file.path, line), "close it; write a mere < as &lt;"
         )
 
     if content.startswith("<!--", start):
@@ -200,13 +196,11 @@ def _segment(content: str, run: list[_Token], number: int, mode: InlineTags) -> 
     last = content[run[-1].start : run[-1].end]
     start = run[0].start + (len(first) - len(first.lstrip()) if run[0].kind == "text" else 0)
     end = run[-1].end - (len(last) - len(last.rstrip()) if run[-1].kind == "text" else 0)
-
-    def write(translations: Sequence[str]) -> list[Edit]:
-        return [Edit(start, end, text.markup(" ".join(translations[0].split("\n"))))]
-
-    return Segment(
-        texts=(text.text,),
-        line=number,
-        write=write,
-        protected=tuple(tag.shown for tag in tags),
+    return replaced(
+        start,
+        end,
+        text.text,
+        number,
+        lambda translation: text.markup(on_one_line(translation)),
+        text.protected,
     )

@@ -33,6 +33,11 @@ class InlineText:
     text: str
     tags: tuple[InlineTag, ...]
 
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """The tags as they are shown, each of which a translation must contain."""
+        return tuple(tag.shown for tag in self.tags)
+
     def markup(self, translation: str) -> str:
         """Return a translation as XML: its text escaped, and each shown tag as it is in the file.
 
@@ -52,16 +57,16 @@ class InlineText:
         return "".join([*parts, escaped(translation[end:])])
 
 
-def inline_text(element: Element, mode: InlineTags, content: str | None = None) -> InlineText:
+def inline_text(element: Element, mode: InlineTags, content: str = "") -> InlineText:
     """Return the text of an element, with its tags or without them.
 
     mode: "keep" or "drop"; the text between a pair is part of the text in both, and the code inside
     a single tag only with "keep". content: the file that contains the element, for the markup.
     """
-    pieces = list(_pieces(element, content, protects=mode == "keep"))
-    if mode == "drop":
-        return InlineText("".join(piece for piece in pieces if isinstance(piece, str)), ())
+    pieces = _pieces(element, content, protects=mode == "keep")
     plain = "".join(piece for piece in pieces if isinstance(piece, str))
+    if mode == "drop":
+        return InlineText(plain, ())
     tags: list[InlineTag] = []
     text: list[str] = []
     for piece in pieces:
@@ -86,9 +91,7 @@ def is_untranslated(target: Element | None, source: Element) -> bool:
     return not translation and (bool(original) or not inline_text(target, "keep").text.strip())
 
 
-def _pieces(
-    element: Element, content: str | None, *, protects: bool = True
-) -> list[str | InlineTag]:
+def _pieces(element: Element, content: str, *, protects: bool) -> list[str | InlineTag]:
     """Return the texts and tags of an element. protects: whether what is marked as not to be
     translated is a tag as a whole."""
     pieces: list[str | InlineTag] = []
@@ -96,13 +99,14 @@ def _pieces(
         if isinstance(part, str):
             pieces.append(part)
         elif part.name in _SURROUNDING and part.parts and not (protects and _is_protected(part)):
-            opening, closing = _slices(part, content)
-            pieces.append(InlineTag(_short(part, "<", ">"), opening))
+            opening = content[part.start : part.inner_start]
+            pieces.append(InlineTag(_short(part, ">"), opening))
             pieces += _pieces(part, content, protects=protects)
+            closing = content[part.inner_end : part.end]
             pieces.append(InlineTag(f"</{part.name}>", closing))
         else:
-            markup = content[part.start : part.end] if content else ""
-            pieces.append(InlineTag(_code(part) or _short(part, "<", "/>"), markup))
+            code = _code(part) or _short(part, "/>")
+            pieces.append(InlineTag(code, content[part.start : part.end]))
     return pieces
 
 
@@ -112,21 +116,13 @@ def _is_protected(element: Element) -> bool:
     return attributes.get("mtype") == "protected" or attributes.get("translate") == "no"
 
 
-def _slices(element: Element, content: str | None) -> tuple[str, str]:
-    """Return the first and the last tag of an element as they are in the file."""
-    if content is None:
-        return "", ""
-    first = content[element.start : element.inner_start]
-    return first, content[element.inner_end : element.end]
-
-
 def _code(element: Element) -> str:
     """Return the code of the original file that a tag contains or states, or ""."""
     values = (element.attributes.get(name, "") for name in _SHOWN)
     return element.text().strip() or next((value for value in values if value.strip()), "")
 
 
-def _short(element: Element, left: str, right: str) -> str:
+def _short(element: Element, end: str) -> str:
     name = next((name for name in _NAMES if name in element.attributes), None)
     attribute = f' {name}="{element.attributes[name]}"' if name else ""
-    return f"{left}{element.name}{attribute}{right}"
+    return f"<{element.name}{attribute}{end}"

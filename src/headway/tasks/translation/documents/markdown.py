@@ -12,16 +12,13 @@ package.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from headway.tasks.translation.documents.plain_text import LETTER
 from headway.tasks.translation.documents.segments import (
-    Document,
-    Edit,
+    LETTER,
     Segment,
-    read_text_file,
+    TextFile,
+    replaced,
     with_newlines,
 )
 from headway.tasks.translation.pair_files import InlineTags
@@ -54,16 +51,9 @@ class _Paragraph:
     lines: list[str] = field(default_factory=list)
 
 
-def markdown_document(
-    path: Path, source: str | None, target: str | None, tags: InlineTags
-) -> Document:
-    """Open a Markdown file to translate its texts.
-
-    Raises DataError with file and line for bytes that are not UTF-8.
-    """
-    file = read_text_file(path)
-    segments = _Reader().read(with_newlines(file.content))
-    return Document(file=file, segments=tuple(segments), num_texts=len(segments))
+def markdown_segments(file: TextFile, tags: InlineTags) -> list[Segment]:
+    """Return the texts of a Markdown file."""
+    return _Reader().read(with_newlines(file.content))
 
 
 class _Reader:
@@ -142,18 +132,17 @@ class _Reader:
             text = cell[0].strip()
             if LETTER.search(text):
                 first = offset + cell.start() + len(cell[0]) - len(cell[0].lstrip())
-                self._add(text, (first, first + len(text)), number)
+                self._add(text, first, first + len(text), number)
 
     def _finish(self) -> None:
         paragraph, self.paragraph = self.paragraph, None
         if paragraph is not None:
             text = " ".join(paragraph.lines)
             if LETTER.search(text):
-                self._add(text, (paragraph.start, paragraph.end), paragraph.number)
+                self._add(text, paragraph.start, paragraph.end, paragraph.number)
 
-    def _add(self, text: str, span: tuple[int, int], number: int) -> None:
-        def write(translations: Sequence[str]) -> list[Edit]:
-            return [Edit(*span, " ".join(translations[0].split()))]
-
+    def _add(self, text: str, start: int, end: int, number: int) -> None:
         protected = tuple(match[0] for match in _PROTECTED.finditer(text))
-        self.segments.append(Segment(texts=(text,), line=number, write=write, protected=protected))
+        self.segments.append(
+            replaced(start, end, text, number, lambda text: " ".join(text.split()), protected)
+        )

@@ -28,7 +28,7 @@ def mo_files(
     Raises UsageError if the language of its header agrees neither with `target` nor with `source`.
     """
     header = _header(_messages(read_bytes(path, DOCUMENT_LIMIT), str(path)))
-    return catalogue_files(path, "mo", (source, target), header_field(header, "Language"))
+    return catalogue_files(path, "mo", source, target, header_field(header, "Language"))
 
 
 def read_mo(corpus: PairFiles) -> Iterator[Pair]:

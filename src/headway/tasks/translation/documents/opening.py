@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.base.files import not_a_file
 from headway.data.formats.lines import ending
-from headway.tasks.translation.documents.html_text import html_document
-from headway.tasks.translation.documents.markdown import markdown_document
-from headway.tasks.translation.documents.plain_text import subtitle_document, text_document
+from headway.tasks.translation.documents.html_text import html_segments
+from headway.tasks.translation.documents.markdown import markdown_segments
+from headway.tasks.translation.documents.plain_text import subtitle_segments, text_segments
 from headway.tasks.translation.documents.po import po_document
-from headway.tasks.translation.documents.segments import Document
+from headway.tasks.translation.documents.segments import Document, Segment, TextFile, read_text_file
 from headway.tasks.translation.documents.tmx import tmx_document
 from headway.tasks.translation.documents.xliff import xliff_document
 from headway.tasks.translation.pair_files import InlineTags
 
-DOCUMENTS: Mapping[str, Callable[[Path, str | None, str | None, InlineTags], Document]] = {
+Opener = Callable[[Path, str | None, str | None, InlineTags], Document]
+
+
+def _of_segments(segments_of: Callable[[TextFile, InlineTags], Iterable[Segment]]) -> Opener:
+    """Return the opener of a format that states no languages, and all of whose texts are
+    untranslated."""
+
+    def opener(path: Path, source: str | None, target: str | None, tags: InlineTags) -> Document:
+        file = read_text_file(path)
+        segments = tuple(segments_of(file, tags))
+        return Document(file=file, segments=segments, num_texts=len(segments))
+
+    return opener
+
+
+_MARKDOWN, _HTML = _of_segments(markdown_segments), _of_segments(html_segments)
+
+DOCUMENTS: Mapping[str, Opener] = {
     ".po": po_document,
     ".pot": po_document,
     ".tmx": tmx_document,
     ".xlf": xliff_document,
     ".xliff": xliff_document,
-    ".txt": text_document,
-    ".md": markdown_document,
-    ".markdown": markdown_document,
-    ".html": html_document,
-    ".htm": html_document,
-    ".srt": subtitle_document,
+    ".txt": _of_segments(text_segments),
+    ".md": _MARKDOWN,
+    ".markdown": _MARKDOWN,
+    ".html": _HTML,
+    ".htm": _HTML,
+    ".srt": _of_segments(subtitle_segments),
 }
 """Name of a suffix -> the function that opens such a file for translation in place."""
 

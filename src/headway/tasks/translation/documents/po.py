@@ -8,6 +8,7 @@ from pathlib import Path
 from headway.tasks.translation.documents.po_entries import Catalogue, Entry, read_catalogue
 from headway.tasks.translation.documents.segments import Document, Edit, Segment, newline_of
 from headway.tasks.translation.pair_files import (
+    Format,
     InlineTags,
     Pair,
     PairFiles,
@@ -30,21 +31,19 @@ def po_files(
 
     Raises UsageError if the language of its header agrees neither with `target` nor with `source`.
     """
-    language = read_catalogue(path).language
-    return catalogue_files(path, "po", (source, target), language)
+    return catalogue_files(path, "po", source, target, read_catalogue(path).language)
 
 
 def catalogue_files(
-    path: Path, kind: str, sides: tuple[str | None, str | None], language: str | None
+    path: Path, format: Format, source: str | None, target: str | None, language: str | None
 ) -> PairFiles:
-    """Return the corpus of a PO or MO file (`kind`) whose header states `language`, or None."""
-    source, target = sides
+    """Return the corpus of a PO or MO file whose header states `language`, or None."""
     is_swapped = direction(str(path), (None, language), source, target)
     return PairFiles(
         paths=(path,),
         source=source or "msgid",
         target=target or language or "msgstr",
-        format="po" if kind == "po" else "mo",
+        format=format,
         is_swapped=is_swapped,
     )
 
@@ -59,9 +58,8 @@ def read_po(corpus: PairFiles) -> Iterator[Pair]:
     for entry in catalogue.entries:
         if entry.source is None or entry.is_header or not entry.is_translated:
             continue
-        forms = [entry.forms[index] for index in sorted(entry.forms)]
         for original, translation in numbered_pairs(
-            entry.source, entry.plural, forms, catalogue.form_of(1)
+            entry.source, entry.plural, entry.forms, catalogue.form_of(1)
         ):
             yield corpus.pair(original, translation, entry.msgid)
 
@@ -91,14 +89,11 @@ def po_document(path: Path, source: str | None, target: str | None, tags: Inline
     """
     catalogue = read_catalogue(path, plain=True)
     check_direction(str(path), (None, catalogue.language), source, target)
-    offsets = [0]
-    for line in catalogue.file.content.split("\n"):
-        offsets.append(offsets[-1] + len(line) + 1)
     texts = [entry for entry in catalogue.entries if entry.source]
     return Document(
         file=catalogue.file,
         segments=tuple(
-            _segment(catalogue, entry, offsets)
+            _segment(catalogue, entry)
             for entry in texts
             if entry.is_empty and "fuzzy" not in entry.flags
         ),
@@ -108,8 +103,7 @@ def po_document(path: Path, source: str | None, target: str | None, tags: Inline
     )
 
 
-def _segment(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Segment:
-    """Return the segment of a message. offsets: that of each line in the text of the file."""
+def _segment(catalogue: Catalogue, entry: Entry) -> Segment:
     source, plural = entry.source or "", entry.plural
     num_forms = catalogue.num_forms or max(2, len(entry.forms))
     newline = newline_of(catalogue.file.content)
@@ -124,12 +118,12 @@ def _segment(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Segment:
                 for form in range(num_forms)
             }
         lines = [f"{key} {quoted(text, newline)}" for key, text in texts.items()]
-        ends = entry.form_lines
-        start, end = offsets[ends[0][0] - 1], offsets[ends[len(ends) - 1][1]] - 1
-        if catalogue.file.content[end - 1 : end] == "\r":
-            end -= 1
-        start += _indentation(catalogue.file.content, start)
-        return [_fuzzy(catalogue, entry, offsets), Edit(start, end, newline.join(lines))]
+        if entry.flags_start is not None:
+            fuzzy = Edit(entry.flags_start, entry.flags_start, " fuzzy,")
+        else:
+            start = entry.start or 0
+            fuzzy = Edit(start, start, f"#, fuzzy{newline}")
+        return [fuzzy, Edit(entry.forms_start, entry.forms_end, newline.join(lines))]
 
     if plural is None:
         texts: tuple[str, ...] = (source,)
@@ -148,22 +142,6 @@ def _fits_one(source: str, plural: str, catalogue: Catalogue) -> bool:
     one = catalogue.form_of(1)
     is_alone = all(catalogue.form_of(n) != one for n in range(200) if n != 1)
     return is_alone or all(source.count(sign) == plural.count(sign) for sign in "%{")
-
-
-def _fuzzy(catalogue: Catalogue, entry: Entry, offsets: list[int]) -> Edit:
-    """Return the edit that marks a message as fuzzy: in its flags, or on a new line of flags."""
-    if entry.flag_line is not None:
-        start = catalogue.file.content.index("#,", offsets[entry.flag_line - 1]) + 2
-        return Edit(start, start, " fuzzy,")
-    start = offsets[entry.keyword - 1]
-    return Edit(start, start, f"#, fuzzy{newline_of(catalogue.file.content)}")
-
-
-def _indentation(content: str, start: int) -> int:
-    end = start
-    while content[end] in " \t":
-        end += 1
-    return end - start
 
 
 def quoted(text: str, newline: str) -> str:

@@ -25,30 +25,34 @@ _KEYWORD = re.compile(r"(msgctxt|msgid_plural|msgid|msgstr|domain)(?:\[(\d{1,9})
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"')
 _ESCAPE = re.compile(r"(?:\\(?:[0-7]{1,3}|x[0-9A-Fa-f]+))+|\\(?P<letter>.)", re.DOTALL)
 _SIMPLE = dict(zip('ntbrfva\\"', '\n\t\b\r\f\v\a\\"', strict=True))
+_FIELDS = {"msgctxt": "context", "msgid": "source", "msgid_plural": "plural"}
+"""Name of a keyword -> the field of `Entry` with its strings."""
+
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)", re.IGNORECASE)
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 
 
 @dataclass
 class Entry:
-    """One message. Lines count from 1.
+    """One message.
 
-    forms: the translations by plural form; {0: text} without plurals. flags: the words after `#,`.
-    first: the line of its first comment or keyword. keyword: the line of `msgctxt` or `msgid`, or
-    of a comment with the previous message before it. flag_line: the first line with `#,` or None.
-    msgid: the line of `msgid`. form_lines: for each form, its first and last line.
+    forms: its translations, one for each plural form. flags: the words after `#,`. msgid: the line
+    of `msgid`, from 1. start: the character of the file at which the line of `msgctxt` or `msgid`
+    begins, or that of a comment with the previous message before it. flags_start: the character
+    after the first `#,`, or None. forms_start, forms_end: the characters of its translations, with
+    their keywords.
     """
 
-    first: int
     context: str | None = None
     source: str | None = None
     plural: str | None = None
-    forms: dict[int, str] = field(default_factory=dict)
+    forms: list[str] = field(default_factory=list)
     flags: set[str] = field(default_factory=set)
-    flag_line: int | None = None
-    keyword: int = 0
     msgid: int = 0
-    form_lines: dict[int, list[int]] = field(default_factory=dict)
+    start: int | None = None
+    flags_start: int | None = None
+    forms_start: int = 0
+    forms_end: int = 0
 
     @property
     def is_header(self) -> bool:
@@ -58,12 +62,12 @@ class Entry:
     @property
     def is_translated(self) -> bool:
         """Whether the message has every translation and is not fuzzy."""
-        return "fuzzy" not in self.flags and bool(self.forms) and all(self.forms.values())
+        return "fuzzy" not in self.flags and bool(self.forms) and all(self.forms)
 
     @property
     def is_empty(self) -> bool:
         """Whether the message has no translation at all."""
-        return not any(self.forms.values())
+        return not any(self.forms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +106,9 @@ def read_catalogue(path: Path, *, plain: bool = False) -> Catalogue:
             f"convert them: tr '\\r' '\\n' < {path.name} > NEW",
         )
     entries = _Reader(path, file.encoding).read(file.content)
-    header = next((entry.forms.get(0, "") for entry in entries if entry.is_header), "")
-    line = next((entry.msgid for entry in entries if entry.is_header), 1)
+    header, line = next(
+        ((e.forms[0], e.msgid) for e in entries if e.is_header and e.forms), ("", 1)
+    )
     num_forms, form_of = plural_rule(header, location(path, line))
     _check(path, entries, num_forms)
     return Catalogue(
@@ -159,10 +164,10 @@ class _Reader:
 
     def __init__(self, path: Path, encoding: str) -> None:
         self.path, self.encoding = path, encoding
-        self.number = 0
+        self.number = self.line_start = 0
         self.entries: list[Entry] = []
         self.entry: Entry | None = None
-        self.append: Callable[[str, int], None] | None = None
+        self.part = ""  # the last keyword of the entry
         self.without_string: str | None = None
         self.num_strings = 0
 
@@ -173,9 +178,10 @@ class _Reader:
                 raise DataError(fault, self.where, "split it into several strings")
             line = raw.strip()
             if line.startswith("#"):
-                self._comment(line)
+                self._comment(raw)
             elif line:
-                self._tokens(line)
+                self._tokens(raw)
+            self.line_start += len(raw) + 1
         self._finish()
         return tuple(self.entries)
 
@@ -189,20 +195,24 @@ class _Reader:
             raise _syntax("a string in double quotes must follow the keyword", self.without_string)
         if self.entry is not None and self.entry.source is not None:
             self.entries.append(self.entry)
-        self.entry = self.append = None
+        self.entry = None
+        self.part = ""
         self.num_strings = 0
 
     def _comment(self, line: str) -> None:
-        if self.append is not None or line.startswith("#~"):
+        kind = line.lstrip()[:2]
+        if self.part or kind == "#~":
             self._finish()
-        if line.startswith("#~"):
+        if kind == "#~":
             return
-        self.entry = entry = self.entry or Entry(first=self.number)
-        if line.startswith("#,"):
-            entry.flags |= {flag.strip() for flag in line[2:].split(",")}
-            entry.flag_line = entry.flag_line or self.number
-        elif line.startswith("#|"):
-            entry.keyword = entry.keyword or self.number
+        self.entry = entry = self.entry or Entry()
+        if kind == "#,":
+            after = line.index("#,") + 2
+            entry.flags |= {flag.strip() for flag in line[after:].split(",")}
+            if entry.flags_start is None:
+                entry.flags_start = self.line_start + after
+        elif kind == "#|" and entry.start is None:
+            entry.start = self.line_start
 
     def _tokens(self, line: str) -> None:
         position = 0
@@ -212,65 +222,60 @@ class _Reader:
                     raise _syntax("a string in double quotes must follow the keyword", self.where)
                 if self.entry is not None and self.entry.forms and keyword[1] != "msgstr":
                     self._finish()
-                self.entry = self.entry or Entry(first=self.number)
-                self.append = _started(self.entry, keyword, self.number, self.where)
-                self.without_string = self.where
+                self.entry = self.entry or Entry()
+                self._begin(self.entry, keyword)
+                self.part, self.without_string = keyword[1], self.where
                 position = keyword.end()
-            elif line[position] == '"' and self.append is not None:
+            elif line[position] == '"' and self.entry is not None and self.part:
                 match = _STRING.match(line, position)
                 if match is None:
                     raise _syntax("the string has no closing double quote", self.where)
                 self.num_strings += 1
                 if self.num_strings > MOST_STRINGS:
                     raise _syntax(f"a message with more than {MOST_STRINGS:,} strings", self.where)
-                self.append(_unescaped(match[1], self.encoding, self.where), self.number)
                 self.without_string = None
                 position = match.end()
+                text = _unescaped(match[1], self.encoding, self.where)
+                if self.part == "msgstr":
+                    self.entry.forms[-1] += text
+                    self.entry.forms_end = self.line_start + position
+                elif self.part != "domain":
+                    name = _FIELDS[self.part]
+                    setattr(self.entry, name, getattr(self.entry, name) + text)
             elif line[position].isspace():
                 position += 1
             else:
                 raise _syntax(
-                    f"neither a keyword nor a string: {line[position : position + 40]!r}",
+                    f"neither a keyword nor a string: {line[position : position + 40].rstrip()!r}",
                     self.where,
                 )
 
-
-def _started(
-    entry: Entry, keyword: re.Match[str], number: int, where: str
-) -> Callable[[str, int], None]:
-    """Begin a part of an entry; return the function that appends a string of a line to it."""
-    name, index = keyword[1], int(keyword[2] or 0)
-    if (keyword[2] is not None) != (name == "msgstr" and entry.plural is not None):
-        raise _syntax(f"{keyword[0]} is not allowed at this position", where)
-    if name == "domain":
-        return lambda text, line: None
-    if name == "msgstr":
-        if entry.source is None or index in entry.forms or index != len(entry.forms):
-            raise _syntax(f"{keyword[0]} is not allowed at this position", where)
-        if index >= MOST_FORMS:
-            raise _syntax(f"more than {MOST_FORMS} plural forms", where)
-        entry.forms[index] = ""
-        entry.form_lines[index] = [number, number]
-
-        def append_form(text: str, line: int) -> None:
-            entry.forms[index] += text
-            entry.form_lines[index][1] = line
-
-        return append_form
-    field_name = {"msgctxt": "context", "msgid": "source", "msgid_plural": "plural"}[name]
-    is_misplaced = name == "msgid_plural" and entry.source is None
-    if is_misplaced or entry.forms or getattr(entry, field_name) is not None:
-        raise _syntax(f"{name} is not allowed at this position", where)
-    if name == "msgctxt" and entry.source is not None:
-        raise _syntax("msgctxt must be before msgid", where)
-    entry.keyword = entry.keyword or number
-    entry.msgid = number if name == "msgid" else entry.msgid
-    setattr(entry, field_name, "")
-
-    def append(text: str, line: int) -> None:
-        setattr(entry, field_name, getattr(entry, field_name) + text)
-
-    return append
+    def _begin(self, entry: Entry, keyword: re.Match[str]) -> None:
+        """Begin a part of an entry. Raises DataError for a keyword that may not follow there."""
+        name, index = keyword[1], int(keyword[2] or 0)
+        misplaced = _syntax(f"{keyword[0]} is not allowed at this position", self.where)
+        if (keyword[2] is not None) != (name == "msgstr" and entry.plural is not None):
+            raise misplaced
+        if name == "domain":
+            return
+        if name == "msgstr":
+            if entry.source is None or index != len(entry.forms):
+                raise misplaced
+            if index >= MOST_FORMS:
+                raise _syntax(f"more than {MOST_FORMS} plural forms", self.where)
+            if not entry.forms:
+                entry.forms_start = self.line_start + keyword.start()
+            entry.forms.append("")
+            return
+        without_source = name == "msgid_plural" and entry.source is None
+        if without_source or entry.forms or getattr(entry, _FIELDS[name]) is not None:
+            raise misplaced
+        if name == "msgctxt" and entry.source is not None:
+            raise _syntax("msgctxt must be before msgid", self.where)
+        if entry.start is None:
+            entry.start = self.line_start
+        entry.msgid = self.number if name == "msgid" else entry.msgid
+        setattr(entry, _FIELDS[name], "")
 
 
 def _unescaped(text: str, encoding: str, where: str) -> str:

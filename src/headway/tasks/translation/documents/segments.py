@@ -14,6 +14,9 @@ from pathlib import Path
 from headway.base.errors import DataError, UsageError
 from headway.data.formats.lines import location, read_raw_lines
 
+LETTER = re.compile(r"[^\W\d_]")
+"""Only a text with a letter is translated."""
+
 LONGEST_LINE = 16 * 2**20
 DOCUMENT_LIMIT = 64 * 2**20
 MOST_LINES = 2_000_000
@@ -47,6 +50,31 @@ class Segment:
     line: int
     write: Callable[[Sequence[str]], list[Edit]]
     protected: tuple[str, ...] = ()
+
+
+def on_one_line(text: str) -> str:
+    """Return a text with spaces instead of its line breaks."""
+    return " ".join(text.split("\n"))
+
+
+def replaced(
+    start: int,
+    end: int,
+    text: str,
+    line: int,
+    write: Callable[[str], str] = on_one_line,
+    protected: tuple[str, ...] = (),
+) -> Segment:
+    """Return the segment of a text whose translation replaces the characters from `start` to `end`.
+
+    write: returns the characters for a translation. line, protected: as in `Segment`.
+    """
+    return Segment(
+        texts=(text,),
+        line=line,
+        write=lambda translations: [Edit(start, end, write(translations[0]))],
+        protected=protected,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,17 +176,12 @@ def read_text_file(
     DataError with file and line for other bytes, and what `read_whole` raises.
     """
     data = read_whole(path, plain=plain)
-    prefix, marked = byte_order_mark(data)
+    prefix, marked = next((mark for mark in _MARKS if data.startswith(mark[0])), (b"", ""))
     data = data.removeprefix(prefix)
     encoding = marked or declared(data)
     return TextFile(
         path=path, content=decoded(path, data, encoding), encoding=encoding, prefix=prefix
     )
-
-
-def byte_order_mark(data: bytes) -> tuple[bytes, str | None]:
-    """Return the byte-order mark at the beginning of a file and its encoding, or (b"", None)."""
-    return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", None))
 
 
 def decoded(path: Path, data: bytes, encoding: str) -> str:
@@ -199,11 +222,6 @@ def known_encoding(name: str, where: str) -> str:
         where,
         "convert the file to UTF-8 (for a PO file: msgconv -t UTF-8)",
     )
-
-
-def line_of(content: str, offset: int) -> int:
-    """Return the line, from 1, of the character at `offset`."""
-    return content.count("\n", 0, offset) + 1
 
 
 def newline_of(content: str) -> str:

@@ -6,7 +6,7 @@ each language, with its text in `<seg>`. The document type `tmx14.dtd` is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def read_tmx(corpus: PairFiles) -> Iterator[Pair]:
     Raises DataError with file and line for a file that is no valid TMX (see `elements`).
     """
     (path,) = corpus.paths
-    for unit in elements(path, "tmx", ["tu"], []):
+    for unit in elements(path, "tmx", ["tu"]):
         sides = [_variant(unit, language) for language in (corpus.source, corpus.target)]
         source, target = sides
         if source is None or target is None or is_untranslated(target, source):
@@ -75,7 +75,7 @@ def tmx_document(path: Path, source: str | None, target: str | None, tags: Inlin
     source = source or _source_language(file)
     segments: list[Segment] = []
     count = 0
-    for unit in elements(file, "tmx", ["tu"], []):
+    for unit in elements(file, "tmx", ["tu"]):
         seg, present = _variant(unit, source), _variant(unit, target)
         if seg is None:
             continue
@@ -98,7 +98,7 @@ def _segment(
 ) -> Segment:
     """Return the segment of a unit. present: its empty `<seg>` in the target language, or None."""
 
-    def write(translations: list[str]) -> list[Edit]:
+    def write(translations: Sequence[str]) -> list[Edit]:
         seg = f"<seg>{text.markup(translations[0])}</seg>"
         if present is not None:
             return [Edit(present.start, present.end, seg)]
@@ -107,12 +107,7 @@ def _segment(
         new = f'<tuv xml:lang="{language}"><prop type="x-fuzzy">yes</prop>{seg}</tuv>'
         return [Edit(last.end, last.end, gap + new)]
 
-    return Segment(
-        texts=(text.text,),
-        line=unit.line,
-        write=lambda translations: write(list(translations)),
-        protected=tuple(tag.shown for tag in text.tags),
-    )
+    return Segment(texts=(text.text,), line=unit.line, write=write, protected=text.protected)
 
 
 def _language_of(variant: Element) -> str:
@@ -132,7 +127,7 @@ def _variant(unit: Element, language: str) -> Element | None:
 
 def _source_language(file: Path | TextFile) -> str:
     path = file if isinstance(file, Path) else file.path
-    header = next(elements(file, "tmx", [], ["header"]), None)
+    header = next(elements(file, "tmx", contexts=["header"]), None)
     language = header.attributes.get("srclang", "") if header else ""
     if not language or language == "*all*":
         raise UsageError(
@@ -145,7 +140,7 @@ def _source_language(file: Path | TextFile) -> str:
 
 def _languages(path: Path, source: str | None, target: str | None) -> tuple[str, str]:
     """Return the languages of a corpus, as they are requested or as the file implies."""
-    units = list(islice(elements(path, "tmx", ["tu"], []), _FIRST_UNITS))
+    units = list(islice(elements(path, "tmx", ["tu"]), _FIRST_UNITS))
     present = list(dict.fromkeys(_language_of(v) for u in units for v in u.children("tuv")))
     if source is None or target is None:
         source = _source_language(path)

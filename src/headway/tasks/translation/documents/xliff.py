@@ -83,7 +83,7 @@ def read_xliff(corpus: PairFiles) -> Iterator[Pair]:
     and line for a file that is no valid XLIFF (see `elements`).
     """
     (path,) = corpus.paths
-    for element in elements(path, "xliff", _UNITS, []):
+    for element in elements(path, "xliff", _UNITS):
         for text in _texts(element):
             if text.target is None or is_untranslated(text.target, text.source):
                 continue
@@ -146,21 +146,22 @@ def _segment(file: TextFile, text: _Text, inline: InlineText) -> Segment:
             edits.append(Edit(last.end, last.end, new))
         else:
             values = {} if text.is_version_2 else {"state": "needs-review-translation"}
-            start, _, tag = attribute_edit(file.content, text.target, values)
+            tag = attribute_edit(file.content, text.target, values).text
             opening = f"{tag[:-2].rstrip()}>" if tag.endswith("/>") else tag
-            edits.append(Edit(start, text.target.end, f"{opening}{inner}</{name}>"))
+            written = f"{opening}{inner}</{name}>"
+            edits.append(Edit(text.target.start, text.target.end, written))
         if text.is_version_2:
             values = {"state": "translated", "subState": "headway:fuzzy"}
-            edits.append(Edit(*attribute_edit(file.content, text.owner, values)))
+            edits.append(attribute_edit(file.content, text.owner, values))
         elif text.owner.attributes.get("approved") == "yes":
-            edits.append(Edit(*attribute_edit(file.content, text.owner, {"approved": "no"})))
+            edits.append(attribute_edit(file.content, text.owner, {"approved": "no"}))
         return edits
 
     return Segment(
         texts=(inline.text,),
         line=text.source.line,
         write=write,
-        protected=tuple(tag.shown for tag in inline.tags),
+        protected=inline.protected,
     )
 
 
@@ -184,7 +185,7 @@ def _state(text: _Text) -> str:
 
 def _languages(path: Path, file: Path | TextFile) -> tuple[str | None, str | None]:
     """Return the languages that the file states, from its first elements."""
-    for element in elements(file, "xliff", [], _CONTEXTS):
+    for element in elements(file, "xliff", contexts=_CONTEXTS):
         version = element.attributes.get("version", "")
         if element.name == "xliff" and version not in _VERSIONS:
             raise DataError(
@@ -213,4 +214,4 @@ def _stated_language(file: TextFile, element: Element, target: str | None) -> li
         raise UsageError(
             "the target language is not known", str(file.path), "name it, such as --target fr"
         )
-    return [Edit(*attribute_edit(file.content, element, {translation: target}))]
+    return [attribute_edit(file.content, element, {translation: target})]

@@ -17,6 +17,7 @@ from headway.base.errors import DataError
 from headway.data.formats.lines import LINE_LIMIT, location, read_raw_lines
 from headway.tasks.translation.documents.segments import (
     LONGEST_LINE,
+    Edit,
     TextFile,
     read_text_file,
 )
@@ -25,6 +26,7 @@ DEEPEST = 60
 MOST_NODES = 100_000
 BLOCK = 2**16
 _ENCODING = re.compile(rb"""<\?xml[^>]{0,100}?encoding\s*=\s*["']([A-Za-z0-9._-]+)["']""")
+_TAG = re.compile(r"""(?:[^>"']|"[^"]*"|'[^']*')*+>""")
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -77,7 +79,7 @@ def read_xml(path: Path) -> TextFile:
 
 
 def elements(
-    file: Path | TextFile, root: str, units: Iterable[str], contexts: Iterable[str]
+    file: Path | TextFile, root: str, units: Iterable[str] = (), contexts: Iterable[str] = ()
 ) -> Iterator[Element]:
     """Yield the elements of the names `units`, complete, and those of `contexts` as they begin.
 
@@ -89,14 +91,13 @@ def elements(
     levels, and a unit of more than 1 MiB of text.
     """
     if isinstance(file, TextFile):
-        blocks: Iterable[bytes] = [file.content.encode()]
-        builder = _Builder(file.path, root, units, contexts, file.content)
         parser = expat.ParserCreate("utf-8")
+        builder = _Builder(parser, file.path, root, units, contexts, file.content)
+        blocks: Iterable[bytes] = [builder.utf8]
     else:
-        blocks = _blocks(file)
-        builder = _Builder(file, root, units, contexts, None)
         parser = expat.ParserCreate()
-    builder.connect(parser)
+        builder = _Builder(parser, file, root, units, contexts, None)
+        blocks = _blocks(file)
     try:
         for block in blocks:
             parser.Parse(block, False)
@@ -126,6 +127,7 @@ class _Builder:
 
     def __init__(
         self,
+        parser: expat.XMLParserType,
         path: Path,
         root: str,
         units: Iterable[str],
@@ -141,8 +143,6 @@ class _Builder:
         self.depth = self.size = self.nodes = 0
         self.offsets = (0, 0)
         self.utf8 = b"" if content is None else content.encode()
-
-    def connect(self, parser: expat.XMLParserType) -> None:
         self.parser = parser
         parser.buffer_text = True
         parser.StartElementHandler = self.start
@@ -241,19 +241,8 @@ class _Builder:
 
 def tag_end(content: str, start: int) -> int:
     """Return the position after the tag that begins at `start`; ">" may stand in its attributes."""
-    quote = ""
-    for match in _TAG_SIGNS.finditer(content, start):
-        sign = match[0]
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign == ">":
-            return match.end()
-        else:
-            quote = sign
-    return len(content)
-
-
-_TAG_SIGNS = re.compile("""[>"']""")
+    tag = _TAG.match(content, start)
+    return tag.end() if tag else len(content)
 
 
 def escaped(text: str) -> str:
@@ -262,8 +251,8 @@ def escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def attribute_edit(content: str, element: Element, values: dict[str, str]) -> tuple[int, int, str]:
-    """Return (start, end, text) of the first tag of an element with its attributes set."""
+def attribute_edit(content: str, element: Element, values: dict[str, str]) -> Edit:
+    """Return the edit that sets attributes in the first tag of an element."""
     tag = content[element.start : element.inner_start]
     for name, value in values.items():
         new = f'{name}="{escaped(value).replace(chr(34), "&quot;")}"'
@@ -273,7 +262,7 @@ def attribute_edit(content: str, element: Element, values: dict[str, str]) -> tu
         else:
             cut = len(tag) - (2 if tag.endswith("/>") else 1)
             tag = f"{tag[:cut].rstrip()} {new}{tag[cut:]}"
-    return element.start, element.inner_start, tag
+    return Edit(element.start, element.inner_start, tag)
 
 
 def space_before(content: str, position: int) -> str:

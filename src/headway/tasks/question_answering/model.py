@@ -1,8 +1,8 @@
-"""The bundle of an extractive question-answering model: it finds the answer's span in a context."""
+"""The bundle of an extractive question-answering model, which finds the answer's span in a context;
+and its Hugging Face folders."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,48 +11,49 @@ from typing import ClassVar
 
 import torch
 
-from headway.base.errors import DataError, UsageError
-from headway.base.files import json_bytes, read_json, write_file
+from headway import interop
+from headway.base.errors import UsageError
+from headway.base.files import is_count
 from headway.base.settings import required, setting
-from headway.base.shapes import Bool, Float, Tensor
 from headway.bundle import (
     Attention,
     BundleWithReader,
     ForwardPass,
     InputSpec,
+    Preprocessing,
     Probe,
     ProbeRequest,
     Readout,
+    StoredReader,
     attention_of,
     encoder_pass,
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import shortest_first
+from headway.interop import Exported
 from headway.models import BertQuestionAnswering
 from headway.tasks.question_answering.windows import (
+    Span,
     Window,
+    best_spans,
     collate_windows,
     max_question_length,
+    merged,
     windows,
 )
 from headway.text import EncoderTokenizer
 
-WINDOWS_FILE = "windows.json"
-FORMAT = 1
+WINDOW, STRIDE = 256, 96
+"""Window length and stride of a Hugging Face folder, which does not specify them."""
+
 ROWS = 16
 """Batch size, in windows."""
 
 QUESTIONS = 8
 """Number of questions whose windows are encoded together; a context may have many windows."""
 
-LONGEST = 30
-"""Maximum number of tokens of an answer."""
-
 SHORTEST = 8
 """Minimum window length in tokens."""
-
-Span = tuple[float, int, int]
-"""Score of an answer, and its first and last token in the context."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,13 +117,14 @@ class EncodedQuestion:
 
 
 @dataclass(frozen=True)
-class AnswerReader:
+class AnswerReader(StoredReader):
     """Encodes questions and contexts as windows.
 
     window: the maximum length of a window in tokens, special tokens included. stride: the distance
     of windows in tokens of the context.
     """
 
+    FILE: ClassVar[str] = "windows.json"
     tokenizer: EncoderTokenizer
     window: int
     stride: int
@@ -145,86 +147,18 @@ class AnswerReader:
         """Return the number of tokens of each question before truncation."""
         return [len(ids) for ids in self.tokenizer.encode_batch(questions)]
 
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that the windows depend on."""
-        return hashlib.sha256(self.tokenizer.fingerprint.encode() + self._json()).hexdigest()
-
-    def _json(self) -> bytes:
-        metadata = {"format": FORMAT, "window": self.window, "stride": self.stride}
-        return json_bytes(metadata)
-
-    def save(self, folder: Path) -> None:
-        """Write tokenizer.json and windows.json."""
-        self.tokenizer.save(folder)
-        write_file(folder / WINDOWS_FILE, self._json())
-
     @classmethod
     def load(cls, folder: Path) -> AnswerReader:
         """Load the files that `save` wrote. Raises DataError if they are invalid."""
-        path = folder / WINDOWS_FILE
-        metadata = read_json(path)
-        if (
-            not isinstance(metadata, dict)
-            or metadata.get("format") != FORMAT
-            or type(metadata.get("window")) is not int
-            or type(metadata.get("stride")) is not int
-            or metadata["window"] < SHORTEST
-            or metadata["stride"] < 1
-        ):
-            raise DataError(
-                f"expected `window` of at least {SHORTEST} and `stride` of at least 1 (format "
-                f"{FORMAT})",
-                str(path),
-            )
-        return cls(EncoderTokenizer.load(folder), metadata["window"], metadata["stride"])
-
-
-def best_spans(
-    logits: Float[Tensor, "B T 2"], keys: Bool[Tensor, "B T"], batch: Sequence[Window], top: int
-) -> list[list[Span]]:
-    """Find the `top` most probable answers in each window, best first.
-
-    The score of tokens i .. j is log P(start = i) + log P(end = j), where i <= j, j - i < 30, and
-    both are tokens of the context. logits: of start and end. keys: True for real tokens. batch: the
-    windows. Devlin et al. 2019, section 4.2.
-    """
-    logits = logits.float().masked_fill(~keys[..., None], -torch.inf)
-    begin, end = logits.log_softmax(1).unbind(-1)  # B T
-    length = logits.shape[1]
-    positions = torch.arange(length, device=logits.device)
-    firsts = torch.tensor([window.first for window in batch], device=logits.device)
-    counts = torch.tensor([window.count for window in batch], device=logits.device)
-    inside = (positions >= firsts[:, None]) & (positions < (firsts + counts)[:, None])  # B T
-    distance = positions[None, :] - positions[:, None]  # T T: end minus start
-    allowed = (distance >= 0) & (distance < LONGEST) & inside[:, :, None] & inside[:, None, :]
-    scores = (begin[:, :, None] + end[:, None, :]).masked_fill(~allowed, -torch.inf)
-    best = scores.flatten(1).topk(min(top, length * length), dim=1)
-    spans = []
-    for window, values, cells in zip(
-        batch, best.values.tolist(), best.indices.tolist(), strict=True
-    ):
-        shift = window.begin - window.first
-        spans.append(
-            [
-                (value, cell // length + shift, cell % length + shift)
-                for value, cell in zip(values, cells, strict=True)
-                if value > -math.inf
-            ]
+        settings = cls.load_settings(
+            folder,
+            lambda it: is_count(it.get("window"), SHORTEST) and is_count(it.get("stride"), 1),
+            f"`window` of at least {SHORTEST} and `stride` of at least 1",
         )
-    return spans
+        return cls(EncoderTokenizer.load(folder), settings["window"], settings["stride"])
 
-
-def merged(window_spans: Sequence[Sequence[Span]], top: int) -> list[Span]:
-    """Merge the answers of the windows of one context into the `top` best.
-
-    An answer that occurs in several overlapping windows counts once, with its highest score.
-    """
-    best: dict[tuple[int, int], float] = {}
-    for score, first, last in (span for spans in window_spans for span in spans):
-        best[first, last] = max(score, best.get((first, last), -math.inf))
-    ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
-    return [(score, first, last) for (first, last), score in ranked[:top]]
+    def contents(self) -> tuple[Preprocessing, dict[str, object]]:
+        return self.tokenizer, {"window": self.window, "stride": self.stride}
 
 
 class QuestionAnsweringBundle(BundleWithReader):
@@ -398,3 +332,17 @@ def _answers(
         start, end = question.characters(first, last, context)
         answers.append(PredictedAnswer(context[start:end], math.exp(score), start, end))
     return answers
+
+
+def from_hugging_face(
+    model: BertQuestionAnswering, folder: Path, model_type: str
+) -> QuestionAnsweringBundle:
+    """Make a bundle of the model with the tokenizer of the folder."""
+    window = min(WINDOW, model.config.bert.max_length)
+    tokenizer = interop.read_encoder_tokenizer(folder, model_type)
+    return QuestionAnsweringBundle(model, AnswerReader(tokenizer, window, min(STRIDE, window // 2)))
+
+
+def to_hugging_face(bundle: QuestionAnsweringBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the question-answering model and its tokenizer."""
+    return interop.export(bundle.model, bundle.reader.tokenizer, folder, family)

@@ -1,30 +1,30 @@
-"""The bundle of an image classifier: model, image reader and classes."""
+"""The bundle of an image classifier: model, image reader and classes; and its Hugging Face folders
+(`...ForImageClassification`)."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
-from headway.base.errors import DataError
-from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
-from headway.base.settings import required, setting
+from headway import interop
+from headway.base.files import are_distinct_names
+from headway.base.settings import required
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
-    Attention,
     Classified,
+    ClassOptions,
     ForwardPass,
-    InputSpec,
+    ImageEncoding,
+    Preprocessing,
     Probe,
     ProbeRequest,
     Readout,
-    StoredBundle,
-    attention_of,
+    StoredReader,
+    check_outputs,
     class_names,
     image_patches,
 )
@@ -35,45 +35,30 @@ from headway.bundle.image_encoder import (
     check_reader,
     image_of,
     image_pass,
-    vectors_of,
 )
 from headway.data.image_reader import ImageReader
+from headway.interop import Exported
 from headway.models import ViT, ViTClassifier
-
-CLASSES_FILE = "classes.json"
-FORMAT = 1
 
 
 @dataclass(frozen=True)
-class ImageClasses:
+class ImageClasses(StoredReader):
     """The image reader of a classifier, and the names of its classes, in order."""
 
+    FILE: ClassVar[str] = "classes.json"
     reader: ImageReader
     labels: tuple[str, ...]
 
-    @property
-    def fingerprint(self) -> str:
-        """The sha256 of everything that pixels and labels depend on."""
-        return hashlib.sha256(self.reader.fingerprint.encode() + self._json()).hexdigest()
-
-    def _json(self) -> bytes:
-        metadata = {"format": FORMAT, "labels": self.labels}
-        return json_bytes(metadata)
-
-    def save(self, folder: Path) -> None:
-        """Write images.json and classes.json."""
-        self.reader.save(folder)
-        write_file(folder / CLASSES_FILE, self._json())
+    def contents(self) -> tuple[Preprocessing, dict[str, object]]:
+        return self.reader, {"labels": self.labels}
 
     @classmethod
     def load(cls, folder: Path) -> ImageClasses:
         """Load the files that `save` wrote. Raises DataError if they are invalid."""
-        path = folder / CLASSES_FILE
-        metadata = read_json(path)
-        labels = metadata.get("labels") if isinstance(metadata, dict) else None
-        if not are_distinct_names(labels) or metadata.get("format") != FORMAT:
-            raise DataError(f"not a list of classes (format {FORMAT})", str(path))
-        return cls(ImageReader.load(folder), tuple(labels))
+        settings = cls.load_settings(
+            folder, lambda it: are_distinct_names(it.get("labels")), "a list of classes"
+        )
+        return cls(ImageReader.load(folder), tuple(settings["labels"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +70,7 @@ class ImageInput:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageClassOptions:
-    """Options of a prediction."""
-
-    top: int | None = setting(
-        None,
-        "Number of labels per input, most probable first; if unset, 1 for a text, 5 for an image, "
-        "and all with --json.",
-        gt=0,
-    )
-
-
-DEFAULTS = ImageClassOptions()
+DEFAULTS = ClassOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,36 +85,25 @@ class ClassifiedImage:
     probabilities: dict[str, float]
 
 
-class ImageClassifierBundle(StoredBundle):
+class ImageClassifierBundle(ImageEncoding):
     """An image classifier with its image reader and the names of its classes."""
 
     kind: ClassVar[str] = "image classifier"
-    inputs: ClassVar[InputSpec] = InputSpec(modality="image")
     reader_class = ImageClasses
     model: ViTClassifier
 
     def __init__(self, model: ViTClassifier, classes: ImageClasses) -> None:
         check_reader(classes.reader, model.config.vit)
-        if len(classes.labels) != model.config.num_classes:
-            raise DataError(
-                f"there are {len(classes.labels)} labels, but the model has "
-                f"{model.config.num_classes} classes",
-                hint="use the labels with which the model was trained",
-            )
+        check_outputs(len(classes.labels), model.config.num_classes)
         super().__init__(model, classes)
-        self.classes = classes
+        self.classes, self.reader = classes, classes.reader
 
     @property
     def labels(self) -> tuple[str, ...]:
         return self.classes.labels
 
     @property
-    def reader(self) -> ImageReader:
-        return self.classes.reader
-
-    @property
     def vit(self) -> ViT:
-        """The image encoder."""
         return self.model.vit
 
     @checked
@@ -154,11 +116,7 @@ class ImageClassifierBundle(StoredBundle):
         return classified
 
     def predict(
-        self,
-        inputs: Sequence[ImageInput],
-        options: ImageClassOptions = DEFAULTS,
-        *,
-        first: int = 1,
+        self, inputs: Sequence[ImageInput], options: ClassOptions = DEFAULTS, *, first: int = 1
     ) -> list[ClassifiedImage]:
         """Classify image files, with as many labels per image as the options request."""
         classified = self.classify([item.image for item in inputs])
@@ -166,7 +124,7 @@ class ImageClassifierBundle(StoredBundle):
             ClassifiedImage(
                 file=str(item.image),
                 label=prediction.label,
-                probabilities=dict(islice(prediction.probabilities.items(), options.top)),
+                probabilities=prediction.best(options),
             )
             for item, prediction in zip(inputs, classified, strict=True)
         ]
@@ -177,27 +135,10 @@ class ImageClassifierBundle(StoredBundle):
         logits: Tensor = self.model(images).float()
         return logits
 
-    @checked
-    def embed(
-        self,
-        images: Sequence[AnyImage],
-        *,
-        pooling: Literal["first", "mean"] | None = None,
-        normalise: bool = True,
-    ) -> Float[Tensor, "N D"]:
-        """Compute the encoder's vectors of images, as `ImageEncoderBundle.embed`."""
-        return vectors_of(self.vit, self.reader, images, pooling, normalise)
-
     def reading(self, image: AnyImage) -> ForwardPass:
         """Prepare a forward pass over one image, for inspection; it returns the logits."""
         images = image_of(self.reader, image, self.device)
         return image_pass(self.model, self.vit, images, lambda: self.model(images), "vit.")
-
-    def attention(
-        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights of one image, as `ImageEncoderBundle.attention`."""
-        return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input)
@@ -217,3 +158,15 @@ class ImageClassifierBundle(StoredBundle):
             ),
             images={"image": image_patches(self.vit, self.reader, request.input)},
         )
+
+
+def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> ImageClassifierBundle:
+    """Make a bundle of the model with the image reader and the class names of the folder."""
+    reader = interop.read_image_reader(folder, model.config.vit, model_type)
+    labels = interop.read_labels(folder, model_type)
+    return ImageClassifierBundle(model, ImageClasses(reader, labels))
+
+
+def to_hugging_face(bundle: ImageClassifierBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the image classifier, its labels and its image reader."""
+    return interop.export_images(bundle.model, bundle.reader, folder, family, bundle.labels)

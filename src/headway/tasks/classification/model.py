@@ -1,22 +1,25 @@
-"""The bundle of a text classifier: model, tokenizer and labels."""
+"""The bundle of a text classifier: model, tokenizer and labels; and its Hugging Face folders
+(`...ForSequenceClassification`)."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
+from headway import interop
 from headway.base.errors import DataError, UsageError
+from headway.base.files import read_json
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Attention,
     Classified,
+    ClassOptions,
     ForwardPass,
     InputSpec,
     Probe,
@@ -24,20 +27,25 @@ from headway.bundle import (
     Readout,
     StoredBundle,
     attention_of,
+    check_outputs,
     class_names,
     encoder_pass,
 )
 from headway.bundle.arguments import checked
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
-from headway.models import (
-    BertClassifier,
-    TextClassifier,
-)
-from headway.tasks.classification.reader import ClassReader, Texts
+from headway.interop import Exported
+from headway.models import BertClassifier, TextClassifier
+from headway.tasks.classification.reader import ClassReader, Numbers, Texts
 from headway.text import EncoderTokenizer, load_tokenizer, positions_of_words
 
 ROWS = 64
 """Batch size, in texts."""
+
+ACTIVATION, ACTIVATION_NAME = "sentence_transformers", "activation_fn"
+FORMER_ACTIVATION = "sbert_ce_default_activation_function"
+"""Keys by which config.json names the activation of the score of a pair (sentence-transformers)."""
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
+IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +59,6 @@ class ClassInput:
     def texts(self) -> Texts:
         """The text, or the pair of texts."""
         return self.text if self.second is None else (self.text, self.second)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassOptions:
-    """Options of a prediction."""
-
-    top: int | None = setting(
-        None,
-        "Number of labels per input, most probable first; if unset, 1 for a text, 5 for an image, "
-        "and all with --json.",
-        gt=0,
-    )
 
 
 DEFAULTS = ClassOptions()
@@ -94,12 +90,7 @@ class ClassifierBundle(StoredBundle):
     model: TextClassifier | BertClassifier
 
     def __init__(self, model: TextClassifier | BertClassifier, reader: ClassReader) -> None:
-        if reader.outputs != model.config.num_classes:
-            raise DataError(
-                f"there are {reader.outputs} labels, but the model has "
-                f"{model.config.num_classes} classes",
-                hint="use the labels with which the model was trained",
-            )
+        check_outputs(reader.outputs, model.config.num_classes)
         super().__init__(model, reader)
         self.reader = reader
 
@@ -174,7 +165,7 @@ class ClassifierBundle(StoredBundle):
                     text=item.text,
                     second=item.second,
                     label=classified.label,
-                    probabilities=dict(islice(classified.probabilities.items(), options.top)),
+                    probabilities=classified.best(options),
                 )
             )
         return predictions
@@ -263,7 +254,7 @@ class ClassifierBundle(StoredBundle):
     def _readout(self, labels: Sequence[str], length: int) -> Readout:
         """Describe the logits: they are read at [CLS], or at a language model's last token."""
         position, equation = length - 1, "z = x_last W_cᵀ"
-        function: Callable[..., Any] = TextClassifier.classify
+        function: Callable[..., Tensor] = TextClassifier.classify
         if isinstance(self.model, BertClassifier):
             config = self.model.config
             first = f"{self.model.bert.config.pooler}(x_[CLS] W + b)"
@@ -278,3 +269,52 @@ class ClassifierBundle(StoredBundle):
             equation=equation,
             function=function,
         )
+
+
+def from_hugging_face(model: BertClassifier, folder: Path, model_type: str) -> ClassifierBundle:
+    """Make a bundle of the model with the tokenizer and the labels of the folder.
+
+    It accepts single texts and pairs. A model with one output predicts a number: the output itself
+    if it was trained by regression or names the identity as its activation, else its sigmoid.
+    """
+    labels = interop.read_labels(folder, model_type)
+    numbers = Numbers(0.0, 1.0, sigmoid=_has_sigmoid(folder)) if len(labels) == 1 else None
+    tokenizer, names = interop.read_encoder_tokenizer(folder, model_type), () if numbers else labels
+    reader = ClassReader(tokenizer, names, model.config.bert.max_length, numbers, pairs=None)
+    return ClassifierBundle(model, reader)
+
+
+def to_hugging_face(bundle: ClassifierBundle, folder: Path, family: str | None) -> Exported:
+    """Write a Hugging Face folder with the classifier, its tokenizer and its labels.
+
+    The scale of a regression model is folded into its head.
+    """
+    numbers = bundle.reader.numbers
+    model = bundle.model if numbers is None else bundle.with_label_scale()
+    assert isinstance(model, BertClassifier)
+    labels = bundle.labels or None
+    settings: dict[str, object] = {}
+    if numbers is not None and numbers.sigmoid:
+        settings = {"problem_type": None, ACTIVATION: {ACTIVATION_NAME: SIGMOID}}
+    tokenizer = bundle.reader.tokenizer
+    return interop.export(model, tokenizer, folder, family, labels, keys=settings)
+
+
+def _has_sigmoid(folder: Path) -> bool:
+    """Return whether the score of a model with one output is the sigmoid of the output.
+
+    Raises DataError for an activation that is neither the sigmoid nor the identity.
+    """
+    path = folder / "config.json"
+    values: dict[str, object] = read_json(path)
+    if values.get("problem_type") == "regression":
+        return False
+    settings = values.get(ACTIVATION)
+    named = settings.get(ACTIVATION_NAME) if isinstance(settings, dict) else None
+    named = values.get(FORMER_ACTIVATION) if named is None else named
+    if named not in (None, SIGMOID, IDENTITY):
+        raise DataError(
+            f"the activation of the score is {named!r}; known are {SIGMOID} and {IDENTITY}",
+            str(path),
+        )
+    return named != IDENTITY
