@@ -70,6 +70,16 @@ def desired_updates(number: int) -> Any:
     )
 
 
+def pre_trained(model: str) -> str | None:
+    """Declare the setting for the model that a run starts from. model: its kind and use."""
+    start: str | None = setting(
+        None,
+        f"{model}: a run, a model or a Hugging Face folder (short: --from); if unset, training "
+        "from scratch",
+    )
+    return start
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoopConfig:
     """Settings of the training loop that apply to every model."""

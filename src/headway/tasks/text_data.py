@@ -14,6 +14,7 @@ from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
 from headway.data.prepared import Progress, numbered, prepared, progress_of
+from headway.models import BertConfig, GPTConfig
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.sections import RunSettings, TextDataConfig
@@ -38,11 +39,13 @@ def check_text(data: TextDataConfig, recipe: str) -> None:
             text_files(Path(source))
 
 
-def opened(kind: type[B], start: str, length: int) -> B:
-    """Load the pre-trained model `start`.
+def opened(kind: type[B], start: str | None, length: int) -> B | None:
+    """Load the pre-trained model `start`, if one is named.
 
     length: the sequence length of the run. Raises UsageError if the model has too few positions.
     """
+    if start is None:
+        return None
     bundle = load_as(kind, start)
     check_max_length(bundle, start, length)
     return bundle
@@ -70,6 +73,14 @@ def fitted_model(
     length = max(config.model.max_length, length)
     decided = {"model.vocabulary": vocabulary, "model.max_length": length}
     return override(config, decided, "the tokenizer")
+
+
+def described(model: GPTConfig | BertConfig) -> str:
+    """Describe the shape of a model for the terminal."""
+    return (
+        f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
+        f"vocabulary size {model.vocabulary:,}"
+    )
 
 
 def tokenizer_of_run(

@@ -21,7 +21,7 @@ from headway.data.augmentation import AugmentationConfig, augmented, view_genera
 from headway.data.bad_rows import BadRows
 from headway.data.formats import check_table
 from headway.data.image_corpus import TEXTS, ImageCorpus, open_images
-from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
+from headway.data.image_examples import ImageExamples, examples_of_images
 from headway.data.image_reader import ImageReader, Normalise
 from headway.data.padding import padded
 from headway.data.split import check_sides, evenly_spaced, hold_out
@@ -246,7 +246,7 @@ def captioned_images(
     return splits
 
 
-def prepare_all(
+def prepare_captions(
     config: CaptionRunConfig, starts: Starts, folder: Path, emit: Emit
 ) -> PreparedCaptions:
     """Prepare images, captions and the reader in the run folder, or reuse them."""
@@ -338,12 +338,6 @@ class CaptionExamples:
         """
         indices = [i for i, captions in enumerate(self.captions) if language in captions]
         return [indices[i] for i in evenly_spaced(len(indices), limit)]
-
-
-def prepared_examples(corpus: CaptionCorpus, columns: tuple[str, ...]) -> CaptionExamples:
-    """Return the prepared validation images of a run as examples."""
-    name = corpus.images.folder.name
-    return CaptionExamples(examples_of_corpus(corpus.images), corpus.captions, columns, name)
 
 
 def read_examples(

@@ -47,15 +47,13 @@ def evaluate(
             references = [examples.captions[i][language] for i in chosen]
             ciders = cider_d(outputs, references)
             corpus = score_against_several(outputs, references)
-            languages.append(
-                _Language(language, nats[language].mean, chosen, outputs, ciders, corpus)
-            )
+            languages.append(_Language(language, nats[language], chosen, outputs, ciders, corpus))
     if not languages:
         raise DataError(
             "expected at least two images with captions in one language, not longer than "
             f"{bundle.longest} tokens, and there are fewer"
         )
-    return _scores(bundle, examples, options, nats, languages)
+    return _scores(bundle, examples, options, languages)
 
 
 @dataclass
@@ -87,7 +85,7 @@ class _Language:
     """The scores of one language. chosen: the indices of the images; outputs: their captions."""
 
     name: str
-    nats: float
+    nats: _Nats
     chosen: list[int]
     outputs: list[str]
     ciders: list[float]
@@ -97,7 +95,7 @@ class _Language:
     def metrics(self) -> dict[str, float]:
         cider = sum(self.ciders) / len(self.ciders)
         corpus = self.corpus
-        return {"cider": cider, "bleu": corpus.bleu, "chrf": corpus.chrf, "nats": self.nats}
+        return {"cider": cider, "bleu": corpus.bleu, "chrf": corpus.chrf, "nats": self.nats.mean}
 
 
 @torch.inference_mode()
@@ -150,14 +148,13 @@ def _scores(
     bundle: CaptionerBundle,
     examples: CaptionExamples,
     options: CaptionEvaluation,
-    nats: dict[str, _Nats],
     languages: Sequence[_Language],
 ) -> Scores:
     """Return the means over the languages, with the details of each language.
 
     The details of a single language are not nested under "languages".
     """
-    sums = [nats[language.name] for language in languages]
+    sums = [language.nats for language in languages]
     overall = sum(nats.total for nats in sums) / sum(nats.tokens for nats in sums)
     means = {
         name: sum(language.metrics[name] for language in languages) / len(languages)

@@ -14,6 +14,7 @@ from headway.base.errors import DataError, UsageError, index_from_one
 from headway.base.settings import override
 from headway.base.transfers import positions_where
 from headway.bundle import TextBundle
+from headway.data.image_examples import examples_of_corpus
 from headway.data.stream import Batches, Shuffled
 from headway.evaluation.scores import Scores
 from headway.inspection.ablation import layers_of
@@ -37,8 +38,7 @@ from headway.tasks.captioning.data import (
     caption_tokens,
     check_captions,
     held_out_examples,
-    prepare_all,
-    prepared_examples,
+    prepare_captions,
     read_examples,
 )
 from headway.tasks.captioning.evaluation import evaluate
@@ -96,7 +96,10 @@ def captioning_job(
     _captioned(prepared.valid, prepared, config)  # raises now if all its captions are too long
     order = Shuffled(len(images.images_with_captions), training.batch_size, training.seed)
     batches = Batches(order, images.batch, machine.device)
-    held_out = prepared_examples(prepared.valid, config.data.text)
+    valid = prepared.valid
+    held_out = CaptionExamples(
+        examples_of_corpus(valid.images), valid.captions, config.data.text, "valid"
+    )
 
     def build() -> Captioner:
         model = Captioner(config.model.captioner)
@@ -210,7 +213,7 @@ def prepare(config: CaptionRunConfig, folder: Path, machine: Machine, emit: Emit
             hint=f"--data.max-length {limit - 1}",
         )
     starts = Starts(encoder, decoder)
-    return captioning_job(config, prepare_all(config, starts, folder, emit), starts, machine)
+    return captioning_job(config, prepare_captions(config, starts, folder, emit), starts, machine)
 
 
 def prediction_lines(

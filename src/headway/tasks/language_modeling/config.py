@@ -16,6 +16,7 @@ from headway.tasks.sections import (
     RunSettings,
     TextDataConfig,
     averaging,
+    pre_trained,
     unset_settings,
 )
 from headway.training import AutomaticOptimizerConfig, ScheduleConfig
@@ -54,11 +55,7 @@ class LanguageTrainingConfig(BlocksLoopConfig):
     average: float = averaging(0.0)
     batch_size: int = setting(16, "batch size, in sequences", gt=0, le=BATCH)
     length: int = setting(256, "sequence length in tokens", gt=0, le=LENGTH)
-    start: str | None = setting(
-        None,
-        "pre-trained language model to fine-tune: a run, a model or a Hugging Face folder (short: "
-        "--from); if unset, training from scratch",
-    )
+    start: str | None = pre_trained("pre-trained language model to fine-tune")
 
 
 @dataclass(frozen=True, kw_only=True)

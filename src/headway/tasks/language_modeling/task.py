@@ -46,7 +46,7 @@ from headway.tasks.language_modeling.data import (
 from headway.tasks.language_modeling.packing import PackedSequences, TextBatch, in_order
 from headway.tasks.sections import TextStudentTrainingConfig
 from headway.tasks.task import BundleSpec, Task, Teaches
-from headway.tasks.text_data import check_max_length, fitted_model, opened
+from headway.tasks.text_data import check_max_length, described, fitted_model, opened
 from headway.training import TextObjective, View, for_start
 
 WATCHED = 40
@@ -112,8 +112,7 @@ def language_job(
             without_adapters(trained, config.lora), prepared.tokenizer, settings
         ),
         summary=Summary(
-            model=f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
-            f"vocabulary size {model.vocabulary:,}",
+            model=described(model),
             batches=f"{sequences * training.length:,} tokens",
             unit="tok",
         ),
@@ -135,7 +134,7 @@ def _fitted(
 def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
     """Prepare tokenizer and shards in the run folder, and load the pre-trained model if any."""
     training = config.training
-    start = opened(TextBundle, training.start, training.length) if training.start else None
+    start = opened(TextBundle, training.start, training.length)
     prepared = prepare_language(config, start, folder, emit)
     job = language_job(config, prepared, start, machine)
     epochs = training.steps * training.accumulate / job.batches.batches_per_epoch

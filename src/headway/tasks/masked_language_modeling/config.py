@@ -15,6 +15,7 @@ from headway.tasks.sections import (
     TextDataConfig,
     TextStudentTrainingConfig,
     averaging,
+    pre_trained,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -74,11 +75,7 @@ class EncoderTrainingConfig(BlocksLoopConfig):
         ge=0,
         le=COPIES,
     )
-    start: str | None = setting(
-        None,
-        "encoder whose pre-training is continued: a run, or the folder of an encoder (short: "
-        "--from); if unset, training from scratch",
-    )
+    start: str | None = pre_trained("encoder whose pre-training is continued")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,28 +88,20 @@ def sources_of(
     ]
 
 
-def held_out_folders(config: EncoderRunConfig, run: Path) -> dict[str, Path]:
-    """Return the folders of a run's held-out sentences, by the name of their text."""
-    data, folder = config.data, run / "data"
-    if data.valid:
-        return {", ".join(data.valid): folder / "valid"}
-    names = numbered("valid", len(data.train))
-    return {text: folder / name for text, name in zip(data.train, names, strict=True)}
+def held_out_of(
+    config: EncoderRunConfig, corpora: Sequence[SentenceCorpus], tokenizer: EncoderTokenizer
+) -> HeldOutText:
+    """Return the held-out text of a run. corpora: its prepared sentences; none if they are missing.
 
-
-def held_out_sources(
-    bundle: EncoderBundle, config: EncoderRunConfig, run: Path
-) -> dict[str, Source]:
-    """Open the held-out sequences of a run, by the name of their text.
-
-    The random second texts of next-sentence prediction are of the same text. Raises DataError if
-    the run's sentences are damaged.
+    The random second texts of next-sentence prediction are of the same text.
     """
-    folders = held_out_folders(config, run)
-    corpora = [SentenceCorpus.open(folder, bundle.tokenizer) for folder in folders.values()]
-    as_model = replace(config, model=bundle.config)
-    sources = sources_of(as_model, corpora, bundle.tokenizer, HELD_OUT)
-    return dict(zip(folders, sources, strict=True))
+    data, sources = config.data, sources_of(config, corpora, tokenizer, HELD_OUT)
+    names = [", ".join(data.valid)] if data.valid else data.train
+    return HeldOutText(
+        sources=dict(zip(names, sources, strict=True)) if sources else {},
+        batch_size=config.training.batch_size,
+        read_sentences=partial(held_out_sentences, data),
+    )
 
 
 def reads_text(path: Path) -> bool:
@@ -129,18 +121,21 @@ def read_text(
 def held_out_text(
     bundle: EncoderBundle, run: Path, config: object, options: EncoderScoring
 ) -> HeldOutText:
-    """Return the held-out text of the run; only its sentences if prepared data was removed."""
+    """Open the held-out text of the run; only its sentences if prepared data was removed.
+
+    Raises DataError if the prepared data is damaged.
+    """
     assert isinstance(config, EncoderRunConfig)
-    folders = held_out_folders(config, run).values()
+    data = config.data
+    names = ["valid"] if data.valid else numbered("valid", len(data.train))
+    folders = [run / "data" / name for name in names]
     missing = [str(folder) for folder in folders if not folder.is_dir()]
     if missing:
         text = f"no scores for masked words: the prepared data {', '.join(missing)} is missing"
         warnings.warn(text, HeadwayWarning, stacklevel=2)
-    return HeldOutText(
-        sources={} if missing else held_out_sources(bundle, config, run),
-        batch_size=config.training.batch_size,
-        read_sentences=partial(held_out_sentences, config.data),
-    )
+        folders = []
+    corpora = [SentenceCorpus.open(folder, bundle.tokenizer) for folder in folders]
+    return held_out_of(replace(config, model=bundle.config), corpora, bundle.tokenizer)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +39,14 @@ from headway.tasks.masked_language_modeling.config import (
 from headway.tasks.masked_language_modeling.data import (
     PreparedSentences,
     check_encoder,
-    held_out_sentences,
     prepare_encoder,
 )
 from headway.tasks.masked_language_modeling.evaluation import (
-    HELD_OUT,
     HeldOutText,
     entropy,
     evaluate,
     evenly,
-    held_out_folders,
+    held_out_of,
     held_out_text,
     read_text,
     reads_text,
@@ -70,7 +67,7 @@ from headway.tasks.masked_language_modeling.pseudo_perplexity import pseudo_perp
 from headway.tasks.masked_language_modeling.sentence_pairs import CorpusMixture
 from headway.tasks.sections import TextStudentTrainingConfig
 from headway.tasks.task import BundleSpec, Pipeline, Predicts, Styled, Task, Teaches
-from headway.tasks.text_data import check_max_length, fitted_model, opened
+from headway.tasks.text_data import check_max_length, described, fitted_model, opened
 from headway.training import LayersConfig, View
 
 BAR = 30
@@ -91,15 +88,9 @@ def pretraining_job(
     train = sources_of(config, prepared.train, tokenizer, 0)
     masked = MaskedSequences(train)
     batches = Batches(masked, masked.batch, machine.device)
-    sources = sources_of(config, prepared.valid, tokenizer, HELD_OUT)
-    names = held_out_folders(config, Path())
-    held_out = HeldOutText(
-        sources=dict(zip(names, sources, strict=True)),
-        batch_size=training.batch_size,
-        read_sentences=partial(held_out_sentences, config.data),
-    )
+    held_out = held_out_of(config, prepared.valid, tokenizer)
     evaluation = EncoderScoring(
-        sequences=-(-config.evaluation.sequences // len(sources)),
+        sequences=-(-config.evaluation.sequences // len(held_out.sources)),
         sentences=0 if start is None else config.evaluation.sentences,
         sample=config.evaluation.sample,
     )
@@ -122,8 +113,7 @@ def pretraining_job(
         evaluation=evaluation,
         bundle=lambda bert: EncoderBundle(bert, tokenizer, *settings),
         summary=Summary(
-            model=f"{model.num_layers} layers, d={model.model_dim}, {model.num_heads} heads, "
-            f"vocabulary size {model.vocabulary:,}",
+            model=described(model),
             batches=f"{size} of up to {training.length} tokens",
             unit="words",
         ),
@@ -222,7 +212,7 @@ def _fitted(
 def prepare(config: EncoderRunConfig, folder: Path, machine: Machine, emit: Emit) -> PretrainingJob:
     """Prepare the sentences, and load the pre-trained encoder if any."""
     training = config.training
-    start = opened(EncoderBundle, training.start, training.length) if training.start else None
+    start = opened(EncoderBundle, training.start, training.length)
     prepared = prepare_encoder(config, start, folder, emit)
     job = pretraining_job(config, prepared, start, machine)
 

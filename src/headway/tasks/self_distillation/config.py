@@ -17,6 +17,7 @@ from headway.tasks.sections import (
     ObservationConfig,
     RunSettings,
     desired_updates,
+    pre_trained,
 )
 from headway.tasks.self_distillation.multi_crop import ViewConfig
 from headway.tasks.self_distillation.objective import SelfDistillationConfig
@@ -55,11 +56,7 @@ class DinoTrainingConfig(BlocksLoopConfig):
         lt=1,
     )
     batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
-    start: str | None = setting(
-        None,
-        "image encoder whose pre-training is continued: a run or a model (short: --from); if "
-        "unset, training from scratch",
-    )
+    start: str | None = pre_trained("image encoder whose pre-training is continued")
 
 
 @dataclass(frozen=True, kw_only=True)
