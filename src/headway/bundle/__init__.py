@@ -8,7 +8,6 @@ from headway.bundle.contract import (
     WRITTEN,
     BeamSearching,
     Bundle,
-    ImageEncoding,
     InputSpec,
     Neighbour,
     ProbeRequest,
@@ -28,7 +27,7 @@ from headway.bundle.forward_pass import (
     part_of,
     word_outputs,
 )
-from headway.bundle.image_encoder import ImageEncoderBundle
+from headway.bundle.image_encoder import ImageEncoderBundle, ImageEncoding
 from headway.bundle.language_model import TextBundle
 from headway.bundle.probe import (
     ImagePatches,

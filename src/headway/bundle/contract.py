@@ -15,9 +15,8 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Pooling
 from headway.bundle.probe import Probe, SearchTrace
-from headway.data.image_reader import ImageReader
 from headway.decoding import Continuation, GenerationConfig
-from headway.models import ViT, parameter_count
+from headway.models import parameter_count
 from headway.text import TextTokenizer, Vocabulary
 
 WRITTEN = 12
@@ -258,29 +257,4 @@ class TextEmbedding(Protocol):
 
     def lengths(self, texts: Sequence[str], prompt: str | None = None) -> list[int]:
         """Return the number of tokens of each text and the prompt, before truncation."""
-        ...
-
-
-@runtime_checkable
-class ImageEncoding(Protocol):
-    """A bundle with an image encoder that can be used alone. vit: the encoder. reader: the image
-    preprocessing."""
-
-    @property
-    def device(self) -> torch.device: ...
-
-    @property
-    def vit(self) -> ViT: ...
-
-    @property
-    def reader(self) -> ImageReader: ...
-
-    def embed(
-        self,
-        images: Sequence[object],
-        *,
-        pooling: Literal["first", "mean"] | None = None,
-        normalise: bool = True,
-    ) -> Float[Tensor, "N D"]:
-        """Return one vector for each image."""
         ...

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
-from headway.bundle.probe import Probe, image_patches
+from headway.bundle.probe import Probe, Readout, image_patches
 from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import IMAGES_AT_ONCE, ImageReader
 from headway.data.images import to_pixels
@@ -27,25 +27,31 @@ AnyImage = Any
 image of Pillow."""
 
 
-class ImageEncoderBundle(StoredBundle):
-    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
+class ImageEncoding(StoredBundle):
+    """A bundle of an image encoder, alone or as a part of its model, with image preprocessing.
 
-    kind: ClassVar[str] = "image encoder"
+    encoder_name: the name of the encoder in the model, with a dot after it; "" if it is the model.
+    """
+
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
-    reader_class = ImageReader
-    model: ViT
-
-    def __init__(self, model: ViT, reader: ImageReader) -> None:
-        check_reader(reader, model.config)
-        super().__init__(model, reader)
-        self.reader = reader
+    encoder_name: ClassVar[str] = ""
 
     @property
+    @abstractmethod
     def vit(self) -> ViT:
         """The image encoder."""
-        return self.model
+
+    @property
+    @abstractmethod
+    def reader(self) -> ImageReader:
+        """The image preprocessing."""
+
+    @abstractmethod
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Tensor:
+        """Return the model's output for preprocessed images: what `reading` computes."""
 
     @checked
+    @torch.inference_mode()
     def embed(
         self,
         images: Sequence[AnyImage],
@@ -58,22 +64,31 @@ class ImageEncoderBundle(StoredBundle):
         pooling: "first" for the vector of [CLS], "mean" for the mean of the patch vectors; if
         unset, [CLS] if the model has it. normalise: scale vectors to length 1, so that a dot
         product is a cosine similarity. The vector of an image does not depend on the other images.
+        Raises UsageError if pooling is "first" and the model has no [CLS] token.
         """
-        return vectors_of(self.vit, self.reader, images, pooling, normalise)
-
-    @torch.inference_mode()
-    def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
-        """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
-        mean of the patch vectors if there is no [CLS]."""
-        return _encoded(self.vit, images, None)
+        vit = self.vit
+        if pooling == "first" and not vit.config.class_token:
+            raise UsageError(
+                "pooling=first: this model has no [CLS] token", hint="use pooling=mean"
+            )
+        batches = batches_of(self.reader, images, self.device)
+        parts = [_encoded(vit, batch, pooling) for batch in batches]
+        vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
+        return F.normalize(vectors, dim=-1) if normalise else vectors
 
     def reading(self, image: AnyImage) -> ForwardPass:
-        """Return the forward pass for one image, whose output is the vectors of all tokens.
+        """Return the forward pass for one image.
 
         The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
         """
         images = image_of(self.reader, image, self.device)
-        return image_pass(self.model, self.vit, images, lambda: self.vit.encode(images))
+        return ForwardPass(
+            model=self.model,
+            run=lambda: self.output(images),
+            tokens={"image": names_of(self.vit, images.shape[2], images.shape[3])},
+            axes={"encoder": ("image", "image")},
+            embeddings={"image": f"{self.encoder_name}embedding"},
+        )
 
     def attention(
         self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
@@ -83,29 +98,50 @@ class ImageEncoderBundle(StoredBundle):
         return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
-        reading = self.reading(request.input)
+        answer, readout = self._prediction(request.input)
         patches = image_patches(self.vit, self.reader, request.input)
         return Probe(
-            kind=self.kind, reading=reading, answer="", readout=None, images={"image": patches}
+            kind=self.kind,
+            reading=self.reading(request.input),
+            answer=answer,
+            readout=readout,
+            images={"image": patches},
         )
 
+    def _prediction(self, image: AnyImage) -> tuple[str, Readout | None]:
+        """Return the prediction for an image as text, and how it is read from the output."""
+        return "", None
 
-@torch.inference_mode()
-def vectors_of(
-    vit: ViT,
-    reader: ImageReader,
-    images: Sequence[AnyImage],
-    pooling: Literal["first", "mean"] | None = None,
-    normalise: bool = True,
-) -> Float[Tensor, "N D"]:
-    """Return one vector for each image, as `ImageEncoderBundle.embed` does. Raises UsageError if
-    pooling is "first" and the model has no [CLS] token."""
-    if pooling == "first" and not vit.config.class_token:
-        raise UsageError("pooling=first: this model has no [CLS] token", hint="use pooling=mean")
-    device = next(vit.parameters()).device
-    parts = [_encoded(vit, batch, pooling) for batch in batches_of(reader, images, device)]
-    vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
-    return F.normalize(vectors, dim=-1) if normalise else vectors
+
+class ImageEncoderBundle(ImageEncoding):
+    """An image encoder (ViT, DINO, DINOv2) with its image preprocessing."""
+
+    kind: ClassVar[str] = "image encoder"
+    reader_class = ImageReader
+    model: ViT
+
+    def __init__(self, model: ViT, reader: ImageReader) -> None:
+        check_reader(reader, model.config)
+        super().__init__(model, reader)
+        self._reader = reader
+
+    @property
+    def vit(self) -> ViT:
+        return self.model
+
+    @property
+    def reader(self) -> ImageReader:
+        return self._reader
+
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        """Return the vectors of all tokens of preprocessed images."""
+        return self.vit.encode(images)
+
+    @torch.inference_mode()
+    def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
+        """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
+        mean of the patch vectors if there is no [CLS]."""
+        return _encoded(self.vit, images, None)
 
 
 def _encoded(
@@ -121,24 +157,6 @@ def image_of(
     """Return one image, preprocessed as a batch of one."""
     (images,) = batches_of(reader, [image], device)
     return images
-
-
-def image_pass(
-    model: nn.Module,
-    vit: ViT,
-    images: Float[Tensor, "1 C Y X"],
-    run: Callable[[], Tensor],
-    within: str = "",
-) -> ForwardPass:
-    """Return the forward pass of an image encoder. within: its name in the model, with a dot after
-    it."""
-    return ForwardPass(
-        model=model,
-        run=run,
-        tokens={"image": names_of(vit, images.shape[2], images.shape[3])},
-        axes={"encoder": ("image", "image")},
-        embeddings={"image": f"{within}embedding"},
-    )
 
 
 def names_of(vit: ViT, y: int, x: int) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
@@ -15,28 +15,9 @@ from headway.base.errors import DataError
 from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
-from headway.bundle import (
-    Attention,
-    Classified,
-    ForwardPass,
-    InputSpec,
-    Probe,
-    ProbeRequest,
-    Readout,
-    StoredBundle,
-    attention_of,
-    class_names,
-    image_patches,
-)
+from headway.bundle import Classified, ImageEncoding, Readout, class_names
 from headway.bundle.arguments import checked
-from headway.bundle.image_encoder import (
-    AnyImage,
-    batches_of,
-    check_reader,
-    image_of,
-    image_pass,
-    vectors_of,
-)
+from headway.bundle.image_encoder import AnyImage, batches_of, check_reader
 from headway.data.image_reader import ImageReader
 from headway.models import ViT, ViTClassifier
 
@@ -112,11 +93,11 @@ class ClassifiedImage:
     probabilities: dict[str, float]
 
 
-class ImageClassifierBundle(StoredBundle):
+class ImageClassifierBundle(ImageEncoding):
     """An image classifier with its image reader and the names of its classes."""
 
     kind: ClassVar[str] = "image classifier"
-    inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    encoder_name: ClassVar[str] = "vit."
     reader_class = ImageClasses
     model: ViTClassifier
 
@@ -141,7 +122,6 @@ class ImageClassifierBundle(StoredBundle):
 
     @property
     def vit(self) -> ViT:
-        """The image encoder."""
         return self.model.vit
 
     @checked
@@ -177,43 +157,19 @@ class ImageClassifierBundle(StoredBundle):
         logits: Tensor = self.model(images).float()
         return logits
 
-    @checked
-    def embed(
-        self,
-        images: Sequence[AnyImage],
-        *,
-        pooling: Literal["first", "mean"] | None = None,
-        normalise: bool = True,
-    ) -> Float[Tensor, "N D"]:
-        """Compute the encoder's vectors of images, as `ImageEncoderBundle.embed`."""
-        return vectors_of(self.vit, self.reader, images, pooling, normalise)
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B K"]:
+        logits: Tensor = self.model(images)
+        return logits
 
-    def reading(self, image: AnyImage) -> ForwardPass:
-        """Prepare a forward pass over one image, for inspection; it returns the logits."""
-        images = image_of(self.reader, image, self.device)
-        return image_pass(self.model, self.vit, images, lambda: self.model(images), "vit.")
-
-    def attention(
-        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights of one image, as `ImageEncoderBundle.attention`."""
-        return attention_of(self.reading(image), layers, heads)
-
-    def _probe(self, request: ProbeRequest) -> Probe:
-        reading = self.reading(request.input)
-        (classified,) = self.classify([request.input])
+    def _prediction(self, image: AnyImage) -> tuple[str, Readout]:
+        (classified,) = self.classify([image])
         vector = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
-        return Probe(
-            kind=self.kind,
-            reading=reading,
-            answer=classified.label,
-            readout=Readout(
-                side="image",
-                positions=[0],
-                logits=lambda output: output,
-                names=class_names(self.labels),
-                equation=f"z = {vector[self.config.pooling]} W_c + b_c",
-                function=ViTClassifier.classify,
-            ),
-            images={"image": image_patches(self.vit, self.reader, request.input)},
+        readout = Readout(
+            side="image",
+            positions=[0],
+            logits=lambda output: output,
+            names=class_names(self.labels),
+            equation=f"z = {vector[self.config.pooling]} W_c + b_c",
+            function=ViTClassifier.classify,
         )
+        return classified.label, readout
