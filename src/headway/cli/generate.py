@@ -48,7 +48,7 @@ def generate(
     /,
     *prompts: str,
     flags: GenerateFlags = GenerateFlags(),
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Generate text from prompts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
 
@@ -103,7 +103,7 @@ def chat(
     /,
     *,
     flags: ChatFlags = ChatFlags(),
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Chat with a language model: headway chat RUN [--SETTING VALUE ...].
 
@@ -133,7 +133,7 @@ def chat(
 
 
 def _opened(
-    run: str, settings: dict[str, Any], flags: MachineFlags
+    run: str, settings: dict[str, object], flags: MachineFlags
 ) -> tuple[TextGenerating, GenerationConfig, Loader]:
     """The model, the settings completed by its defaults, and the machine."""
     changes = {name: _unescaped(value) for name, value in settings.items()}
@@ -145,7 +145,7 @@ def _opened(
     return bundle, bundle.with_defaults(changes, COMMAND_LINE), loader
 
 
-def _unescaped(value: Any) -> Any:
+def _unescaped(value: object) -> Any:
     """A text, or a list of texts, with line feeds instead of \\n."""
     if isinstance(value, tuple):
         return tuple(map(_unescaped, value))
@@ -186,7 +186,7 @@ def _show_live(
 
 def _as_dict(
     bundle: TextGenerating, prompt: str, sample: int, output: Continuation
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "prompt": prompt,
         "sample": sample,
