@@ -156,7 +156,7 @@ def _prose(text: str) -> str:
 
 def settings_index() -> str:
     """The page that lists the recipes of every task."""
-    from headway.runs import RECIPES
+    from headway.runs import recipes
     from headway.tasks.registry import tasks
 
     parts = [
@@ -170,7 +170,7 @@ def settings_index() -> str:
     for task in _tasks():
         parts.append(f"## [{task}](settings/{task}.md)")
         rows = [
-            (_code(recipe), _cell(_first_sentence(inspect.getdoc(RECIPES[recipe]) or "")))
+            (_code(recipe), _cell(_first_sentence(inspect.getdoc(recipes()[recipe]) or "")))
             for recipe in names[task]
         ]
         parts.append(_table(("recipe", "what it trains"), rows))
@@ -183,14 +183,14 @@ def settings_page(task: str) -> str:
     """The recipes of a task, and its settings: allowed values, default, meaning."""
     from headway.base.settings import fields_of, plain
     from headway.cli.flags import SHORT
-    from headway.runs import RECIPES, recipe
+    from headway.runs import recipe, recipes
     from headway.tasks.registry import tasks
 
-    recipes = tasks()[task]
+    names = tasks()[task]
     parts = [f"# Settings of {task}"]
-    for name in recipes:
-        parts += [f"## Recipe `{name}`", _prose(inspect.getdoc(RECIPES[name]) or "")]
-    config = recipe(recipes[0])
+    for name in names:
+        parts += [f"## Recipe `{name}`", _prose(inspect.getdoc(recipes()[name]) or "")]
+    config = recipe(names[0])
     if sizes := type(config.model).sizes:
         rows = [
             (_code(size), ", ".join(f"`{key}` {value}" for key, value in values.items()))
@@ -198,7 +198,7 @@ def settings_page(task: str) -> str:
         ]
         parts += ["## Sizes of `--model`", _table(("size", "settings"), rows)]
     short = {key: flag for flag, key in SHORT.items()}
-    parts.append(f"## Every setting, with the defaults of `{recipes[0]}`")
+    parts.append(f"## Every setting, with the defaults of `{names[0]}`")
     sections: dict[str, list[tuple[str, ...]]] = {}
     for key, field in fields_of(config).items():
         section, dot, _ = key.partition(".")

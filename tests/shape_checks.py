@@ -17,6 +17,8 @@ import jaxtyping
 import numpy as np
 from torch import Tensor
 
+from headway.base.settings import Configuration
+
 _check_every_call = jaxtyping.jaxtyped
 _checked: set[tuple[Any, ...]] = set()
 """The calls of this file that need no check any more: the function's code, and `_kind`s."""
@@ -37,6 +39,7 @@ def install() -> None:
     """
     if find_spec("beartype") is None:
         return
+    runtime_checkable(Configuration)  # its module is imported before the hook
     jaxtyping.install_import_hook("headway", "beartype.beartype")
     # The hook puts @jaxtyping.jaxtyped(typechecker=...) before every function and class.
     jaxtyping.jaxtyped = _first_calls

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import UsageError
 from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
 from headway.bundle.arguments import checked
 from headway.evaluation.scores import Scores
-from headway.runs import check_same, recipe, run_folder, saved, with_settings
+from headway.runs import AnyRunConfig, check_same, recipe, run_folder, saved, with_settings
 from headway.runs.evaluation import evaluate_model
 from headway.tasks.opening import load as load
 from headway.tasks.registry import tasks as tasks
@@ -38,7 +37,7 @@ class Run:
     stop: str
 
     @cached_property
-    def config(self) -> Any:
+    def config(self) -> AnyRunConfig:
         """The configuration of the run, including the settings that the data determined."""
         return saved(self.folder)
 
@@ -52,7 +51,7 @@ class Run:
         """The scores of the best model on the held-out data of the run, as in `headway eval`."""
         return evaluate_model(self.bundle, self.folder).scores
 
-    def history(self, kind: str = "valid") -> list[dict[str, Any]]:
+    def history(self, kind: str = "valid") -> list[dict[str, object]]:
         """The events of the log of one kind: "valid" for evaluations, "train" for steps."""
         return read_metrics(self.folder / "metrics.jsonl", kind)
 
@@ -66,7 +65,7 @@ def train(
     teacher: str | os.PathLike[str] | None = None,
     steps: int | None = None,
     run: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     listeners: Sequence[Callable[[Event], None]] = (),
     quiet: bool = False,
 ) -> Run:
@@ -82,7 +81,7 @@ def train(
     UsageError for invalid settings, or if the run in the folder has other settings; DataError for
     invalid training data.
     """
-    changes: dict[str, Any] = dict(settings or {})
+    changes: dict[str, object] = dict(settings or {})
     if start is not None:
         changes["training.start"] = os.fspath(start)
     if teacher is not None:
@@ -107,7 +106,7 @@ def train(
 
 @checked
 def evaluate(
-    model: Bundle | Run | str | os.PathLike[str], data: Paths | None = None, **options: Any
+    model: Bundle | Run | str | os.PathLike[str], data: Paths | None = None, **options: object
 ) -> Scores:
     """Evaluate a model with the metrics of its task, as `headway eval` does.
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from headway.cli.main import main
-from headway.runs import RECIPES
+from headway.runs import recipes
 
 
 def test_the_demo_runs_to_its_last_line(tmp_path, monkeypatch, capsys):
-    whole = RECIPES["emoji-names"]()
+    whole = recipes()["emoji-names"]()
     short = replace(
         whole,
         model=replace(
@@ -18,7 +18,7 @@ def test_the_demo_runs_to_its_last_line(tmp_path, monkeypatch, capsys):
         training=replace(whole.training, steps=4, tokens=512),
         evaluation=replace(whole.evaluation, every=4, sentences=4),
     )
-    monkeypatch.setitem(RECIPES, "emoji-names", lambda: short)
+    monkeypatch.setitem(recipes(), "emoji-names", lambda: short)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as leaving:
         main(["demo", "--target", "fr", "--threads", "1"])

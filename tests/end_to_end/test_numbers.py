@@ -17,7 +17,7 @@ from headway.base.settings import COMMAND_LINE, MOST, Field, declared, fields_of
 from headway.cli.flags import spelled
 from headway.cli.main import application
 from headway.decoding import GenerationConfig
-from headway.runs import RECIPES, configurations, recipe
+from headway.runs import configurations, recipe, recipes
 from tests.fixtures.bundles import (
     answerer,
     bert_classifier,
@@ -183,7 +183,7 @@ def exact(value: str) -> float | int:
 
 
 def every_configuration():
-    return [*(recipe(name) for name in RECIPES), *configurations(), GenerationConfig()]
+    return [*(recipe(name) for name in recipes()), *configurations(), GenerationConfig()]
 
 
 def test_no_setting_is_without_limits():

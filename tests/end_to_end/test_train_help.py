@@ -5,23 +5,23 @@ import re
 import pytest
 
 from headway.base.settings import fields_of
-from headway.runs import RECIPES
+from headway.runs import recipes
 from tests.fixtures.command_line import headway
 
 
 def test_without_a_recipe_every_recipe_is_listed_with_its_first_sentence(tmp_path):
     text = headway("train", "--help", cwd=tmp_path).stdout
-    for name in RECIPES:
+    for name in recipes():
         assert re.search(rf"^  {re.escape(name)} +\w", text, re.M), name
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_every_setting_of_a_recipe_is_listed_once(name, tmp_path):
     text = headway("train", name, "--help", cwd=tmp_path).stdout.split("Most used", 1)[1]
     from headway.cli.flags import SHORT
 
     short = {key: flag for flag, key in SHORT.items()}
-    for key in fields_of(RECIPES[name]()):
+    for key in fields_of(recipes()[name]()):
         flag = short.get(key, key).replace("_", "-")
         lines = re.findall(rf"^  --{re.escape(flag)}(?: |$)", text, re.M)
         assert len(lines) == (0 if key == "recipe" else 1), key

@@ -9,7 +9,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from headway.base.settings import flat
 from headway.cli.main import main
-from headway.runs import RECIPES, DryRun
+from headway.runs import DryRun, recipes
 from headway.runs.dry_run import EvaluationLimit
 from headway.training import Interrupted, StopRequest
 from tests.safety_net.cases import CASES, with_prerequisites
@@ -56,7 +56,7 @@ class Evaluated:
 
 
 @pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RECIPES]
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in recipes()]
 )
 def test_a_dry_run_evaluates_no_more_batches_than_its_limit(name, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
@@ -93,9 +93,9 @@ def test_a_request_to_stop_is_reported_as_an_interruption():
     assert cut.value.stop == "interrupted"
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_a_dry_run_changes_nothing_that_a_step_depends_on(name):
-    config = RECIPES[name]()
+    config = recipes()[name]()
     before, after = flat(config), flat(DryRun().configured(config))
     changed = {key for key in before if before[key] != after[key]}
     assert changed <= {"training.time", "evaluation.every"}

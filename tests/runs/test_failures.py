@@ -6,7 +6,7 @@ import torch
 from headway.base.errors import HeadwayError, OutOfMemory, is_out_of_memory
 from headway.base.settings import flat, override
 from headway.cli.main import main
-from headway.runs import RECIPES, recipe, train
+from headway.runs import recipe, recipes, train
 from headway.runs.out_of_memory import less_memory
 from headway.training import NonFinite
 from tests.fixtures.language_model_runs import STORY, TINY
@@ -26,10 +26,10 @@ def test_a_language_model_that_is_not_finite_names_tokens_and_not_pairs(tmp_path
     assert "pairs" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", recipes())
 def test_advice_about_memory_names_settings_that_the_recipe_has(name):
-    config = RECIPES[name]()
-    advice = less_memory(config)
+    config = recipes()[name]()
+    advice = less_memory(flat(config))
     flags = [word for word in advice.split() if word.startswith("--")]
     assert flags and all(
         flag.removeprefix("--").replace("-", "_") in flat(config) for flag in flags

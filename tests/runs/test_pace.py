@@ -6,6 +6,7 @@ import headway
 from headway.base.errors import UsageError
 from headway.runs import pace, recipe
 from headway.runs.pace import Pace
+from headway.tasks.sections import parse_time
 from tests.fixtures import command_line
 from tests.fixtures.command_line import write_corpus
 from tests.fixtures.tiny_settings import TRANSLATOR
@@ -19,8 +20,9 @@ def slow(monkeypatch):
     """A machine on which a step takes 1 ms for each token of its batch; the measured sizes."""
     sizes = []
 
-    def measured(job, machine, seconds):
+    def measured(job, machine):
         sizes.append(job.config.training.tokens)
+        seconds = parse_time(job.config.training.time)
         step_seconds = sizes[-1] / 1000
         return Pace(step_seconds, int(seconds / step_seconds), 1.0, is_limited_by_time=True)
 
@@ -66,7 +68,7 @@ def test_steps_that_the_time_is_enough_for_change_no_batch(train, slow):
 def test_a_batch_of_half_the_size_that_is_no_faster_is_not_used(train, monkeypatch):
     """On a busy machine, a step takes as long as its threads wait for each other."""
     busy = Pace(0.5, 4, 0.1, is_limited_by_time=True)
-    monkeypatch.setattr(pace, "measured", lambda job, machine, seconds: busy)
+    monkeypatch.setattr(pace, "measured", lambda job, machine: busy)
     assert train().config.training.tokens == 256
 
 
@@ -103,7 +105,8 @@ def test_a_time_that_is_too_short_is_said_to_be(updates, is_limited, is_warned):
 
 
 def test_a_dry_run_suggests_a_model_that_the_time_is_enough_for(tmp_path, monkeypatch):
-    def measured(job, machine, seconds):
+    def measured(job, machine):
+        seconds = parse_time(job.config.training.time)
         step_seconds = job.config.model.model_dim / 128
         return Pace(step_seconds, int(seconds / step_seconds), 1.0, is_limited_by_time=True)
 

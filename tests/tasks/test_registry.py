@@ -6,7 +6,7 @@ import pytest
 
 from headway.evaluation.scores import Metric, Scores
 from headway.models.registry import MODELS
-from headway.runs import RECIPES
+from headway.runs import recipes
 from headway.tasks.opening import families, spec_of
 from headway.tasks.registry import TASKS, evaluating_task, task, task_of_config, tasks_of_kind
 from headway.tasks.task import Task
@@ -20,7 +20,7 @@ def test_an_entry_agrees_with_its_task(name):
     assert {spec.bundle.kind for spec in loaded.bundles.values()} <= {entry.kind}
     assert (loaded.predicts is not None) == (entry.verb is not None)
     for recipe, make in loaded.recipes.items():
-        assert RECIPES[recipe] is make and make.__doc__
+        assert recipes()[recipe] is make and make.__doc__
         assert type(make()) is loaded.config and task_of_config(make()) is loaded
     assert all("{run}" in command for command in loaded.next_commands)
     assert entry.verb is None or loaded.next_commands[0].startswith(entry.verb)

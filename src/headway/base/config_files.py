@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import yaml
 
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_bytes
-from headway.base.settings import flatten, plain
+from headway.base.settings import Configuration, flatten, is_section, plain
 
 YAML_LIMIT = 2**20
 RUN_FILE = "run.yaml"
@@ -34,7 +34,7 @@ class _PlainLoader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
 
-def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Hashable, object]:
     names = set()
     for key, _ in node.value:
         name = key.value if isinstance(key, yaml.ScalarNode) else None
@@ -48,7 +48,7 @@ def _mapping(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Any, Any]:
 _PlainLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, object]:
     """Read a YAML file of plain values as a dictionary from dotted keys to values.
 
     UsageError if the file does not exist. DataError names the file and, where the parser knows it,
@@ -71,7 +71,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return flatten(loaded)
 
 
-def read_run_file(folder: Path) -> dict[str, Any]:
+def read_run_file(folder: Path) -> dict[str, object]:
     """Read the run.yaml of a run folder, as `read_yaml` does.
 
     UsageError if the folder is not a run; DataError if the file names no recipe.
@@ -92,16 +92,16 @@ def read_run_file(folder: Path) -> dict[str, Any]:
     return values
 
 
-def write_yaml(config: Any, history: Sequence[str] = ()) -> str:
+def write_yaml(config: Configuration, history: Sequence[str] = ()) -> str:
     """A configuration as YAML, with the help of each setting as a comment; `history` on top."""
     head = "".join(f"# {' '.join(line.split())}\n" for line in history)
     return head + "\n".join(_yaml_lines(config, "")) + "\n"
 
 
-def _yaml_lines(config: Any, indent: str) -> Iterator[str]:
+def _yaml_lines(config: Configuration, indent: str) -> Iterator[str]:
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
+        if is_section(value):
             yield f"{indent}{item.name}:"
             yield from _yaml_lines(value, indent + "  ")
         else:
@@ -110,7 +110,7 @@ def _yaml_lines(config: Any, indent: str) -> Iterator[str]:
             yield f"{indent}{line}" + (f"  # {help}" if help else "")
 
 
-def _yaml_line(name: str, value: Any) -> str:
+def _yaml_line(name: str, value: object) -> str:
     """A setting on one line, since its comment follows on the same line."""
     width = 2**31 - 1
     for style in (None, '"'):  # YAML escapes line breaks only in double quotes

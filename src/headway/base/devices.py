@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from headway.base.errors import UsageError
 from headway.base.memory import bound_kernel_caches, keep_freed_memory
@@ -60,7 +60,7 @@ class Machine:
     dtype: str
     threads: int
 
-    def precision(self) -> AbstractContextManager[Any]:
+    def precision(self) -> AbstractContextManager[object]:
         """The context of a forward pass: autocast for bfloat16 and float8, else no change.
 
         The products in float8 are a transform of the model (`headway.transforms.float8`).

@@ -18,7 +18,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
 from headway.base.errors import HeadwayError, UsageError, is_out_of_memory
-from headway.base.settings import fields_of
+from headway.base.settings import Configuration, fields_of
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Extended(Mapping[str, T]):
     or if several packages provide the name.
     """
 
-    def __init__(self, own: Mapping[str, T], group: str, kind: type[Any] | None = None) -> None:
+    def __init__(self, own: Mapping[str, T], group: str, kind: type[object] | None = None) -> None:
         self.own, self.group, self.kind = own, group, kind
 
     @cached_property
@@ -71,9 +71,9 @@ class Extended(Mapping[str, T]):
         self,
         name: str,
         function: Callable[..., R],
-        kind: type[Any],
-        *arguments: Any,
-        **options: Any,
+        kind: type[object],
+        *arguments: object,
+        **options: object,
     ) -> R:
         """Call a function that the entry `name` provides, and return its result of class `kind`.
 
@@ -166,12 +166,12 @@ class Names(Collection[str]):
         return None if name in self.also else self.registry.package(name)
 
 
-def extension_packages(config: Any) -> list[str]:
+def extension_packages(config: Configuration) -> list[str]:
     """The packages that provide the entries named by the settings of a configuration."""
     packages = []
     for field in fields_of(config).values():
         if isinstance(field.names, Extended | Names):
-            packages.append(field.names.package(field.default))
+            packages.append(field.names.package(str(field.default)))
     return sorted({package for package in packages if package is not None})
 
 

@@ -69,7 +69,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def json_bytes(value: Any) -> bytes:
+def json_bytes(value: object) -> bytes:
     """The contents of a JSON file: indented, UTF-8, with a newline at its end."""
     return (json.dumps(value, ensure_ascii=False, indent=1) + "\n").encode()
 
@@ -79,7 +79,7 @@ def is_count(value: object, least: int = 0) -> TypeGuard[int]:
     return type(value) is int and value >= least
 
 
-def are_distinct_names(value: Any) -> TypeGuard[list[str]]:
+def are_distinct_names(value: object) -> TypeGuard[list[str]]:
     """Whether a value of a JSON file is a list of different strings."""
     return (
         isinstance(value, list)
@@ -215,7 +215,7 @@ def parse_json(data: bytes, where: str, *, only_finite: bool = True) -> Any:
     names `where`.
     """
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(pairs)
         if len(result) != len(pairs):
             raise ValueError("an object has a key twice")

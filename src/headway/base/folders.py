@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from headway.base.errors import DataError, HeadwayError
 from headway.base.files import (
@@ -33,6 +32,8 @@ from headway.base.files import (
 
 MANIFEST = "MANIFEST.json"
 VERSION = 1
+Entry = dict[str, object]
+"""The size and sha256 of a file in the manifest."""
 INPUT = "input"
 """The folder in a run folder with the data that a command read from pipes."""
 
@@ -118,7 +119,7 @@ def _new_locked_folder(path: Path) -> tuple[Path, int]:
             os.close(descriptor)
 
 
-def _seal(folder: Path) -> dict[str, dict[str, Any]]:
+def _seal(folder: Path) -> dict[str, Entry]:
     """Flush every file and then write the manifest; returns its entries."""
     inside = sorted(folder.rglob("*"))
     for entry in inside:
@@ -134,7 +135,7 @@ def _seal(folder: Path) -> dict[str, dict[str, Any]]:
     return listed
 
 
-def _entry(file: Path, flush: bool = False) -> dict[str, Any]:
+def _entry(file: Path, flush: bool = False) -> Entry:
     """The entry of a file in the manifest: its size and sha256."""
     if flush:
         with file.open("rb") as handle:
@@ -144,11 +145,11 @@ def _entry(file: Path, flush: bool = False) -> dict[str, Any]:
 
 def _write_manifest(
     folder: Path,
-    files: Mapping[str, dict[str, Any]],
-    previous: Mapping[str, dict[str, Any]] | None = None,
+    files: Mapping[str, Entry],
+    previous: Mapping[str, Entry] | None = None,
 ) -> None:
     """Write the manifest. previous: entries of files that are being replaced and are valid too."""
-    manifest = {"version": VERSION, "files": files}
+    manifest: dict[str, object] = {"version": VERSION, "files": files}
     if previous is not None:
         manifest["previous"] = previous
     text = json.dumps(manifest, indent=1, ensure_ascii=False)
@@ -192,7 +193,7 @@ def _verify_files(path: Path) -> None:
             ) from error
 
 
-def _verify_file(folder: Path, name: str, accepted: Sequence[dict[str, Any]]) -> None:
+def _verify_file(folder: Path, name: str, accepted: Sequence[Entry]) -> None:
     """DataError if a file matches none of the accepted entries, of which the first is current."""
     file = folder / name
     if not file.is_file():

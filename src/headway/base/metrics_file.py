@@ -11,24 +11,27 @@ from typing import Any
 from headway.base.errors import HeadwayWarning
 from headway.base.files import open_plain
 
+Event = dict[str, Any]
+"""One line of metrics.jsonl: {"kind": "step" | "valid" | "saved" | ..., "step": ..., ...}."""
+
 OF_A_STEP = {"train", "valid", "sample", "finished"}
 """The kinds of events that belong to a step."""
 
 
-def read_metrics(path: Path, kind: str) -> list[dict[str, Any]]:
+def read_metrics(path: Path, kind: str) -> list[Event]:
     """Return the events of one kind, in order, as `events` reads them."""
     return read_log(path).get(kind, [])
 
 
-def read_log(path: Path) -> dict[str, list[dict[str, Any]]]:
+def read_log(path: Path) -> dict[str, list[Event]]:
     """Return the events of each kind, in order, as `events` reads them."""
-    by_kind: dict[str, list[dict[str, Any]]] = {}
+    by_kind: dict[str, list[Event]] = {}
     for _, event in events(path):
         by_kind.setdefault(event["kind"], []).append(event)
     return by_kind
 
 
-def events(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def events(path: Path) -> Iterator[tuple[bytes, Event]]:
     """Yield each complete line of a log, without its end, and the event in it; no line if there is
     no such file.
 
@@ -57,7 +60,7 @@ def events(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         )
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def _event(line: bytes) -> Event | None:
     """Return the event in a line; None if there is none, or if it has no kind or no step."""
     try:
         event = json.loads(line)

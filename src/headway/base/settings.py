@@ -10,19 +10,33 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard, TypeVar, get_args, get_origin
 
 from headway.base.errors import UsageError, closest, did_you_mean
 
+
+class Configuration(Protocol):
+    """A dataclass whose fields are settings, or sections that are such dataclasses."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+
 T = TypeVar("T")
+C = TypeVar("C", bound=Configuration)
 COMMAND_LINE = "the command line"
 _types_by_name = functools.cache(typing.get_type_hints)
+_KINDS: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+}
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-_LIMITS: dict[str, tuple[str, Any]] = {
+_LIMITS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "gt": ("more than", lambda value, limit: value > limit),
     "ge": ("at least", lambda value, limit: value >= limit),
     "lt": ("less than", lambda value, limit: value < limit),
@@ -61,7 +75,7 @@ COPIES = Most(10_000, "time and memory grow in proportion")
 
 
 def setting(
-    default: Any, help: str, *, names: Collection[str] | None = None, **limits: float | int
+    default: object, help: str, *, names: Collection[str] | None = None, **limits: float | int
 ) -> Any:
     """A documented field: `lr: float = setting(7e-4, "Peak learning rate.", gt=0)`.
 
@@ -76,10 +90,10 @@ def setting(
     )
 
 
-def with_default(config_class: type[Any], name: str, default: Any) -> Any:
+def with_default(config_class: type[Configuration], name: str, default: object) -> Any:
     """The setting of that name of a base class, with another default."""
-    inherited: dataclasses.Field[Any] = config_class.__dataclass_fields__[name]
-    return dataclasses.field(default=default, metadata=inherited.metadata)
+    metadata = config_class.__dataclass_fields__[name].metadata
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def required(help: str, *, may_be_file: bool = False) -> Any:
@@ -96,9 +110,14 @@ def section(config_class: type[T], *, after: str | None = None) -> T:
     return dataclasses.field(default_factory=config_class, metadata={"after": after})
 
 
-def _in_order(config: Any) -> list[dataclasses.Field[Any]]:
+def is_section(value: object) -> TypeGuard[Configuration]:
+    """Whether the value of a field is a nested configuration, not a setting."""
+    return dataclasses.is_dataclass(value)
+
+
+def _in_order(config: Configuration) -> list[dataclasses.Field[object]]:
     """The fields of a configuration in the order of files and help (see `section`)."""
-    ordered: list[dataclasses.Field[Any]] = []
+    ordered: list[dataclasses.Field[object]] = []
     for item in dataclasses.fields(config):
         after = item.metadata.get("after")
         names = [field.name for field in ordered]
@@ -111,8 +130,8 @@ class Field:
     """One setting of a configuration; `key` is its dotted name."""
 
     key: str
-    type: Any
-    default: Any
+    type: object
+    default: object
     help: str
     limits: Mapping[str, float | int]
     names: Collection[str] | None = None
@@ -128,13 +147,13 @@ class Field:
         return f"{kind}, or none" if type(None) in get_args(self.type) else kind
 
 
-def fields_of(config: Any) -> dict[str, Field]:
+def fields_of(config: Configuration) -> dict[str, Field]:
     """Every setting of a configuration by dotted key, with its value as the default."""
     fields: dict[str, Field] = {}
     types_by_name = _types_by_name(config.__class__)
     for item in _in_order(config):
         value = getattr(config, item.name)
-        if dataclasses.is_dataclass(value):
+        if is_section(value):
             for inner in fields_of(value).values():
                 key = f"{item.name}.{inner.key}"
                 fields[key] = dataclasses.replace(inner, key=key)
@@ -143,20 +162,20 @@ def fields_of(config: Any) -> dict[str, Field]:
     return fields
 
 
-def declared(config_class: type[Any]) -> dict[str, Field]:
+def declared(config_class: type[Configuration]) -> dict[str, Field]:
     """Every setting of a class without sections, by name; the default may be `MISSING`."""
     types_by_name = typing.get_type_hints(config_class)
     items = dataclasses.fields(config_class)
     return {item.name: _field(item, types_by_name[item.name], item.default) for item in items}
 
 
-def _field(item: dataclasses.Field[Any], kind: Any, default: Any) -> Field:
+def _field(item: dataclasses.Field[object], kind: object, default: object) -> Field:
     meta = item.metadata
     limits = _with_defaults(kind, meta.get("limits", {}))
     return Field(item.name, kind, default, meta.get("help", ""), limits, meta.get("names"))
 
 
-def _with_defaults(kind: Any, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
+def _with_defaults(kind: object, limits: Mapping[str, float | int]) -> Mapping[str, float | int]:
     """The limits of a field; a number always has a lower and an upper one."""
     if not {int, float} & {kind, *get_args(kind)} or get_origin(kind) is tuple:
         return limits
@@ -173,7 +192,7 @@ def _shown(limit: float | int) -> str:
     return f"{limit:,}" if isinstance(limit, int) else f"{limit:g}"
 
 
-def override(config: T, changes: Mapping[str, Any], where: str) -> T:
+def override(config: C, changes: Mapping[str, object], where: str) -> C:
     """A copy of a configuration with changed settings, by dotted key.
 
     where: the source of the changes, for error messages. UsageError for an unknown key or a value
@@ -197,8 +216,7 @@ def override(config: T, changes: Mapping[str, Any], where: str) -> T:
         if last in node:
             raise UsageError(f"{key} is set twice", where, "leave out one of them")
         node[last] = checked(leaves[key], value, where)
-    changed: T = _rebuild(config, tree, where)
-    return changed
+    return _rebuild(config, tree, where)
 
 
 def _meant(key: str, leaves: Mapping[str, Field]) -> str | None:
@@ -215,7 +233,7 @@ def _suggestion(meant: str | None, dashes: str = "") -> str:
     return "" if meant is None else f". Did you mean {dashes}{meant}?"
 
 
-def _explained(config: Any, meant: str | None) -> str:
+def _explained(config: Configuration, meant: str | None) -> str:
     """The command that explains the key that was meant, or what lists all settings."""
     if recipe := getattr(config, "recipe", ""):
         key = f" {meant}" if meant else ""
@@ -235,7 +253,7 @@ def _by_last_part(key: str, leaves: Mapping[str, Field]) -> str | None:
     return parts[meant] if meant else None
 
 
-def _rebuild(config: Any, tree: Mapping[str, Any], where: str) -> Any:
+def _rebuild(config: C, tree: Mapping[str, object], where: str) -> C:
     values = {
         name: _rebuild(getattr(config, name), value, where) if isinstance(value, dict) else value
         for name, value in tree.items()
@@ -248,23 +266,23 @@ def _rebuild(config: Any, tree: Mapping[str, Any], where: str) -> Any:
         raise UsageError(str(error), where) from error
 
 
-def to_dict(config: Any) -> dict[str, Any]:
+def to_dict(config: Configuration) -> dict[str, object]:
     """A configuration as nested dictionaries of plain values, for YAML and JSON."""
     return {
-        field.name: to_dict(value) if dataclasses.is_dataclass(value) else plain(value)
+        field.name: to_dict(value) if is_section(value) else plain(value)
         for field in _in_order(config)
         for value in [getattr(config, field.name)]
     }
 
 
-def flat(config: Any) -> dict[str, Any]:
+def flat(config: Configuration) -> dict[str, object]:
     """A configuration as a dictionary from dotted keys to values."""
     return {key: field.default for key, field in fields_of(config).items()}
 
 
-def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(mapping: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """A nested mapping as a dictionary from dotted keys to values; keeps empty mappings."""
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for key, value in mapping.items():
         if isinstance(value, Mapping) and value:
             result |= flatten(value, f"{prefix}{key}.")
@@ -273,13 +291,13 @@ def flatten(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def differences(a: Any, b: Any) -> list[tuple[str, Any, Any]]:
+def differences(a: Configuration, b: Configuration) -> list[tuple[str, object, object]]:
     """The settings in which two configurations of one class differ: (key, value in a, in b)."""
     pairs = zip(flat(a).items(), flat(b).values(), strict=True)
     return [(key, old, new) for (key, old), new in pairs if old != new]
 
 
-def explain(config: Any, key: str) -> str:
+def explain(config: Configuration, key: str) -> str:
     """Name, allowed values, default and help of one setting."""
     leaves = fields_of(config)
     name = key.replace("-", "_").lstrip("_")
@@ -292,7 +310,7 @@ def explain(config: Any, key: str) -> str:
     return f"{name}: {field.expects}, default {plain(field.default)}\n  {field.help}"
 
 
-def checked(field: Field, value: Any, where: str) -> Any:
+def checked(field: Field, value: object, where: str) -> object:
     """The value, parsed if it is text. UsageError for a wrong type or a value beyond the limits."""
     try:
         parsed = _parse(field.type, value)
@@ -309,15 +327,15 @@ def checked(field: Field, value: Any, where: str) -> Any:
     return parsed
 
 
-def _choices(kind: Any) -> list[str]:
+def _choices(kind: object) -> list[str]:
     """The texts that a Literal allows, also as part of a union; none for other types."""
     return [t for part in (kind, *get_args(kind)) for t in get_args(part) if isinstance(t, str)]
 
 
-def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
+def _check_limits(field: Field, parsed: object, value: object, where: str) -> None:
     """UsageError if `parsed` is beyond the limits. value: as written, for the message."""
     for name, limit in field.limits.items():
-        if parsed is None or isinstance(parsed, str) or _LIMITS[name][1](parsed, limit):
+        if not isinstance(parsed, int | float) or _LIMITS[name][1](parsed, limit):
             continue
         expects = field.expects
         if abs(limit) == MOST:
@@ -326,7 +344,7 @@ def _check_limits(field: Field, parsed: Any, value: Any, where: str) -> None:
         raise UsageError(f"{field.key}={value}: must be {expects}{reason}", where)
 
 
-def check_limits(config: Any, where: str) -> None:
+def check_limits(config: Configuration, where: str) -> None:
     """UsageError if a value of a configuration is beyond its limits.
 
     For configurations that were made field by field from the file of another program.
@@ -335,7 +353,7 @@ def check_limits(config: Any, where: str) -> None:
         _check_limits(field, field.default, field.default, where)
 
 
-def _parse(kind: Any, value: Any) -> Any:
+def _parse(kind: object, value: object) -> object:
     if get_origin(kind) in (typing.Union, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() in {"none", "null"}):
             if type(None) in get_args(kind):
@@ -355,7 +373,7 @@ def _parse(kind: Any, value: Any) -> Any:
     return _parse_plain(kind, value)
 
 
-def _parse_first(kinds: Sequence[Any], value: Any) -> Any:
+def _parse_first(kinds: Sequence[object], value: object) -> object:
     """The value parsed by the first of the types that accepts it."""
     for kind in kinds:
         with suppress(ValueError, TypeError, OverflowError):
@@ -363,7 +381,7 @@ def _parse_first(kinds: Sequence[Any], value: Any) -> Any:
     raise ValueError
 
 
-def _parse_plain(kind: Any, value: Any) -> Any:
+def _parse_plain(kind: object, value: Any) -> object:
     if kind is bool:
         if isinstance(value, bool):
             return value
@@ -383,18 +401,18 @@ def _parse_plain(kind: Any, value: Any) -> Any:
     return _fail()
 
 
-def _fail() -> Any:
+def _fail() -> typing.NoReturn:
     raise ValueError
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> object:
     """A value as YAML and JSON represent it: tuples as lists, paths as text."""
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
-def _type_name(kind: Any) -> str:
+def _type_name(kind: object) -> str:
     if get_origin(kind) in (typing.Union, types.UnionType):
         return " or ".join(_type_name(k) for k in get_args(kind) if k is not type(None))
     if get_origin(kind) is Literal:
@@ -402,5 +420,4 @@ def _type_name(kind: Any) -> str:
         return choices if len(get_args(kind)) == 1 else f"one of {choices}"
     if get_origin(kind) is tuple:
         return f"a list, each {_type_name(get_args(kind)[0])}"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return names.get(kind, "a path")
+    return _KINDS.get(kind, "a path")

@@ -109,7 +109,11 @@ def _cpus() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def fastest_threads(rounds: int = 6, *, rows: int = 16) -> int:
+ROUNDS = 6
+"""How often each number of threads is timed."""
+
+
+def fastest_threads(*, rows: int = 16) -> int:
     """Return the number of CPU threads that is fastest now, at most torch's own number.
 
     Products of `rows` vectors are timed with each number, by turns: few vectors, as in decoding, or
@@ -123,10 +127,10 @@ def fastest_threads(rounds: int = 6, *, rows: int = 16) -> int:
         return 1
     # in a thread that ends, and with it the threads that computed for it: see cli/serve.py
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(_timed_threads, rounds, rows).result()
+        return pool.submit(_timed_threads, rows).result()
 
 
-def _timed_threads(rounds: int, rows: int) -> int:
+def _timed_threads(rows: int) -> int:
     import torch
 
     most = torch.get_num_threads()
@@ -134,7 +138,7 @@ def _timed_threads(rounds: int, rows: int) -> int:
     x, weight = torch.randn(rows, 512), torch.randn(2048, 512)
     times = max(1, 240 // rows)
     seconds = dict.fromkeys(numbers, 0.0)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         for number in numbers:
             torch.set_num_threads(number)
             torch.nn.functional.linear(x, weight)  # wakes the threads

@@ -17,10 +17,10 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 from headway.base.errors import UsageError
-from headway.base.settings import override
+from headway.base.settings import Configuration, override
 
-F = TypeVar("F", bound=Callable[..., Any])
-S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., object])
+S = TypeVar("S", bound=Configuration)
 
 SHOWN = 60  # characters of a wrong value that an error shows
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -55,7 +55,7 @@ def checked(function: F) -> F:
     return cast(F, call)
 
 
-def changed(settings: S, changes: Mapping[str, Any], where: str) -> S:
+def changed(settings: S, changes: Mapping[str, object], where: str) -> S:
     """Return settings with the changes of a caller in Python; None leaves a setting as it is.
 
     Raises UsageError for an unknown name, and for a value of a wrong type or beyond its limits.
@@ -69,7 +69,7 @@ def changed(settings: S, changes: Mapping[str, Any], where: str) -> S:
 
 
 @functools.cache
-def _hints(function: Callable[..., Any]) -> dict[str, object]:
+def _hints(function: Callable[..., object]) -> dict[str, object]:
     """The annotations of the arguments, without those of `*arguments` and `**options`."""
     hints = typing.get_type_hints(inspect.unwrap(function))
     single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -77,7 +77,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, object]:
     return {p.name: hints[p.name] for p in parameters if p.kind not in single and p.name in hints}
 
 
-def _check(name: str, value: Any, hint: Any, where: str) -> None:
+def _check(name: str, value: Any, hint: object, where: str) -> None:
     """UsageError if the value does not have the type; it names the item of a list that has not."""
     if _fits(value, hint):
         return

@@ -300,7 +300,7 @@ class EncoderBundle(StoredBundle):
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write config.json, model.safetensors and tokenizer.json durably: `files.save_files`."""
-        settings: dict[str, Any] = {"pooling": self.pooling, "length": self.length}
+        settings: dict[str, object] = {"pooling": self.pooling, "length": self.length}
         if self.texts != AS_THEY_ARE:
             settings["texts"] = asdict(self.texts)
         save_files(Path(folder), self.model, self.tokenizer, overwrite, settings)

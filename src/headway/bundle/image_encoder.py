@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
-from headway.bundle.probe import Probe, image_patches
+from headway.bundle.probe import Probe, Readout, image_patches
 from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import IMAGES_AT_ONCE, ImageReader
 from headway.data.images import to_pixels
@@ -29,9 +28,14 @@ image of Pillow."""
 
 
 class ImageEncoding(StoredBundle):
-    """A bundle with an image encoder that can be used alone. reader: the image preprocessing."""
+    """A bundle of an image encoder, alone or as a part of its model.
+
+    reader: the image preprocessing. encoder_name: the name of the encoder in the model, with a dot
+    after it; "" if it is the model.
+    """
 
     inputs: ClassVar[InputSpec] = InputSpec(modality="image")
+    encoder_name: ClassVar[str] = ""
     reader: ImageReader
 
     @property
@@ -40,11 +44,8 @@ class ImageEncoding(StoredBundle):
         """The image encoder."""
 
     @abstractmethod
-    def reading(self, image: AnyImage) -> ForwardPass:
-        """Prepare a forward pass over one image, for inspection.
-
-        The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
-        """
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Tensor:
+        """Return the model's output for preprocessed images: what `reading` computes."""
 
     @checked
     @torch.inference_mode()
@@ -62,24 +63,51 @@ class ImageEncoding(StoredBundle):
         product is a cosine similarity. The vector of an image does not depend on the other images.
         Raises UsageError if pooling is "first" and the model has no [CLS] token.
         """
-        config = self.vit.config
-        if pooling == "first" and not config.class_token:
+        vit = self.vit
+        if pooling == "first" and not vit.config.class_token:
             raise UsageError(
                 "pooling=first: this model has no [CLS] token", hint="use pooling=mean"
             )
         batches = batches_of(self.reader, images, self.device)
-        parts = [_encoded(self.vit, batch, pooling) for batch in batches]
-        vectors = torch.cat(parts) if parts else torch.zeros(0, config.model_dim)
+        parts = [_encoded(vit, batch, pooling) for batch in batches]
+        vectors = torch.cat(parts) if parts else torch.zeros(0, vit.config.model_dim)
         return F.normalize(vectors, dim=-1) if normalise else vectors
+
+    def reading(self, image: AnyImage) -> ForwardPass:
+        """Return the forward pass for one image.
+
+        The tokens are named [CLS], [R1], ... (registers), and "row,column" for patches.
+        """
+        images = image_of(self.reader, image, self.device)
+        return ForwardPass(
+            model=self.model,
+            run=lambda: self.output(images),
+            tokens={"image": names_of(self.vit, images.shape[2], images.shape[3])},
+            axes={"encoder": ("image", "image")},
+            embeddings={"image": f"{self.encoder_name}embedding"},
+        )
 
     def attention(
         self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
     ) -> Attention:
-        """Return the attention weights for one image.
-
-        layers, heads: the layers and heads to return; if empty, all.
-        """
+        """Return the attention weights for one image. layers, heads: which to return; if empty,
+        all."""
         return attention_of(self.reading(image), layers, heads)
+
+    def _probe(self, request: ProbeRequest) -> Probe:
+        answer, readout = self._prediction(request.input)
+        patches = image_patches(self.vit, self.reader, request.input)
+        return Probe(
+            kind=self.kind,
+            reading=self.reading(request.input),
+            answer=answer,
+            readout=readout,
+            images={"image": patches},
+        )
+
+    def _prediction(self, image: AnyImage) -> tuple[str, Readout | None]:
+        """Return the prediction for an image as text, and how it is read from the output."""
+        return "", None
 
 
 class ImageEncoderBundle(ImageEncoding):
@@ -98,23 +126,15 @@ class ImageEncoderBundle(ImageEncoding):
     def vit(self) -> ViT:
         return self.model
 
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B T D"]:
+        """Return the vectors of all tokens of preprocessed images."""
+        return self.vit.encode(images)
+
     @torch.inference_mode()
     def encode(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B D"]:
         """Return the vectors of preprocessed images, without normalisation: that of [CLS], or the
         mean of the patch vectors if there is no [CLS]."""
         return _encoded(self.vit, images, None)
-
-    def reading(self, image: AnyImage) -> ForwardPass:
-        """Prepare a forward pass over one image, which returns the vectors of all tokens."""
-        images = image_of(self.reader, image, self.device)
-        return image_pass(self.model, self.vit, images, lambda: self.vit.encode(images))
-
-    def _probe(self, request: ProbeRequest) -> Probe:
-        reading = self.reading(request.input)
-        patches = image_patches(self.vit, self.reader, request.input)
-        return Probe(
-            kind=self.kind, reading=reading, answer="", readout=None, images={"image": patches}
-        )
 
 
 def _encoded(
@@ -130,24 +150,6 @@ def image_of(
     """Return one image, preprocessed as a batch of one."""
     (images,) = batches_of(reader, [image], device)
     return images
-
-
-def image_pass(
-    model: nn.Module,
-    vit: ViT,
-    images: Float[Tensor, "1 C Y X"],
-    run: Callable[[], Tensor],
-    within: str = "",
-) -> ForwardPass:
-    """Return the forward pass of an image encoder. within: its name in the model, with a dot after
-    it."""
-    return ForwardPass(
-        model=model,
-        run=run,
-        tokens={"image": names_of(vit, images.shape[2], images.shape[3])},
-        axes={"encoder": ("image", "image")},
-        embeddings={"image": f"{within}embedding"},
-    )
 
 
 def names_of(vit: ViT, y: int, x: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -176,12 +176,12 @@ class TextBundle(StoredBundle):
         return best.tokens[: max(0, room - len(self.tokenizer.begin(text)))], best.text
 
 
-def _settings_of(generation: GenerationDefaults, usual: GenerationConfig) -> dict[str, Any]:
+def _settings_of(generation: GenerationDefaults, usual: GenerationConfig) -> dict[str, object]:
     """Return the fields of `GenerationConfig` for the defaults of a pretrained folder.
 
     usual: has the maximum number of tokens if the folder has none.
     """
-    always = {
+    always: dict[str, object] = {
         "normalisation": "transformers",
         "forbid_ids": tuple(" ".join(map(str, word)) for word in generation.forbidden),
     }
@@ -189,7 +189,7 @@ def _settings_of(generation: GenerationDefaults, usual: GenerationConfig) -> dic
         return always
     longest = generation.max_new_tokens or usual.max_tokens
     if generation.samples:
-        sampling: dict[str, Any] = {
+        sampling: dict[str, object] = {
             "temperature": generation.temperature,
             "top_k": generation.top_k or None,
             "top_p": generation.top_p,

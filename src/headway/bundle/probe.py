@@ -43,7 +43,7 @@ class Readout:
     logits: Callable[[Tensor], Float[Tensor, "P V"]]
     names: Callable[[Sequence[int]], list[str]]
     equation: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
     unembedding: Unembedding | None = None
 
 

@@ -7,21 +7,23 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from headway.base.devices import prepare
 from headway.base.errors import UsageError
 from headway.base.files import read_json
 from headway.base.settings import BEAMS, COMMAND_LINE, setting
 from headway.cli.flags import QUIET, SEVERAL, WORDS, as_flags, split_words
-from headway.cli.train import run_training, unknown_recipe
+from headway.cli.streams import copied
+from headway.cli.train import unknown_recipe
 from headway.comparisons.compare import Comparison, settings_of
 from headway.comparisons.compare import compare as run_plan
 from headway.comparisons.plans import Plan, is_file_of_plan, named_plan, read_plan, varied
 from headway.comparisons.report import table, write_report
 from headway.lectures.plans import PLANS
-from headway.runs import Outcome, resolved, run_folder
+from headway.runs import AnyRunConfig, Outcome, resolved, run_folder
 from headway.terminal.console import data, data_json, program, say, talk
+from headway.terminal.training import train_on_screen
 
 INTERRUPTED = 130
 
@@ -72,8 +74,9 @@ def compare(
     def announce(variant: str, number: int, total: int) -> None:
         talk.rule(f"{number} of {total}  {variant}", align="left", style="dim")
 
-    def train(config: Any, path: Path) -> Outcome:
-        return run_training(config, path, quiet=flags.quiet or flags.json)
+    def train(config: AnyRunConfig, path: Path) -> Outcome:
+        with copied(config, path) as config:
+            return train_on_screen(config, path, quiet=flags.quiet or flags.json)
 
     comparison = run_plan(
         plan, configs, folder, train, options={"beam": flags.beam}, announce=announce

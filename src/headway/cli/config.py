@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
+from headway.base.settings import Configuration, fields_of, setting
 from headway.base.settings import explain as explain_one
-from headway.base.settings import fields_of, setting
 from headway.cli.flags import as_flags
 from headway.decoding import GenerationConfig
 from headway.runs import configurations, recipe
@@ -51,6 +50,6 @@ def explain(key: str | None = None, /, *, flags: ExplainFlags = ExplainFlags()) 
         return
     # Hints name settings of other recipes and of generation without a recipe.
     name = key.replace("-", "_").lstrip("_")
-    configs: list[Any] = [config, *configurations(), GenerationConfig()]
+    configs: list[Configuration] = [config, *configurations(), GenerationConfig()]
     with_setting = [candidate for candidate in configs if name in fields_of(candidate)]
     data(explain_one(with_setting[0] if with_setting else config, name))

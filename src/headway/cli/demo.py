@@ -10,7 +10,6 @@ from headway.base.settings import setting
 from headway.cli.data import describe
 from headway.cli.flags import as_flags
 from headway.cli.machine import MachineFlags
-from headway.cli.train import run_training
 from headway.data.formats import read_lines
 from headway.datasets.fetch import fetch_emoji_names
 from headway.evaluation import score_translations
@@ -18,6 +17,7 @@ from headway.inspection import align, heat_map
 from headway.runs import recipe
 from headway.tasks.opening import load
 from headway.terminal.console import program, say, talk
+from headway.terminal.training import train_on_screen
 
 SHOWN = 5
 
@@ -44,7 +44,7 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> None:
         "data.target": flags.target,
         **{f"machine.{name}": value for name, value in flags.settings.items()},
     }
-    outcome = run_training(recipe("emoji-names", ("headway demo", settings)), folder)
+    outcome = train_on_screen(recipe("emoji-names", ("headway demo", settings)), folder)
     if outcome.stop == "interrupted":
         talk.print(f"saved     resume with: {program()} demo --target {flags.target}")
         raise SystemExit(130)

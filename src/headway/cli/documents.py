@@ -11,12 +11,15 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, declared, override
+from headway.bundle import Bundle
 from headway.cli.flags import spelled
 from headway.cli.inputs import is_file
-from headway.runs import saved
+from headway.runs.recipes import saved_or_none
 from headway.tasks.task import AnyTask, Documents
 from headway.terminal.console import data_json, talk
 from headway.terminal.progress import progress
+
+AnyDocuments = Documents[Any, Any, Any, Any]
 
 OUTPUT = "output"
 """The name of the flag -o."""
@@ -56,8 +59,8 @@ def check_output(output: Path | None, inputs: Sequence[str]) -> None:
 
 
 def pop_options(
-    documents: Documents[Any, Any, Any, Any], chosen: dict[str, Any], output: Path | None
-) -> Mapping[str, Any]:
+    documents: AnyDocuments, chosen: dict[str, object], output: Path | None
+) -> Mapping[str, object]:
     """Remove the flags of documents from `chosen` and return them. UsageError without -o."""
     names = sorted(declared(documents.settings))
     options = {name: chosen.pop(name) for name in names if name in chosen}
@@ -70,7 +73,7 @@ def pop_options(
     return options
 
 
-def hint_for(documents: Documents[Any, Any, Any, Any], text: str) -> str | None:
+def hint_for(documents: AnyDocuments, text: str) -> str | None:
     """How to predict for the texts of a file of that name; None if the task cannot write it."""
     path = Path(text)
     if path.suffix not in documents.suffixes:
@@ -79,23 +82,22 @@ def hint_for(documents: Documents[Any, Any, Any, Any], text: str) -> str | None:
 
 
 def write_document(
-    documents: Documents[Any, Any, Any, Any],
-    bundle: Any,
+    documents: AnyDocuments,
+    bundle: Bundle,
     run: str,
     path: Path,
     output: Path,
-    settings: Mapping[str, Any],
-    options: Any,
+    settings: Mapping[str, object],
+    options: object,
     machine: Machine,
     *,
     json: bool,
 ) -> None:
     """Predict for the texts of the file `path`, write the new file `output`, and report."""
-    folder = Path(run)
-    config = saved(folder) if (folder / "run.yaml").is_file() else None
     chosen = override(documents.settings(), settings, COMMAND_LINE)
+    before = saved_or_none(Path(run))
     with progress(f"writing {output.name}"), machine.precision():
-        report = documents.write(bundle, path, output, config, chosen, options)
+        report = documents.write(bundle, path, output, before, chosen, options)
     if json:
         data_json(asdict(report))
         return

@@ -88,7 +88,7 @@ def evaluate(
     /,
     *,
     flags: EvaluateFlags = EvaluateFlags(),
-    **options: Any,
+    **options: object,
 ) -> None:
     """Evaluate a model with the metrics of its task.
 

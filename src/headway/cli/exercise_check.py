@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.settings import setting
 from headway.cli.exercise import HINTS, NAME, command, hints_of, named, path_of
 from headway.cli.flags import TEXT, PrintFlags, as_flags
 from headway.exercises import EXERCISES, Exercise
-from headway.exercises.child import CHECK_LIMIT, TRAINING_LIMIT, run_child
+from headway.exercises.child import CHECK_LIMIT, TRAINING_LIMIT, Event, run_child
 from headway.exercises.ladder import rung_names
 from headway.exercises.tiny_translator import SECONDS, STEPS
 from headway.terminal.console import data, data_json, program, say, talk
@@ -85,7 +85,7 @@ def report(folder: Path, /, *, flags: PrintFlags = TEXT) -> None:
         _report_learner(name, outcomes, flags.json)
 
 
-def _report_learner(learner: str, outcomes: dict[str, dict[str, Any]], as_json: bool) -> None:
+def _report_learner(learner: str, outcomes: dict[str, Event], as_json: bool) -> None:
     passed = [name for name, outcome in outcomes.items() if outcome["passed"]]
     if as_json:
         data_json({"learner": learner, "passed": len(passed), "exercises": outcomes})
@@ -106,9 +106,9 @@ def _existing(name: str, file: Path | None) -> Path:
     return path
 
 
-def _check(exercise: Exercise, path: Path) -> dict[str, Any]:
+def _check(exercise: Exercise, path: Path) -> Event:
     """Check a file in a process of its own; return the result as JSON values."""
-    events: list[dict[str, Any]] = []
+    events: list[Event] = []
     ending = run_child(exercise.name, path, train=False, limit=CHECK_LIMIT, listen=events.append)
     rungs = [event for event in events if event["kind"] == "rung"]
     passed = [event["rung"] for event in rungs if event["passed"]]
@@ -127,7 +127,7 @@ def _check(exercise: Exercise, path: Path) -> dict[str, Any]:
     }
 
 
-def _print_outcome(outcome: dict[str, Any]) -> None:
+def _print_outcome(outcome: Event) -> None:
     for rung in outcome["rungs"]:
         data(f"✓ {rung}")
     if not outcome["passed"]:
@@ -143,9 +143,9 @@ def _train(exercise: Exercise, path: Path) -> None:
     plug = exercise.plug
     assert plug is not None
     say(f"plugged   into a tiny translator: your code is {plug.part}")
-    results: list[dict[str, Any]] = []
+    results: list[Event] = []
 
-    def listen(event: dict[str, Any]) -> None:
+    def listen(event: Event) -> None:
         if event["kind"] == "line":
             say(f"  {event['text']}")
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from cyclopts import Parameter
@@ -156,7 +156,7 @@ def _heads(path: Path, flags: FiguresFlags, opened: Opened) -> None:
 class _Figure:
     """A function that draws a figure, and the flags that it needs."""
 
-    draw: Callable[[Path, FiguresFlags, Opened], Any]
+    draw: Callable[[Path, FiguresFlags, Opened], object]
     needs: tuple[str, ...] = ()
 
 

@@ -16,14 +16,22 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, TypeVar, dataclass_transform, get_args, get_origin
 
 from cyclopts import Parameter, Token
 
 from headway.base.errors import UsageError, did_you_mean
-from headway.base.settings import COMMAND_LINE, Field, Most, checked, declared, setting
+from headway.base.settings import (
+    COMMAND_LINE,
+    Configuration,
+    Field,
+    Most,
+    checked,
+    declared,
+    setting,
+)
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 OUTPUT = Parameter(name=("--output", "-o"))
@@ -76,7 +84,7 @@ def _checking(field: Field) -> Parameter:
     return Parameter(converter=partial(_parsed, field), show_default=shown)
 
 
-def _parsed(field: Field, _: Any, tokens: Sequence[Token]) -> Any:
+def _parsed(field: Field, _: object, tokens: Sequence[Token]) -> object:
     """The value of a flag. ValueError for a wrong one, whose cause is a UsageError."""
     values = [token.value for token in tokens]
     named = dataclasses.replace(field, key=tokens[0].keyword or spelled(field.key))
@@ -90,7 +98,7 @@ def as_flags(config_class: type[T]) -> type[T]:
     # before `dataclass` copies them: names of this module are unknown in that of a derived class
     config_class.__annotations__ = {name: hints[name] for name in config_class.__annotations__}
     config_class = dataclass(frozen=True, kw_only=True)(config_class)
-    for name, field in declared(config_class).items():
+    for name, field in declared(typing.cast(type[Configuration], config_class)).items():
         config_class.__annotations__[name] = Annotated[hints[name], _checking(field)]
     return Parameter(name="*")(config_class)
 
@@ -114,7 +122,7 @@ def takes(fields: Mapping[str, Field]) -> Callable[[F], F]:
     added = [_argument(key, field) for key, field in fields.items()]
 
     def decorate(verb: F) -> F:
-        def run(*arguments: Any, **named: Any) -> Any:
+        def run(*arguments: object, **named: object) -> object:
             return verb(*arguments, **{key.replace(DOT, "."): x for key, x in named.items()})
 
         *own, last = inspect.signature(verb, eval_str=True).parameters.values()
@@ -155,10 +163,10 @@ def check_name(name: str, names: Iterable[str], what: str, hint: str | None = No
         )
 
 
-def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+def split_words(words: Sequence[str]) -> tuple[list[str], dict[str, object]]:
     """The arguments without dashes, and the settings: --a.b VALUE, --a.b=VALUE or --a.b (true)."""
     arguments: list[str] = []
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)

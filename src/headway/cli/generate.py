@@ -48,7 +48,7 @@ def generate(
     /,
     *prompts: str,
     flags: GenerateFlags = GenerateFlags(),
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """Generate text from prompts: headway generate RUN [PROMPT ...] [--SETTING VALUE ...].
 
@@ -89,7 +89,7 @@ def generate(
 
 
 def opened(
-    run: str, settings: dict[str, Any], flags: MachineFlags
+    run: str, settings: dict[str, object], flags: MachineFlags
 ) -> tuple[TextGenerating, GenerationConfig, Loader]:
     """The model, the settings completed by its defaults, and the machine."""
     changes = {name: _unescaped(value) for name, value in settings.items()}
@@ -101,7 +101,7 @@ def opened(
     return bundle, bundle.with_defaults(changes, COMMAND_LINE), loader
 
 
-def _unescaped(value: Any) -> Any:
+def _unescaped(value: object) -> Any:
     """A text, or a list of texts, with line feeds instead of \\n."""
     if isinstance(value, tuple):
         return tuple(map(_unescaped, value))
@@ -142,7 +142,7 @@ def show_live(
 
 def _as_dict(
     bundle: TextGenerating, prompt: str, sample: int, output: Continuation
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "prompt": prompt,
         "sample": sample,

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from headway.base.errors import UsageError, index_from_one
 from headway.base.files import check_new_file
 from headway.base.settings import setting
+from headway.base.shapes import Tensor
 from headway.bundle import WRITTEN, Bundle
 from headway.cli.flags import SEVERAL, as_flags
 from headway.cli.inputs import check_no_file
@@ -100,7 +101,7 @@ def inspect(
         check_new_file(flags.html)
     loader = flags.prepare()
     runs = [run, *(flags.compare or [])]
-    options = {"second": second, "target": flags.target, "language": flags.to}
+    options: dict[str, Any] = {"second": second, "target": flags.target, "language": flags.to}
     bundles = [flags.source_of(loader.load(name)) for name in runs]
     if bundles[0].inputs.modality != "image":
         check_no_file(text_or_image, "write the text itself in quotes")
@@ -186,11 +187,11 @@ def _maps_in(document: Document) -> int:
     return sum(len(w) for frame in document.frames for maps in frame.maps for w in maps.weights)
 
 
-def _as_dict(document: Document, flags: InspectFlags) -> dict[str, Any]:
+def _as_dict(document: Document, flags: InspectFlags) -> dict[str, object]:
     return {"frames": [_frame(frame, flags) for frame in document.frames]}
 
 
-def _frame(frame: Frame, flags: InspectFlags) -> dict[str, Any]:
+def _frame(frame: Frame, flags: InspectFlags) -> dict[str, object]:
     """A frame as plain values, with the chosen maps, layers and heads; if none is chosen, all."""
     _named(frame, flags)  # the checks of the choice
     layers = flags.layers if flags.layer is None else [flags.layer]
@@ -210,7 +211,7 @@ def _frame(frame: Frame, flags: InspectFlags) -> dict[str, Any]:
     return {"model": dict(frame.model), "answer": frame.answer, "sides": sides, "maps": all_maps}
 
 
-def _rounded(weights: Any) -> list[Any]:
+def _rounded(weights: Tensor) -> list[list[list[float]]]:
     return [
         [[round(w, 6) for w in row] for row in head] for head in weights.double().cpu().tolist()
     ]

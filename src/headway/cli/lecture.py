@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 
@@ -104,7 +104,7 @@ def _output_path(name: str, output: Path | None, overwrite: bool) -> Path:
     return folder / name
 
 
-def _write(path: Path, report: dict[str, Any], table: str) -> None:
+def _write(path: Path, report: dict[str, object], table: str) -> None:
     """Write NAME.json and NAME.md, which includes the plot NAME.svg."""
     text = dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
     write_file(path.with_suffix(".json"), f"{text}\n".encode())

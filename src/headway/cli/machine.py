@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from cyclopts import Group, Parameter
 
@@ -80,7 +80,7 @@ class MachineFlags:
     )
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The flags that are settings of `MachineConfig`, by name."""
         return {"device": self.device, "dtype": self.dtype, "threads": self.threads}
 

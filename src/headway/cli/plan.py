@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from headway.base.errors import UsageError, did_you_mean
 from headway.base.settings import COMMAND_LINE, Most, declared, setting
@@ -148,7 +148,7 @@ def plan(*words: Annotated[str, WORDS], flags: PlanFlags = PlanFlags()) -> None:
         data(line)
 
 
-def _plan_time(words: Sequence[str], settings: Mapping[str, Any], flags: PlanFlags) -> None:
+def _plan_time(words: Sequence[str], settings: Mapping[str, object], flags: PlanFlags) -> None:
     """Print what the time limit of a run of a recipe is enough for."""
     if flags != PlanFlags(json=flags.json):
         raise UsageError(
@@ -355,7 +355,7 @@ def _notes(sheet: Sheet) -> list[str]:
     return [*notes, f"{CHINCHILLA} tokens per parameter: Hoffmann et al. 2022. More: docs/plan.md"]
 
 
-def _as_dict(sheet: Sheet) -> dict[str, Any]:
+def _as_dict(sheet: Sheet) -> dict[str, object]:
     """The same quantities for a program, in bytes and seconds."""
     count = parameters(sheet.config)
     ways = []

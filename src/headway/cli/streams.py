@@ -12,17 +12,18 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
+from headway.base.config_files import RUN_FILE
 from headway.base.errors import UsageError
 from headway.base.folders import INPUT
-from headway.base.settings import flat, override
+from headway.base.settings import Configuration, flat, override
 from headway.terminal.console import say
 
-T = TypeVar("T")
+C = TypeVar("C", bound=Configuration)
 
 _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _WRITTEN = {"-o", "--output", "--plot", "--html", "--confusion"}  # flags of new files
@@ -64,47 +65,42 @@ def named_like(argument: str, output: Path) -> Path:
     return path.rename(path.with_suffix(output.suffix))
 
 
-def in_run(settings: T, folder: Path) -> T:
-    """The settings of a run with the paths of the copies of its pipes, which `copied` makes."""
-    if not _files:
-        return settings
-    changes = {}
-    for name, value in flat(settings).items():
-        if isinstance(value, str):
-            changed: object = _in_run(value, folder)
-        elif isinstance(value, tuple | list):
-            changed = [_in_run(v, folder) if isinstance(v, str) else v for v in value]
-        else:
-            continue
-        if changed != (value if isinstance(value, str) else list(value)):
-            changes[name] = changed
-    return override(settings, changes, "a pipe")
-
-
 @contextmanager
-def copied(folder: Path) -> Iterator[None]:
-    """Copy the files of pipes into a run folder; at the end, remove those that no run names."""
-    copies = [(path, folder / INPUT / name) for name, path in _files.items()]
-    for path, copy in copies:
+def copied(settings: C, folder: Path) -> Iterator[C]:
+    """Copy the files of pipes into a run folder, and yield its settings with the paths of copies.
+
+    At the end, the copies that no run names are removed.
+    """
+    copies = {name: folder / INPUT / name for name in _files}
+    for name, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         if not copy.exists():
-            shutil.copyfile(path, copy)
+            shutil.copyfile(_files[name], copy)
     try:
-        yield
+        yield override(settings, _changes(settings, copies), "a pipe") if copies else settings
     finally:
-        run = folder / "run.yaml"
-        settings = run.read_text(encoding="utf-8") if copies and run.is_file() else ""
-        for _, copy in copies:
-            if copy.name not in settings:
+        run = folder / RUN_FILE
+        text = run.read_text(encoding="utf-8") if copies and run.is_file() else ""
+        for name, copy in copies.items():
+            if name not in text:
                 copy.unlink(missing_ok=True)
         for emptied in (folder / INPUT, folder) if copies else ():
             with suppress(OSError):
                 emptied.rmdir()
 
 
-def _in_run(value: str, folder: Path) -> str:
-    name = Path(value).name
-    return str(folder / INPUT / name) if name in _files else value
+def _changes(settings: Configuration, copies: Mapping[str, Path]) -> dict[str, object]:
+    """The settings that name files of pipes, with the paths of their copies."""
+
+    def of_copy(value: object) -> object:
+        return str(copies.get(Path(value).name, value)) if isinstance(value, str) else value
+
+    changes: dict[str, object] = {}
+    for name, value in flat(settings).items():
+        changed = tuple(map(of_copy, value)) if isinstance(value, tuple) else of_copy(value)
+        if changed != value:
+            changes[name] = changed
+    return changes
 
 
 def _opened(path: str) -> BinaryIO | None:

@@ -8,16 +8,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from headway.base.config_files import read_yaml
+from headway.base.config_files import RUN_FILE, read_yaml
 from headway.base.errors import UsageError
 from headway.base.settings import COMMAND_LINE, declared, differences, setting
 from headway.cli.flags import QUIET, WORDS, as_flags, spelled, split_words
-from headway.cli.streams import copied, in_run
+from headway.cli.streams import copied
 from headway.runs import (
     AnyRunConfig,
     DryRun,
+    Layer,
     Outcome,
     check_same,
     recipe,
@@ -31,7 +32,6 @@ from headway.tasks.registry import task_of_config
 from headway.terminal.console import data_json, program, say, talk
 from headway.terminal.numbers import gigabytes, time_span
 from headway.terminal.training import train_on_screen
-from headway.training import Observer
 
 
 @as_flags
@@ -81,18 +81,22 @@ def train(
             f"--run {flags.run} and --resume {flags.resume}: a run is resumed in its own folder",
             hint=f"leave out --run; or start another run from its model with --from {flags.resume}",
         )
-    layers: list[tuple[str, Any]] = (
+    layers: list[Layer] = (
         [] if flags.config is None else [(str(flags.config), read_yaml(flags.config))]
     )
     layers.append((COMMAND_LINE, changes))
-    if flags.resume is not None:
-        settings, folder, history = _resumed(flags.resume, arguments, layers)
+    if flags.resume is None:
+        settings = configured(_with_recipe(arguments, layers), layers)
+        folder = run_folder(flags.run or settings.name)
     else:
-        settings, folder, history = _new(flags.run, arguments, layers)
-    if flags.dry_run:
-        _try_out(settings, json=flags.json, quiet=flags.quiet)
-        return
-    outcome = run_training(settings, folder, history, quiet=flags.quiet or flags.json)
+        settings, folder = _resumed(flags.resume, arguments, layers), flags.resume
+    quiet = flags.quiet or flags.json
+    with copied(settings, folder) as settings:
+        history = _history(folder, settings, is_resumed=flags.resume is not None)
+        if flags.dry_run:
+            _try_out(settings, json=flags.json, quiet=quiet)
+            return
+        outcome = train_on_screen(settings, folder, history=history, quiet=quiet)
     if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
     _say_what_is_next(outcome, settings, flags.quiet)
@@ -122,17 +126,7 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
         say("next      " + " · ".join(calls))
 
 
-def _new(
-    run: str | None, words: Sequence[str], layers: Sequence[tuple[str, Any]]
-) -> tuple[AnyRunConfig, Path, list[str]]:
-    settings = configured(_with_recipe(words, layers), layers)
-    folder = run_folder(run or settings.name)
-    settings = in_run(settings, folder)
-    with copied(folder):
-        return settings, folder, _history(folder, settings)
-
-
-def configured(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> AnyRunConfig:
+def configured(words: Sequence[str], layers: Sequence[Layer]) -> AnyRunConfig:
     """The configuration of a new run. words: a recipe, and its training data if they are named."""
     settings = recipe(words[0], *layers)
     takes_many = isinstance(settings.data.train, tuple)
@@ -151,7 +145,7 @@ def configured(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> AnyRu
     return with_settings(settings, (COMMAND_LINE, {"data.train": data}))
 
 
-def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Sequence[str]:
+def _with_recipe(words: Sequence[str], layers: Sequence[Layer]) -> Sequence[str]:
     """The arguments with a recipe in front: their own, or the one that the settings name.
 
     UsageError if neither names a recipe. With a recipe in the settings, a first argument that is no
@@ -167,55 +161,30 @@ def _with_recipe(words: Sequence[str], layers: Sequence[tuple[str, Any]]) -> Seq
     return [str(named[-1]), *words]
 
 
-def run_training(
-    settings: AnyRunConfig,
-    folder: Path,
-    history: Sequence[str] = (),
-    *,
-    observers: Sequence[Observer] = (),
-    quiet: bool = False,
-    dry_run: DryRun | None = None,
-) -> Outcome:
-    """Train a run whose data may be streams, and show its progress on standard error."""
-    with copied(folder):
-        return train_on_screen(
-            in_run(settings, folder),
-            folder,
-            observers=observers,
-            history=history,
-            dry_run=dry_run,
-            quiet=quiet,
-        )
-
-
-def _history(folder: Path, settings: AnyRunConfig) -> list[str]:
-    """The notes of the run in a folder. UsageError if it was configured differently."""
-    check_same(folder, settings)
-    return _notes(folder)
-
-
-def _notes(folder: Path) -> list[str]:
-    if not (folder / "run.yaml").is_file():
-        return []
-    lines = (folder / "run.yaml").read_text(encoding="utf-8").split("\n")
-    return [line.removeprefix("# ") for line in lines if line.startswith("# ")]
-
-
-def _resumed(
-    folder: Path, words: Sequence[str], layers: Sequence[tuple[str, Any]]
-) -> tuple[AnyRunConfig, Path, list[str]]:
+def _resumed(folder: Path, words: Sequence[str], layers: Sequence[Layer]) -> AnyRunConfig:
+    """The configuration of the run in a folder, with changed settings."""
     if words:
         raise UsageError(
             f"unexpected argument {words[0]!r}: --resume uses the recipe and data of the run",
             hint="leave it out",
         )
-    before = saved(folder)
-    settings = with_settings(before, *layers)
-    history = _notes(folder)
-    for key, old, new in differences(before, settings):
+    return with_settings(saved(folder), *layers)
+
+
+def _history(folder: Path, settings: AnyRunConfig, *, is_resumed: bool) -> list[str]:
+    """The notes of the run in a folder; those on the settings that --resume changes are added.
+
+    UsageError if the run was configured differently and is not named by --resume.
+    """
+    if not is_resumed:
+        check_same(folder, settings)
+    run = folder / RUN_FILE
+    lines = run.read_text(encoding="utf-8").split("\n") if run.is_file() else []
+    history = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
+    for key, old, new in differences(saved(folder), settings) if is_resumed else ():
         say(f"          ! {key} changed from {old} to {new}")
         history.append(f"{time.strftime('%Y-%m-%d %H:%M')} {key}: {old} -> {new}")
-    return settings, folder, history
+    return history
 
 
 def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
@@ -227,7 +196,7 @@ def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / "trial"
         config = dry_run.configured(settings)
-        outcome = run_training(config, trial, quiet=quiet or json, dry_run=dry_run)
+        outcome = train_on_screen(config, trial, dry_run=dry_run, quiet=quiet)
         if outcome.stop == "interrupted":
             raise SystemExit(130)
         tried = saved(trial)

@@ -7,11 +7,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from inspect import getdoc
-from typing import Any
 
 from headway.base.settings import COMMAND_LINE, Field, fields_of, plain
 from headway.cli.flags import SHORT, spelled, split_words
-from headway.runs import RECIPES, recipe, resolved
+from headway.runs import AnyRunConfig, recipe, recipes, resolved
 from headway.tasks.registry import tasks
 from headway.terminal.console import data
 
@@ -28,13 +27,13 @@ def show_help(words: Sequence[str]) -> None:
     name = next((word for word in words if resolved(word) is not None), None)
     if name is None:
         data("Recipes by task (headway train RECIPE --help lists the settings of one):")
-        for task_name, recipes in tasks().items():
+        for task_name, names in tasks().items():
             data(f"\n{task_name}:")
-            for recipe_name in recipes:
-                help = _first_sentence(RECIPES[recipe_name])
+            for recipe_name in names:
+                help = _first_sentence(recipes()[recipe_name])
                 data(_line(recipe_name, help, RECIPES_COLUMN))
         return
-    make = RECIPES[str(resolved(name))]
+    make = recipes()[str(resolved(name))]
     data(f"Recipe {resolved(name)}:")
     data(textwrap.indent(getdoc(make) or "", "  "))
     _, flags = split_words(words)
@@ -43,7 +42,7 @@ def show_help(words: Sequence[str]) -> None:
         data(line)
 
 
-def settings_lines(config: Any) -> Iterator[str]:
+def settings_lines(config: AnyRunConfig) -> Iterator[str]:
     """Yield lines on every setting (flag, default, help): the most used first, then by section."""
     fields = fields_of(config)
     common = {key: flag for flag, key in SHORT.items() if key in fields}
@@ -84,7 +83,7 @@ def _line(name: str, help: str, column: int = COLUMN) -> str:
     return "\n".join([beside, *(" " * column + line for line in lines)]).rstrip()
 
 
-def _first_sentence(make: Any) -> str:
+def _first_sentence(make: object) -> str:
     """The first sentence of a docstring."""
     paragraph = " ".join((getdoc(make) or "").split("\n\n")[0].split())
     return paragraph.partition(". ")[0].rstrip(".") + "."

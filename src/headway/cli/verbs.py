@@ -19,7 +19,7 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, declared, override, setting
-from headway.bundle import Truncating
+from headway.bundle import Bundle, Truncating
 from headway.cli import documents
 from headway.cli.flags import as_flags, spelled, takes
 from headway.cli.image_files import image_paths
@@ -27,7 +27,7 @@ from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
 from headway.cli.machine import MachineFlags
 from headway.cli.streams import is_stream_file, named_like
 from headway.data.formats import TABLES, ending, read_lines
-from headway.runs import saved
+from headway.runs.recipes import saved_or_none
 from headway.tasks.opening import check_kind, with_article
 from headway.tasks.registry import TASKS, Entry, task, verbs
 from headway.tasks.task import AnyTask, Styled, Table
@@ -119,8 +119,8 @@ def _predict(
     predicting: AnyTask,
     entry: Entry,
     bundle: Any,
-    options: Any,
-    lists: Iterator[list[Any]],
+    options: object,
+    lists: Iterator[list[object]],
     machine: Machine,
     *,
     json: bool,
@@ -164,7 +164,7 @@ def _unseen(fraction: float) -> None:
     """Show no progress."""
 
 
-def _only(inputs: Iterator[Any], predicting: AnyTask, entry: Entry) -> Any:
+def _only(inputs: Iterator[object], predicting: AnyTask, entry: Entry) -> object:
     """The only input. UsageError if there are several, or if the task has no plot."""
     if predicting.draws is None:
         raise UsageError("--plot is not available for this kind of model", hint="leave out --plot")
@@ -175,7 +175,12 @@ def _only(inputs: Iterator[Any], predicting: AnyTask, entry: Entry) -> Any:
 
 
 def _draw(
-    predicting: AnyTask, bundle: Any, prediction: Any, options: Any, path: Path, machine: Machine
+    predicting: AnyTask,
+    bundle: Bundle,
+    prediction: object,
+    options: object,
+    path: Path,
+    machine: Machine,
 ) -> None:
     assert predicting.draws is not None
     with machine.precision():
@@ -191,10 +196,10 @@ def show(line: Styled) -> None:
         data("".join(part for part, _ in line))
 
 
-def _named(prediction: Any) -> dict[str, Any]:
+def _named(prediction: Any) -> dict[str, object]:
     """The fields of a prediction as nested dictionaries, without those that are None."""
 
-    def without_none(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    def without_none(fields: list[tuple[str, object]]) -> dict[str, object]:
         return {name: value for name, value in fields if value is not None}
 
     return asdict(prediction, dict_factory=without_none)
@@ -242,7 +247,9 @@ def _fields(tasks: Sequence[AnyTask]) -> dict[str, Field]:
     return fields | documents.fields(tasks)
 
 
-def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> tuple[Any, Any]:
+def _split(
+    task: AnyTask, verb: str, bundle: Bundle, chosen: Mapping[str, object]
+) -> tuple[dict[str, object], object]:
     """The fields of every input after the first, and the options, completed by the model's.
 
     UsageError for a flag that this task does not have, or for a required flag that is missing.
@@ -261,7 +268,7 @@ def _split(task: AnyTask, verb: str, bundle: Any, chosen: Mapping[str, Any]) -> 
     for field in further:
         if field.name in chosen:
             value, may_be_file = chosen[field.name], field.metadata.get("may_be_file")
-            fixed[field.name] = _contents(field.name, value) if may_be_file else value
+            fixed[field.name] = _contents(field.name, str(value)) if may_be_file else value
         elif field.default is dataclasses.MISSING:
             flag = spelled(field.name)
             raise UsageError(
@@ -283,7 +290,7 @@ def _contents(name: str, value: str) -> str:
     return value
 
 
-def _pop_table(chosen: dict[str, Any]) -> dict[str, Any]:
+def _pop_table(chosen: dict[str, object]) -> dict[str, object]:
     """Remove the flags of a table from `chosen`, and return them."""
     names = [name for name in chosen if name == TABLE or name.startswith(COLUMN)]
     return {name: chosen.pop(name) for name in names}
@@ -291,11 +298,11 @@ def _pop_table(chosen: dict[str, Any]) -> dict[str, Any]:
 
 def _of_table(
     reading: Table[Any, Any, Any],
-    bundle: Any,
+    bundle: Bundle,
     run: str,
-    table: Mapping[str, Any],
+    table: Mapping[str, object],
     inputs: Sequence[str],
-) -> Iterator[Any]:
+) -> Iterator[object]:
     """The inputs in a table. inputs: those on the command line, which exclude a table."""
     if TABLE not in table:
         raise UsageError(
@@ -307,11 +314,10 @@ def _of_table(
             "--file cannot be combined with inputs on the command line",
             hint="leave one of them out",
         )
-    folder, path = Path(run), table[TABLE]
-    config = saved(folder) if (folder / "run.yaml").is_file() else None
+    path = Path(str(table[TABLE]))
     names = {name.removeprefix(COLUMN): table[name] for name in table if name != TABLE}
     columns = override(reading.columns(), names, COMMAND_LINE)
-    return reading.read(bundle, path, config, columns)
+    return reading.read(bundle, path, saved_or_none(Path(run)), columns)
 
 
 def _hint_for_file(predicting: AnyTask, text: str) -> str | None:
@@ -324,10 +330,10 @@ def _hint_for_file(predicting: AnyTask, text: str) -> str | None:
 def _inputs(
     predicting: AnyTask,
     entry: Entry,
-    bundle: Any,
+    bundle: Bundle,
     arguments: Sequence[str],
-    fixed: Mapping[str, Any],
-) -> Iterator[Any]:
+    fixed: Mapping[str, object],
+) -> Iterator[object]:
     """Yield the inputs: texts of the command line or of standard input, or images.
 
     fixed: the values of the other fields, the same for all inputs.
@@ -340,7 +346,7 @@ def _inputs(
             yield reading.read_line(bundle, line, f"{NAME}, line {number}")
         return
     first = dataclasses.fields(reading.input)[0].name
-    values: Iterator[Any]
+    values: Iterator[object]
     if _is_image(predicting):
         values = iter(image_paths(arguments))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 
@@ -127,7 +127,7 @@ def _load(run: Path, flags: MachineFlags) -> WordEmbedding:
     return flags.prepare().expect(WordEmbedding, run, "word model")  # type: ignore[type-abstract]
 
 
-def _plain(neighbours: Sequence[Neighbour]) -> list[dict[str, Any]]:
+def _plain(neighbours: Sequence[Neighbour]) -> list[dict[str, object]]:
     return [
         {"word": neighbour.word, "cosine": round(neighbour.cosine, 4)} for neighbour in neighbours
     ]

@@ -17,7 +17,7 @@ from headway.base.settings import override
 from headway.comparisons.plans import Plan
 from headway.evaluation.scores import Metric, Scores
 from headway.models import parameter_count
-from headway.runs.recipes import AnyRunConfig, check_same, recipe
+from headway.runs.recipes import AnyRunConfig, Layer, check_same, recipe
 from headway.runs.run import Outcome
 from headway.tasks.opening import load
 from headway.tasks.registry import task_of_config
@@ -42,7 +42,7 @@ class Measured:
     parameters: int
     metrics: list[Metric]
     counts: dict[str, int]
-    details: dict[str, Any]
+    details: dict[str, object]
     steps: int
     seconds: float
     targets_per_second: float
@@ -82,7 +82,7 @@ class Comparison:
         return metrics
 
 
-def settings_of(plan: Plan, common: Sequence[tuple[str, Any]]) -> dict[str, AnyRunConfig]:
+def settings_of(plan: Plan, common: Sequence[Layer]) -> dict[str, AnyRunConfig]:
     """The configuration of every run, checked before any is trained.
 
     common: layers of settings over those of the plan, such as those of the command line. UsageError
@@ -108,7 +108,7 @@ def compare(
     folder: Path,
     train: Trainer,
     *,
-    options: Mapping[str, Any] = {},
+    options: Mapping[str, object] = {},
     announce: Callable[[str, int, int], None] = lambda name, number, total: None,
 ) -> Comparison:
     """Train and evaluate each run in `folder`/NAME; a second call resumes the comparison.
@@ -145,7 +145,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def _measured(
-    folder: Path, config: AnyRunConfig, variant: str, options: Mapping[str, Any]
+    folder: Path, config: AnyRunConfig, variant: str, options: Mapping[str, object]
 ) -> Measured:
     """Evaluate a finished run, or read the results of an evaluation with the same options."""
     task = task_of_config(config)
@@ -166,7 +166,7 @@ def _measured(
     return Measured.from_json(json.loads(text)["measured"])
 
 
-def _measure(folder: Path, config: AnyRunConfig, variant: str, options: Any) -> Measured:
+def _measure(folder: Path, config: AnyRunConfig, variant: str, options: object) -> Measured:
     machine, task = prepare_machine(config.machine), task_of_config(config)
     bundle = load(folder, machine.device)
     with machine.precision():
@@ -188,15 +188,19 @@ def _measure(folder: Path, config: AnyRunConfig, variant: str, options: Any) -> 
     )
 
 
-def _scores(task: AnyTask, bundle: Any, examples: Any, options: Any) -> Scores:
+def _scores(task: AnyTask, bundle: Any, examples: Any, options: object) -> Scores:
     if task.compares is not None:
         return task.compares.evaluate(bundle, examples, options)
     return task.evaluate(bundle, examples, options, lambda done: None)
 
 
-def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(row: Mapping[str, object]) -> dict[str, float]:
     """The numbers of an event of the log, without Boolean values."""
-    return {name: float(value) for name, value in row.items() if type(value) in (int, float)}
+    return {
+        name: float(value)
+        for name, value in row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

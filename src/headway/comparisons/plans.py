@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError, did_you_mean
@@ -20,7 +19,7 @@ class Variant:
     """A variant of a recipe: its name, and its changed settings."""
 
     name: str
-    changes: Mapping[str, Any]
+    changes: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Plan:
 
     recipe: str
     variants: tuple[Variant, ...]
-    common: Mapping[str, Any] = field(default_factory=dict)
+    common: Mapping[str, object] = field(default_factory=dict)
     title: str = ""
     seeds: tuple[int, ...] = (42,)
 
@@ -67,7 +66,7 @@ def read_plan(path: Path) -> Plan:
     title = values.pop("title", path.stem)
     seeds = values.pop("seeds", [42])
     common = _pop_section("common", values)
-    variants: dict[str, dict[str, Any]] = {}
+    variants: dict[str, dict[str, object]] = {}
     for key in list(values):
         top, _, rest = key.partition(".")
         name, _, setting = rest.partition(".")
@@ -86,7 +85,7 @@ def read_plan(path: Path) -> Plan:
     return Plan(recipe, all_variants, common, str(title), tuple(seeds))
 
 
-def _pop_section(section: str, values: dict[str, Any]) -> dict[str, Any]:
+def _pop_section(section: str, values: dict[str, object]) -> dict[str, object]:
     """Remove the keys of a section from `values`, and return their values."""
     start = f"{section}."
     return {

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from headway.base.files import write_file
 from headway.comparisons.compare import Comparison, Measured
@@ -55,7 +54,7 @@ def _state(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def _details(comparison: Comparison) -> dict[str, list[Mapping[str, Any]]]:
+def _details(comparison: Comparison) -> dict[str, list[Mapping[str, object]]]:
     return {name: [run.details for run in runs] for name, runs in comparison.by_variant().items()}
 
 

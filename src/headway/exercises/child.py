@@ -22,7 +22,7 @@ from headway.base.errors import DataError
 START_LIMIT = 240.0
 CHECK_LIMIT = 30.0
 TRAINING_LIMIT = 240.0
-Event = dict[str, object]
+Event = dict[str, Any]
 
 
 def run_child(

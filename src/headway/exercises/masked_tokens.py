@@ -18,12 +18,11 @@ def _corrupt(
     others: Tensor,
     mask: int,
     *,
-    masked: float = 0.8,
     random: float = 0.1,
 ) -> Tensor:
     inputs = ids.clone()
-    inputs[chosen & (chances < masked)] = mask
-    replaced = chosen & (chances >= masked) & (chances < masked + random)
+    inputs[chosen & (chances < 0.8)] = mask
+    replaced = chosen & (chances >= 0.8) & (chances < 0.8 + random)
     return torch.where(replaced, others, inputs)
 
 

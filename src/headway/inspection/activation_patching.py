@@ -104,7 +104,7 @@ def _patched(
     def enter(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         return (replaced(inputs[0]), *inputs[1:])
 
-    def leave(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+    def leave(_: nn.Module, inputs: tuple[object, ...], output: Tensor) -> Tensor | None:
         nonlocal calls
         calls += 1  # several layers may share one block
         return replaced(output) if calls == layer else None

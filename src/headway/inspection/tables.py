@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from headway.base.shapes import Tensor
 from headway.inspection.document import Numbers, Step
@@ -54,7 +53,7 @@ def _names(axis: Axis, size: int, window: slice) -> list[str]:
     return list(axis.names)[window]
 
 
-def source_of(function: Callable[..., Any]) -> str:
+def source_of(function: Callable[..., object]) -> str:
     """Return file and line of a function: "src/headway/...py:LINE", or "PACKAGE/...py:LINE" for a
     function of another package, for example of a task that is installed separately."""
     plain = inspect.unwrap(function)
@@ -68,7 +67,7 @@ def source_of(function: Callable[..., Any]) -> str:
 
 
 def step(
-    title: str, text: str, equation: str, function: Callable[..., Any], *arrays: Numbers
+    title: str, text: str, equation: str, function: Callable[..., object], *arrays: Numbers
 ) -> Step:
     """Return a step that `function` computes."""
     return Step(

@@ -24,7 +24,7 @@ class Trace:
     turned: queries or keys before and after a rotation by their positions.
     """
 
-    calls: dict[nn.Module, list[tuple[tuple[Any, ...], Tensor]]] = field(default_factory=dict)
+    calls: dict[nn.Module, list[tuple[tuple[object, ...], Tensor]]] = field(default_factory=dict)
     turned: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     def input_of(self, module: nn.Module, call: int = 0) -> Any:
@@ -71,7 +71,7 @@ def tracing(model: nn.Module) -> Iterator[Trace]:
     before and after rotation by their positions."""
     trace = Trace()
 
-    def keep(module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
+    def keep(module: nn.Module, inputs: tuple[object, ...], output: object) -> None:
         if isinstance(output, Tensor):
             trace.calls.setdefault(module, []).append((inputs, output))
 

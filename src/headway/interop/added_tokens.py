@@ -137,7 +137,7 @@ def _token(
     return DeclaredToken(text, number, path, key, {**flags, **(defaults or {})})
 
 
-def _named_tokens(values: Mapping[str, tuple[Any, Path]]) -> list[DeclaredToken]:
+def _named_tokens(values: Mapping[str, tuple[object, Path]]) -> list[DeclaredToken]:
     """Return the special tokens that files name: the usual names, further ones, and a list."""
     further = [name for name in values if name.endswith("_token") and name not in NAMES]
     items: list[tuple[str, Any, Path]] = [

@@ -38,7 +38,7 @@ class GenerationDefaults:
     renormalise: see `Limits`. stop: stop strings.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
     is_chosen: bool = False
     beams: int = 1
     length_penalty: float = 1.0

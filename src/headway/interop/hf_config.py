@@ -40,7 +40,7 @@ class Ignored:
     """
 
     reason: str
-    neutral: tuple[Any, ...] | None = None
+    neutral: tuple[object, ...] | None = None
     refused: bool = False
 
     def covers(self, value: object) -> bool:
@@ -50,7 +50,7 @@ class Ignored:
         return any(value == other and type(value) is type(other) for other in self.neutral)
 
 
-class RecordedValues(dict[str, Any]):
+class RecordedValues(dict[str, object]):
     """The contents of a JSON object, which records the keys that were looked up."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
@@ -193,7 +193,7 @@ def shortened(value: object) -> str:
     return repr(value)[:80]
 
 
-def hf_labels(labels: Sequence[str]) -> dict[str, Any]:
+def hf_labels(labels: Sequence[str]) -> dict[str, object]:
     """Return the keys of config.json for class names, the inverse of `HFConfig.labels`."""
     return {
         "id2label": {str(i): label for i, label in enumerate(labels)},

@@ -41,7 +41,7 @@ def read_json_object(path: Path) -> dict[str, object]:
     return values
 
 
-def named_values(folder: Path) -> dict[str, tuple[Any, Path]]:
+def named_values(folder: Path) -> dict[str, tuple[object, Path]]:
     """Return the keys of tokenizer_config.json and special_tokens_map.json: (value, file).
 
     As in transformers, special_tokens_map.json has precedence, unless tokenizer_config.json
@@ -50,7 +50,7 @@ def named_values(folder: Path) -> dict[str, tuple[Any, Path]]:
     contents = [(folder / file, read_json_object(folder / file)) for file in NAMES_FILES]
     if DECLARED in contents[0][1]:
         contents.reverse()
-    merged: dict[str, tuple[Any, Path]] = {}
+    merged: dict[str, tuple[object, Path]] = {}
     for path, values in contents:
         for name, value in values.items():
             if value is not None or name not in merged:

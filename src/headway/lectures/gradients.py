@@ -30,7 +30,9 @@ CLAIM = "attention shortens the path of the gradient, which vanishes without it 
 
 VOCABULARY = 500
 WIDTH = 64
-MODELS: dict[str, dict[str, Any]] = {
+Changes = dict[str, Any]
+
+MODELS: dict[str, Changes] = {
     "GRU": {"cell": "gru", "attention": "none"},
     "GRU, attention": {"cell": "gru", "attention": "additive"},
     "LSTM": {"cell": "lstm", "attention": "none"},
@@ -180,7 +182,7 @@ def plot(result: GradientsResult, path: Path) -> None:
     )
 
 
-def _model(changes: dict[str, Any]) -> Translator:
+def _model(changes: Changes) -> Translator:
     rnn = {"encoder": "rnn", "decoder": "rnn", "encoder_layers": 1, "decoder_layers": 1}
     shape = {"encoder_layers": 2, "decoder_layers": 2} if "encoder" in changes else rnn
     config = TranslatorConfig(

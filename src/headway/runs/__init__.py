@@ -2,11 +2,12 @@
 
 from headway.runs.dry_run import DryRun
 from headway.runs.recipes import (
-    RECIPES,
     AnyRunConfig,
+    Layer,
     check_same,
     configurations,
     recipe,
+    recipes,
     resolved,
     run_folder,
     saved,
@@ -15,13 +16,14 @@ from headway.runs.recipes import (
 from headway.runs.run import Outcome, train
 
 __all__ = [
-    "RECIPES",
     "AnyRunConfig",
     "DryRun",
+    "Layer",
     "Outcome",
     "check_same",
     "configurations",
     "recipe",
+    "recipes",
     "resolved",
     "run_folder",
     "saved",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -50,12 +49,12 @@ class AttentionSnapshots:
         write_tensors(self.folder / f"step-{step:09}.safetensors", blocks)
 
 
-def read_attention_snapshots(run: Path) -> tuple[list[Any], dict[str, bytes]]:
+def read_attention_snapshots(run: Path) -> tuple[list[object], dict[str, bytes]]:
     """The saved attention of a run in the order of steps: frames of a page's header, and blocks.
 
     DataError names an invalid file.
     """
-    frames: list[Any] = []
+    frames: list[object] = []
     blocks: dict[str, bytes] = {}
     for path in sorted((run / FOLDER).glob("step-*.safetensors")):
         parts = {name: bytes(data.numpy()) for name, data in read_tensors(path).items()}

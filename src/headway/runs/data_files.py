@@ -7,21 +7,32 @@ cases a file that was edited meanwhile is not what the user believes the model t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from headway.base.files import json_bytes, read_json, sha256_of, write_file
 from headway.base.settings import flat
+from headway.tasks.sections import RunSettings
 
 NAME = "data_files.json"
 SETTINGS = ("data.train", "data.valid")
 
 
-def changed_files(folder: Path, config: Any) -> list[str]:
-    """Return the files and folders of the data that are not as `remember_files` found them.
+def data_files(config: RunSettings) -> list[Path]:
+    """Return the files and folders of the data of a run that exist."""
+    settings = flat(config)
+    paths: list[Path] = []
+    for name in SETTINGS:
+        value = settings.get(name)
+        paths += map(Path, value if isinstance(value, tuple) else filter(None, [value]))
+    # no named pipe, whose content is gone
+    return [path for path in paths if path.is_file() or path.is_dir()]
 
-    Those that are gone or were not recorded are left out.
+
+def changed_files(folder: Path, files: Sequence[Path]) -> list[str]:
+    """Return the files and folders that are not as `remember_files` found them.
+
+    Those that were not recorded are left out.
     """
     path = folder / NAME
     recorded = read_json(path) if path.is_file() else None
@@ -29,28 +40,18 @@ def changed_files(folder: Path, config: Any) -> list[str]:
         return []
     return [
         str(file)
-        for file in _files(config)
+        for file in files
         if isinstance(before := recorded.get(str(file)), dict) and not _is_as_before(file, before)
     ]
 
 
-def remember_files(folder: Path, config: Any) -> None:
+def remember_files(folder: Path, files: Sequence[Path]) -> None:
     """Record size, time and hash of the files of the data, and the hash of folders."""
-    found = {str(file): _state(file) | {"sha256": _digest(file)} for file in _files(config)}
+    found = {str(file): _state(file) | {"sha256": _digest(file)} for file in files}
     write_file(folder / NAME, json_bytes(found))
 
 
-def _files(config: Any) -> Iterator[Path]:
-    settings = flat(config)
-    for name in SETTINGS:
-        value = settings.get(name)
-        for text in (value,) if isinstance(value, str) else value or ():
-            path = Path(text)
-            if path.is_file() or path.is_dir():  # no named pipe, whose content is gone
-                yield path
-
-
-def _is_as_before(file: Path, before: dict[str, Any]) -> bool:
+def _is_as_before(file: Path, before: dict[str, object]) -> bool:
     """Read the file only if its size is the same and its time is not: a copy has another time."""
     state = _state(file)
     if state and all(before.get(key) == value for key, value in state.items()):
@@ -59,7 +60,7 @@ def _is_as_before(file: Path, before: dict[str, Any]) -> bool:
     return is_possible and _digest(file) == before.get("sha256")
 
 
-def _state(file: Path) -> dict[str, int]:
+def _state(file: Path) -> dict[str, object]:
     """Return size and time of a file; nothing for a folder, whose hash takes no longer."""
     if file.is_dir():
         return {}

@@ -12,7 +12,7 @@ from headway.base.settings import COMMAND_LINE, fields_of, override
 from headway.base.threads import threads_of_run
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
-from headway.runs.recipes import saved
+from headway.runs.recipes import AnyRunConfig, saved_or_none
 from headway.tasks.registry import evaluating_task, tasks_of_kind
 from headway.tasks.task import AnyTask
 
@@ -33,7 +33,7 @@ def evaluate_model(
     bundle: Bundle,
     run: Path | None,
     paths: Sequence[Path] | None = None,
-    options: Mapping[str, Any] = {},
+    options: Mapping[str, object] = {},
     *,
     where: str = "evaluation",
     threads: int | None = None,
@@ -49,8 +49,7 @@ def evaluate_model(
     if the model has no evaluation, for an unknown option, or if there are neither paths nor a run;
     DataError if there are no examples.
     """
-    is_run = run is not None and (run / "run.yaml").is_file()
-    config = saved(run) if run is not None and is_run else None
+    config = None if run is None else saved_or_none(run)
     task = evaluating_task(bundle.kind, paths[0] if paths else None, config)
     if task is None and not tasks_of_kind(bundle.kind):
         raise UsageError(f"there is no evaluation for a {bundle.kind}")
@@ -84,20 +83,20 @@ def evaluate_model(
 
 def _with_options(
     task: AnyTask,
-    config: Any,
-    options: Mapping[str, Any],
+    config: AnyRunConfig | None,
+    options: Mapping[str, object],
     kind: str,
     where: str,
-) -> tuple[Any, Any]:
+) -> tuple[AnyRunConfig | None, Any]:
     """Return the configuration with the columns in the options, and the settings of the evaluation.
 
     kind: of the model, for errors. Raises UsageError for an unknown option.
     """
     settings = task.evaluation()
     columns = {name: value for name, value in options.items() if name.startswith(COLUMNS)}
-    if columns:
-        config = _config_of(task, config)
-    known_columns = fields_of(config) if columns else {}
+    if columns and not isinstance(config, task.config):  # of another task, or of no run
+        config = next(iter(task.recipes.values()))()
+    known_columns = fields_of(config) if columns and config is not None else {}
     for option in options:
         if option not in {**fields_of(settings), **known_columns}:
             known = ", ".join(_named(name, where) for name in fields_of(settings))
@@ -107,13 +106,9 @@ def _with_options(
                 f"one of: {known}" if known else "leave it out: this evaluation has no options",
             )
     chosen = {name: value for name, value in options.items() if name not in columns}
-    config = override(config, columns, where) if columns else config
+    if config is not None:
+        config = override(config, columns, where)
     return config, override(settings, chosen, where)
-
-
-def _config_of(task: AnyTask, config: Any) -> Any:
-    """Return the configuration, or that of the task's first recipe if it is of another task."""
-    return config if isinstance(config, task.config) else next(iter(task.recipes.values()))()
 
 
 def _named(option: str, where: str) -> str:

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
 
+from headway.base.config_files import RUN_FILE, read_run_file
 from headway.base.errors import OutOfMemory, is_out_of_memory
-from headway.base.settings import flat
 
 
 @contextmanager
-def memory_explained(config: Any) -> Iterator[None]:
-    """Raise `OutOfMemory`, with advice for this run, for a failed allocation in the block."""
+def memory_explained(folder: Path) -> Iterator[None]:
+    """Raise `OutOfMemory`, with advice for the run in a folder, if the block lacks memory."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        raise OutOfMemory.of(error, less_memory(config)) from error
+        settings = read_run_file(folder) if (folder / RUN_FILE).is_file() else {}
+        raise OutOfMemory.of(error, less_memory(settings)) from error
 
 
-def less_memory(config: Any) -> str:
-    """Flags that reduce the memory of a run; the first ones keep the batch size of an update."""
-    settings = flat(config)
+def less_memory(settings: Mapping[str, object]) -> str:
+    """Flags that reduce the memory of a run; the first ones keep the batch size of an update.
+
+    settings: those of the run, by dotted key.
+    """
     advice = []
-    accumulate = settings.get("training.accumulate", 1)
+    accumulate = int(str(settings.get("training.accumulate", 1)))
     for key in ("training.tokens", "training.batch_size"):
         size = settings.get(key)
         if isinstance(size, int) and size > 1:

@@ -10,22 +10,22 @@ are enough: in 220 seconds of two threads, 1,034 updates of 1,024 tokens reached
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from headway.base.devices import Machine, prepare
-from headway.base.settings import flat, override
+from headway.base.settings import Configuration, flat, override
 from headway.runs.recipes import AnyRunConfig, with_settings
-from headway.tasks.job import AnyJob
+from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import batch_setting, parse_time
+from headway.tasks.task import AnyTask
 from headway.training import (
     EVALUATING,
+    Event,
     Observer,
     StepReport,
     TrainingState,
@@ -89,18 +89,13 @@ def bought(config: AnyRunConfig, folder: Path) -> list[str]:
     """
     if not config.training.time:
         return []
-    machine, seconds = prepare(config.machine), parse_time(config.training.time)
-    task = task_of_config(config)
-
-    def job(config: AnyRunConfig) -> AnyJob:
-        return task.prepare(config, folder, machine, lambda event: None)
-
-    fitted, pace = fitted_to_time(config, seconds, machine, job)
+    machine, task = prepare(config.machine), task_of_config(config)
+    fitted, pace = fitted_to_time(task, config, folder, machine, _ignore)
     if pace is None:
         return []
     lines = [pace.describe(config.training.time)]
     if pace.updates < min(config.training.updates, fitted.config.training.steps):
-        suggested = suggested_size(fitted.config, seconds, machine, job)
+        suggested = suggested_size(task, fitted.config, folder, machine)
         if suggested is not None:
             size, other = suggested
             lines.append(
@@ -109,22 +104,23 @@ def bought(config: AnyRunConfig, folder: Path) -> list[str]:
     return lines
 
 
+def _ignore(event: Event) -> None:
+    """Receive the events of data that are prepared again, which are the same as before."""
+
+
 def fitted_to_time(
-    config: AnyRunConfig,
-    seconds: float,
-    machine: Machine,
-    prepare: Callable[[AnyRunConfig], AnyJob],
+    task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
 ) -> tuple[AnyJob, Pace | None]:
     """Prepare the job of a run with a time limit, and measure its pace.
 
     On a CPU the batch size is halved until the time allows `training.updates` updates; on a GPU a
-    smaller batch takes as long. prepare: makes the job of a configuration. An objective that learns
-    from the batches it is given is not measured: the pace is None.
+    smaller batch takes as long. An objective that learns from the batches it is given is not
+    measured: the pace is None.
     """
-    job = prepare(config)
+    job = task.prepare(config, folder, machine, emit)
     if isinstance(job.objective, Observer):
         return job, None
-    pace = measured(job, machine, seconds)
+    pace = measured(job, machine)
     key = batch_setting(config) if machine.device == "cpu" else None
     for _ in range(0 if key is None else HALVINGS):
         size = attrgetter(str(key))(job.config)
@@ -132,8 +128,8 @@ def fitted_to_time(
         if is_enough or size < 2:
             break
         config = override(config, {str(key): size // 2}, "the time limit")
-        smaller = prepare(config)
-        smaller_pace = measured(smaller, machine, seconds)
+        smaller = task.prepare(config, folder, machine, _ignore)
+        smaller_pace = measured(smaller, machine)
         if smaller_pace.updates < WORTHWHILE * pace.updates:
             break
         job, pace = smaller, smaller_pace
@@ -141,42 +137,40 @@ def fitted_to_time(
 
 
 def suggested_size(
-    config: AnyRunConfig,
-    seconds: float,
-    machine: Machine,
-    prepare: Callable[[AnyRunConfig], AnyJob],
+    task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine
 ) -> tuple[str, Pace] | None:
     """Return the largest named size of the model that a time limit is enough for, and its pace.
 
     It is smaller than that of the configuration. None if there is none.
     """
-    sizes = type(config.model).sizes
-    work = {
-        name: work_of(with_settings(config, ("the size", {"model.size": name})).model)
-        for name in sizes
+    sized = {
+        name: with_settings(config, ("the size", {"model.size": name}))
+        for name in type(config.model).sizes
     }
-    smaller = [name for name in sizes if work[name] < work_of(config.model)]
+    work = {name: work_of(other.model) for name, other in sized.items()}
+    smaller = [name for name in sized if work[name] < work_of(config.model)]
     for name in sorted(smaller, key=work.__getitem__, reverse=True)[:SIZES]:
-        sized = with_settings(config, ("the size", {"model.size": name}))
-        pace = measured(prepare(sized), machine, seconds)
-        if pace.updates >= sized.training.updates:
+        pace = measured(task.prepare(sized[name], folder, machine, _ignore), machine)
+        if pace.updates >= sized[name].training.updates:
             return name, pace
     return None
 
 
-def work_of(model: Any) -> int:
+def work_of(model: Configuration) -> int:
     """Return a number that grows with the operations of a model: the sum of width^2 layers."""
-    fields = flat(model)
-    widths = [value for key, value in fields.items() if key.endswith("model_dim")]
-    layers = [value for key, value in fields.items() if key.endswith("layers")]
-    return int(max(widths, default=0)) ** 2 * int(sum(layers))
+
+    def values(ending: str) -> list[int]:
+        fields = flat(model).items()
+        return [value for key, value in fields if key.endswith(ending) and isinstance(value, int)]
+
+    return max(values("model_dim"), default=0) ** 2 * sum(values("layers"))
 
 
-def measured(job: AnyJob, machine: Machine, seconds: float) -> Pace:
+def measured(job: AnyJob, machine: Machine) -> Pace:
     """Measure some steps on a copy of the untrained model, and estimate those of the time limit."""
     training = job.config.training
     step_seconds = _step_seconds(job, machine)
-    by_time = int((1 - EVALUATING) * seconds / step_seconds)
+    by_time = int((1 - EVALUATING) * parse_time(training.time) / step_seconds)
     updates = max(1, min(training.steps, by_time))
     epochs = updates * training.accumulate / job.batches.batches_per_epoch
     return Pace(step_seconds, updates, epochs, is_limited_by_time=by_time < training.steps)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headway.base.config_files import RECIPE, RUN_FILE, read_run_file
 from headway.base.errors import DataError, UsageError, did_you_mean
@@ -12,56 +12,56 @@ from headway.base.files import TEMPORARY, check_name
 from headway.base.settings import differences, flat, override
 from headway.tasks.registry import TASKS, task_of_config, tasks
 from headway.tasks.registry import task as task_named
-from headway.tasks.sections import batch_setting, unset_settings
+from headway.tasks.sections import RunSettings, batch_setting, unset_settings
 from headway.training import CHECKPOINTS, MODEL
 
-AnyRunConfig = Any
-"""The configuration of a run of any task: a dataclass with sections (`tasks.sections`)."""
+AnyRunConfig = RunSettings
+"""The configuration of a run of any task."""
+
+Layer = tuple[str, Mapping[str, object]]
+"""Changes of a configuration: their source, for error messages, and values by dotted key."""
 
 
 BATCH_SETTINGS = {"training.batch_size", "training.tokens", "training.accumulate"}
 """The settings that determine how many examples an update has."""
 
 
-def _recipes() -> dict[str, Callable[[], AnyRunConfig]]:
+@cache
+def recipes() -> dict[str, Callable[[], AnyRunConfig]]:
     """The recipes of all tasks by name. UsageError if two tasks have recipes of the same name."""
-    recipes: dict[str, Callable[[], AnyRunConfig]] = {}
+    makers: dict[str, Callable[[], AnyRunConfig]] = {}
     owners: dict[str, str] = {}
     for owner, names in tasks().items():
         for name in names:
-            if name in recipes:
+            if name in makers:
                 raise UsageError(
                     f"the tasks {owners[name]} and {owner} both have a recipe named {name}",
                     hint=f"uninstall the package of {owner}, or rename its recipe",
                 )
-            recipes[name], owners[name] = task_named(owner).recipes[name], owner
-    return recipes
+            makers[name], owners[name] = task_named(owner).recipes[name], owner
+    return makers
 
 
-RECIPES = _recipes()
-
-
-def recipe(name: str, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
+def recipe(name: str, *layers: Layer) -> AnyRunConfig:
     """The configuration of a recipe, with changed settings.
 
-    name: a recipe, or a task, which selects its first recipe. layers: changes in order, each as
-    (source for error messages, {dotted key: value}). `model.size` in any layer is applied first, so
-    that other model settings refine it. For a task that `Derives`, the layers must name the
-    model that determines its sections; without layers, the configuration has the sections of all
-    its runs.
+    name: a recipe, or a task, which selects its first recipe. layers: changes in order.
+    `model.size` in any layer is applied first, so that other model settings refine it. For a task
+    that `Derives`, the layers must name the model that determines its sections; without layers, the
+    configuration has the sections of all its runs.
     UsageError for an unknown recipe or setting.
     """
     resolved_name = resolved(name)
     if resolved_name is None:
         raise UsageError(
-            f"unknown recipe {name!r}" + did_you_mean(name, [*RECIPES, *TASKS]),
-            hint="one of: " + ", ".join(RECIPES),
+            f"unknown recipe {name!r}" + did_you_mean(name, [*recipes(), *TASKS]),
+            hint="one of: " + ", ".join(recipes()),
         )
     settings = {key: value for _, changes in layers for key, value in changes.items()}
-    return with_settings(_derived(RECIPES[resolved_name](), settings), *layers)
+    return with_settings(_derived(recipes()[resolved_name](), settings), *layers)
 
 
-def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
+def _derived(config: AnyRunConfig, settings: Mapping[str, object]) -> AnyRunConfig:
     """The configuration with the sections that the settings decide, for a task that `Derives`."""
     derives = task_of_config(config).derives
     return derives.configure(config, settings) if settings and derives is not None else config
@@ -69,12 +69,12 @@ def _derived(config: AnyRunConfig, settings: Mapping[str, Any]) -> AnyRunConfig:
 
 def resolved(name: str) -> str | None:
     """The recipe of this name, or the first recipe of the task of this name; None if unknown."""
-    if name in RECIPES:
+    if name in recipes():
         return name
     return next(iter(task_named(name).recipes)) if name in TASKS else None
 
 
-def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) -> AnyRunConfig:
+def with_settings(config: AnyRunConfig, *layers: Layer) -> AnyRunConfig:
     """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
     for where, changes in layers:
@@ -99,7 +99,7 @@ def with_settings(config: AnyRunConfig, *layers: tuple[str, Mapping[str, Any]]) 
     return config
 
 
-def _check_recipe(name: str, changes: Mapping[str, Any], where: str) -> None:
+def _check_recipe(name: str, changes: Mapping[str, object], where: str) -> None:
     """UsageError if the changes name another recipe than the one whose settings they change.
 
     A run that recorded another recipe could be neither resumed nor evaluated: the settings of its
@@ -122,15 +122,20 @@ def saved(folder: Path) -> AnyRunConfig:
     """
     path = folder / RUN_FILE
     values = read_run_file(folder)
-    name = values[RECIPE]
+    name = str(values[RECIPE])
     if resolved(name) is None:
         raise DataError(
-            f"the run has the unknown recipe {name!r}{did_you_mean(name, RECIPES)}",
+            f"the run has the unknown recipe {name!r}{did_you_mean(name, recipes())}",
             str(path),
             "install the package that provides the recipe, or correct the name",
         )
     defaults = _derived(type(recipe(name))(), values)
     return override(defaults, values, str(path))
+
+
+def saved_or_none(folder: Path) -> AnyRunConfig | None:
+    """The configuration of a run folder; None for another folder, such as that of a model."""
+    return saved(folder) if (folder / RUN_FILE).is_file() else None
 
 
 def run_folder(name: str) -> Path:
@@ -152,9 +157,9 @@ def is_trained(folder: Path) -> bool:
 def check_same(folder: Path, settings: AnyRunConfig) -> None:
     """UsageError if `folder` has a trained run with other settings; those that the data or the
     machine decide may differ."""
-    if not ((folder / RUN_FILE).is_file() and is_trained(folder)):
+    before = saved_or_none(folder) if is_trained(folder) else None
+    if before is None:
         return
-    before = saved(folder)
     if type(before) is not type(settings):
         raise UsageError(
             f"{folder} has a run of another recipe: {before.recipe}",

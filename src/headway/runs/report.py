@@ -40,7 +40,7 @@ def report_of(run: Path) -> Encoded:
             hint="headway runs ls lists all runs",
         )
     events = read_log(metrics)
-    report: dict[str, Any] = {
+    report: dict[str, object] = {
         "curves": [
             *_training_curves(events.get("train", [])),
             *_held_out_curves(events.get("valid", [])),
@@ -61,7 +61,7 @@ def write_report(run: Path) -> Path:
     return run / PAGE
 
 
-def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, Any]:
+def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, object]:
     points = [
         (row["step"], row[key])
         for row in rows
@@ -70,23 +70,24 @@ def _line(name: str, rows: Iterable[Event], key: str) -> dict[str, Any]:
     return {"name": name, "steps": [x for x, _ in points], "values": [y for _, y in points]}
 
 
-def _training_curves(rows: list[Event]) -> list[dict[str, Any]]:
-    plots: list[dict[str, Any]] = [
-        {"title": title, "lines": [_line(key, rows, key) for key in keys]}
-        for title, keys in LEARNED.items()
+def _training_curves(rows: list[Event]) -> list[dict[str, object]]:
+    plots = {title: [_line(key, rows, key) for key in keys] for title, keys in LEARNED.items()}
+    return [
+        {"title": title, "lines": lines}
+        for title, lines in plots.items()
+        if any(line["steps"] for line in lines)
     ]
-    return [plot for plot in plots if any(line["steps"] for line in plot["lines"])]
 
 
-def _held_out_curves(rows: list[Event]) -> list[dict[str, Any]]:
+def _held_out_curves(rows: list[Event]) -> list[dict[str, object]]:
     """A plot for each metric of the evaluations."""
     names = dict.fromkeys(name for row in rows for name in row if name not in ASIDE)
     return [{"title": f"Held out: {name}", "lines": [_line(name, rows, name)]} for name in names]
 
 
-def _samples(rows: list[Event]) -> list[dict[str, Any]]:
+def _samples(rows: list[Event]) -> list[dict[str, object]]:
     """The samples of each step: input, output and reference."""
-    steps: dict[int, list[dict[str, Any]]] = {}
+    steps: dict[int, list[dict[str, object]]] = {}
     for row in rows:
         text = " · ".join(str(row[name]) for name in INPUTS if row.get(name))
         item = {"input": text, "output": row.get("output", ""), "reference": row.get("reference")}
@@ -94,12 +95,12 @@ def _samples(rows: list[Event]) -> list[dict[str, Any]]:
     return [{"step": step, "items": items} for step, items in sorted(steps.items())]
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> Any:
     """A value of an event; None for NaN and infinity, which a page cannot hold."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _last_event(rows: list[Event]) -> Mapping[str, Any]:
+def _last_event(rows: list[Event]) -> Mapping[str, object]:
     last = rows[-1] if rows else {}
     values = {name: _finite(value) for name, value in last.items() if name not in ASIDE}
     return {

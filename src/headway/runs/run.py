@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from headway.base.config_files import write_yaml
-from headway.base.devices import Machine
-from headway.base.devices import prepare as prepare_machine
+from torch import nn
+
+from headway.base.config_files import RUN_FILE, write_yaml
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
-from headway.base.settings import flat, override
 from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
@@ -24,19 +22,17 @@ from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
-from headway.runs.pace import Pace, fitted_to_time, untrained
-from headway.runs.prepared import begin
-from headway.runs.recipes import AnyRunConfig, decided_by_machine, is_trained, saved
+from headway.runs.pace import untrained
+from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
+from headway.runs.resolve import Resolved, resolve
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
-from headway.tasks.sections import parse_time
 from headway.tasks.task import AnyTask
 from headway.training import (
     CHECKPOINTS,
     MODEL,
     Averaging,
-    Budget,
     Checkpointing,
     Evaluation,
     Event,
@@ -45,6 +41,7 @@ from headway.training import (
     Observer,
     RecordedGradients,
     StepLog,
+    StopRequest,
     TrainingState,
     fit,
     graceful_stop,
@@ -52,9 +49,6 @@ from headway.training import (
     prefetched,
 )
 from headway.transforms import not_in_float8
-
-TRAINING_ROWS = 512
-"""Number of vectors of the products by which the number of threads of a run is chosen."""
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -88,14 +82,12 @@ def train(
     """
     task = task_of_config(config)
     task.check(config)
-    config, machine = _on_this_machine(config, folder)
     with (
         _removed_if_new_and_failed(folder),
         lock(folder),
-        memory_explained(config),
+        memory_explained(folder),
         graceful_stop() as request,
     ):
-        note = begin(folder, config, history)
 
         def emit(event: Event) -> None:
             if event["kind"] == LEFT_OUT:
@@ -107,78 +99,31 @@ def train(
 
         go_on = EvaluationLimit(request, None if dry_run is None else dry_run.batches)
         try:
-            if note:
-                emit({"kind": "note", "text": note})
-            job, pace = _prepared(task, config, folder, machine, emit)
-            _emit_baseline(job, go_on, emit)
+            resolved = resolve(task, config, folder, history, emit)
+            _emit_baseline(resolved.job, go_on, emit)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
-        run, budget = untrained(job, machine), _budget(job, pace)
-        save = _checkpointing(job, run, budget, folder)
-        resumed, skipped = save.resume(run)
-        _check_steps(run, job.config.training.steps, folder)
+        job, budget = resolved.job, resolved.budget
+        run = untrained(job, resolved.machine)
+        checkpoint = job.config.checkpoint
+        save = Checkpointing(
+            folder / CHECKPOINTS,
+            checkpoint.every or budget,
+            checkpoint.keep,
+            save_model=lambda path: job.bundle(run.model).save(path),
+        )
+        checkpoint_found, skipped = save.resume(run)
+        _check_steps(run, budget.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
-        write_file(folder / "run.yaml", write_yaml(job.config, history).encode())
+        write_file(folder / RUN_FILE, write_yaml(job.config, history).encode())
         log = MetricsLog(folder / "metrics.jsonl")
         log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
-        _announce(run, job, machine, pace)
-        if resumed is not None:
-            _announce_resumed(run, resumed, skipped, folder / MODEL)
+        _announce(run, resolved)
+        if checkpoint_found is not None:
+            _announce_resumed(run, checkpoint_found, skipped, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
-        return _train(task, job, machine, budget, (run, save), all_observers, go_on, folder)
-
-
-def _checkpointing(job: AnyJob, run: TrainingState, budget: Budget, folder: Path) -> Checkpointing:
-    checkpoint = job.config.checkpoint
-    return Checkpointing(
-        folder / CHECKPOINTS,
-        checkpoint.every or budget,
-        checkpoint.keep,
-        save_model=lambda path: job.bundle(run.model).save(path),
-    )
-
-
-def _on_this_machine(config: AnyRunConfig, folder: Path) -> tuple[AnyRunConfig, Machine]:
-    """Set up the machine, and return the configuration with the settings that it decides.
-
-    Exact results depend on them, so those of a run that is resumed are its own; for a new run they
-    are measured now.
-    """
-    decided = decided_by_machine(config)
-    if (folder / "run.yaml").is_file():
-        before = flat(saved(folder))
-        if not is_trained(folder):  # its batch size is measured again
-            decided &= {"machine.threads", "machine.dtype"}
-        recorded = {key: before[key] for key in decided if before.get(key) is not None}
-        config = override(config, recorded, str(folder / "run.yaml"))
-    machine = prepare_machine(config.machine, rows=TRAINING_ROWS)
-    measured: dict[str, Any] = {"machine.dtype": machine.dtype}
-    if machine.device == "cpu":
-        measured |= {"machine.threads": machine.threads}
-    return override(config, measured, "this machine"), machine
-
-
-def _prepared(
-    task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
-) -> tuple[AnyJob, Pace | None]:
-    """Prepare the job. A new run with a time limit is measured, and its batch size fitted to it."""
-    if config.training.time is None or is_trained(folder):
-        return task.prepare(config, folder, machine, emit), None
-    listening = [emit]
-
-    def prepare(config: AnyRunConfig) -> AnyJob:
-        job = task.prepare(config, folder, machine, listening[0])
-        listening[0] = lambda event: None  # the data are the same the next time
-        return job
-
-    return fitted_to_time(config, parse_time(config.training.time), machine, prepare)
-
-
-def _budget(job: AnyJob, pace: Pace | None) -> Budget:
-    training = job.config.training
-    seconds = parse_time(training.time) if training.time else None
-    return Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
+        return _train(task, resolved, run, save, all_observers, go_on, folder)
 
 
 @contextmanager
@@ -188,11 +133,15 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
     A new folder may have the data that a command read from a pipe.
     """
     is_new = not folder.exists() or {path.name for path in folder.iterdir()} == {INPUT}
+    has_parent = folder.parent.exists()
     try:
         yield
     except HeadwayError:
         if is_new and not (folder / CHECKPOINTS).exists():
             shutil.rmtree(folder, ignore_errors=True)
+            if not has_parent:
+                with suppress(OSError):  # another run may be in it by now
+                    folder.parent.rmdir()
         raise
 
 
@@ -213,8 +162,8 @@ def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:
         emit({"kind": "note", "text": text})
 
 
-def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
-    if steps is not None and run.step > steps:
+def _check_steps(run: TrainingState, steps: int, folder: Path) -> None:
+    if run.step > steps:
         raise UsageError(
             f"training.steps={steps}: the run has done {run.step:,} steps already",
             str(folder),
@@ -222,7 +171,7 @@ def _check_steps(run: TrainingState, steps: int | None, folder: Path) -> None:
         )
 
 
-def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: Any, model: Path) -> None:
+def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: object, model: Path) -> None:
     """Announce the checkpoint from which a run goes on, and those that were skipped.
 
     Resets the best score if the best model is damaged or missing, so that it is saved again.
@@ -240,7 +189,8 @@ def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: Any, model:
         run.evaluated, run.evaluated_fraction = 0, 0.0
 
 
-def _announce(run: TrainingState, job: AnyJob, machine: Machine, pace: Pace | None) -> None:
+def _announce(run: TrainingState, resolved: Resolved) -> None:
+    job, machine, pace = resolved.job, resolved.machine, resolved.pace
     training = job.config.training
     if machine.dtype == "float8" and (left := not_in_float8(run.model)):
         run.emit("note", text=f"float8: {left}; these stay in bfloat16")
@@ -257,15 +207,60 @@ def _announce(run: TrainingState, job: AnyJob, machine: Machine, pace: Pace | No
     )
 
 
-def _fit(
+def _train(
+    task: AnyTask,
+    resolved: Resolved,
     run: TrainingState,
-    job: AnyJob,
-    machine: Machine,
-    budget: Budget,
+    save: Checkpointing,
     observers: Sequence[Observer],
     go_on: EvaluationLimit,
+    folder: Path,
+) -> Outcome:
+    """Train, evaluate and save, with the observers that the settings require before these ones."""
+    job, machine, budget = resolved.job, resolved.machine, resolved.budget
+    observed = job.config.evaluation
+    glimpses = None
+    if job.example is not None:
+        glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
+
+    def evaluate(model: nn.Module) -> Scores:
+        subject = (job.evaluated or job.bundle)(model)
+        with machine.precision():
+            scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
+        for sample in scores.samples:
+            run.emit("sample", **sample)
+        if glimpses is not None:
+            glimpses.keep(job.bundle(model), run.step)
+        return scores
+
+    evaluation = Evaluation(
+        evaluate,
+        observed.metric,
+        observed.every or budget,
+        lambda: job.bundle(run.model).save(folder / MODEL, overwrite=True),
+        observed.patience,
+    )
+    evaluation.catch_up(run)
+    budget.begin(run)
+    _fit(run, resolved, [*observers, evaluation, save], go_on.request)
+    if run.stop != "interrupted":
+        evaluation.evaluate(run)
+    save.save(run)
+    stop = run.stop or "done"
+    outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
+    best = {"metric": observed.metric, "best": run.best, "best_step": run.best_step}
+    run.emit("finished", stop=stop, **best, seconds=run.seconds)
+    try:
+        write_report(folder)
+    except HeadwayError as error:  # the training is saved; a failed report does not fail the run
+        run.emit("note", text=f"no {PAGE}: {error}")
+    return outcome
+
+
+def _fit(
+    run: TrainingState, resolved: Resolved, observers: Sequence[Observer], request: StopRequest
 ) -> None:
-    """Train, with the observers that the settings require before these ones."""
+    job, machine, budget = resolved.job, resolved.machine, resolved.budget
     config, training = job.config, job.config.training
     recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
     batches = job.batches.stream(run.epoch, run.position)
@@ -289,56 +284,6 @@ def _fit(
             accumulate=training.accumulate,
             clip=training.clip,
             precision=machine.precision,
-            request=go_on.request,
+            request=request,
             recorded=recorded,
         )
-
-
-def _train(
-    task: AnyTask,
-    job: AnyJob,
-    machine: Machine,
-    budget: Budget,
-    run_and_save: tuple[TrainingState, Checkpointing],
-    observers: Sequence[Observer],
-    go_on: EvaluationLimit,
-    folder: Path,
-) -> Outcome:
-    run, save = run_and_save
-    config = job.config
-    glimpses = None
-    if job.example is not None:
-        glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
-
-    def evaluate(model: Any) -> Scores:
-        subject = (job.evaluated or job.bundle)(model)
-        with machine.precision():
-            scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
-        for sample in scores.samples:
-            run.emit("sample", **sample)
-        if glimpses is not None:
-            glimpses.keep(job.bundle(model), run.step)
-        return scores
-
-    evaluation = Evaluation(
-        evaluate,
-        config.evaluation.metric,
-        config.evaluation.every or budget,
-        lambda: job.bundle(run.model).save(folder / MODEL, overwrite=True),
-        config.evaluation.patience,
-    )
-    evaluation.catch_up(run)
-    budget.begin(run)
-    _fit(run, job, machine, budget, [*observers, evaluation, save], go_on)
-    if run.stop != "interrupted":
-        evaluation.evaluate(run)
-    save.save(run)
-    stop = run.stop or "done"
-    outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
-    best = {"metric": config.evaluation.metric, "best": run.best, "best_step": run.best_step}
-    run.emit("finished", stop=stop, **best, seconds=run.seconds)
-    try:
-        write_report(folder)
-    except HeadwayError as error:  # the training is saved; a failed report does not fail the run
-        run.emit("note", text=f"no {PAGE}: {error}")
-    return outcome

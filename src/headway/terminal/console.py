@@ -222,12 +222,12 @@ def data_part(text: str) -> None:
     output.flush()
 
 
-def data_json(value: Any) -> None:
+def data_json(value: object) -> None:
     """Write a JSON value on one line; NaN and infinity, which JSON does not have, as null."""
     data(json.dumps(_without_nan(value), ensure_ascii=False, allow_nan=False))
 
 
-def result(value: Any, text: str, *, as_json: bool) -> None:
+def result(value: object, text: str, *, as_json: bool) -> None:
     """Write a result as one JSON value, or as text."""
     if as_json:
         data_json(value)
@@ -235,7 +235,7 @@ def result(value: Any, text: str, *, as_json: bool) -> None:
         data(text)
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from headway.base.metrics_file import Event
 
 TITLES = {"bleu": "BLEU", "chrf": "chrF", "cider": "CIDEr-D"}
 UNSHOWN = {"took", "seconds", "time"}
 
 
-def metrics(event: Mapping[str, Any]) -> dict[str, float]:
+def metrics(event: Event) -> dict[str, float]:
     """The metrics of a `valid` event, in order."""
     return {
         name: value

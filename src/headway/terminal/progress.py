@@ -6,17 +6,18 @@ import statistics
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from headway.base.metrics_file import Event
 from headway.data.bad_rows import LEFT_OUT_FILE
 from headway.tasks.sections import parse_time
 from headway.terminal.console import talk
 from headway.terminal.numbers import TITLES, best_of, metrics, written
+from headway.training import StepReport, TrainingState
 
 LINE_SECONDS = 10.0  # least time between two progress lines in a pipe
 FIRST_SECONDS = 2.0  # time after which work other than training shows its progress
@@ -87,7 +88,7 @@ class Screen:
         self.last_line = 0.0
         self.shown_header = False
 
-    def __call__(self, event: Mapping[str, Any]) -> None:
+    def __call__(self, event: Event) -> None:
         handler = getattr(self, f"_on_{event['kind']}", None)
         if handler is not None and not self.quiet:
             handler(event)
@@ -97,7 +98,7 @@ class Screen:
             self.progress.stop()
             self.progress = None
 
-    def after_step(self, run: Any, report: Any) -> None:
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
         """Observe a step: move the bar, or print a line every few seconds."""
         self.recent.append((report.seconds, report.targets, report.loss))
         self.training += report.seconds
@@ -137,20 +138,20 @@ class Screen:
             task, completed=step, total=self.steps, description=f"{text}  ETA {_clock(eta)}"
         )
 
-    def _on_preparing(self, event: Mapping[str, Any]) -> None:
+    def _on_preparing(self, event: Event) -> None:
         if time.monotonic() - self.last_line > 2:
             self.last_line = time.monotonic()
             read = f": {event['done']:,} {event.get('unit', 'pairs')} read"
             talk.print(f"preparing {event['what']}{read if event['done'] else ''}", markup=False)
 
-    def _on_tokenizer(self, event: Mapping[str, Any]) -> None:
+    def _on_tokenizer(self, event: Event) -> None:
         talk.print(f"tokenizer vocabulary size {event['vocabulary_size']:,} ({event['how']})")
 
-    def _on_vocabulary(self, event: Mapping[str, Any]) -> None:
+    def _on_vocabulary(self, event: Event) -> None:
         how = " (reused)" if event.get("reused") else f", minimum count {event['min_count']}"
         talk.print(f"words     vocabulary size {event['words']:,}{how}")
 
-    def _on_prepared(self, event: Mapping[str, Any]) -> None:
+    def _on_prepared(self, event: Event) -> None:
         reasons = {k: v for k, v in event.get("skipped", {}).items() if v}
         left_out = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
         note = " (reused)" if event.get("reused") else ""
@@ -159,14 +160,14 @@ class Screen:
             f"data      {event['what']}: {event['count']:,} {event.get('unit', 'pairs')}{note}"
         )
 
-    def _on_note(self, event: Mapping[str, Any]) -> None:
+    def _on_note(self, event: Event) -> None:
         talk.print(f"          ! {event['text']}", markup=False)
 
-    def _on_left_out(self, event: Mapping[str, Any]) -> None:
+    def _on_left_out(self, event: Event) -> None:
         text = f"          ! {event['text']}; {LEFT_OUT_FILE} in the run folder lists them"
         talk.print(text, markup=False)
 
-    def _on_plan(self, event: Mapping[str, Any]) -> None:
+    def _on_plan(self, event: Event) -> None:
         self.steps, self.unit = event["steps"], event["unit"]
         if event["time"]:
             self.limit = parse_time(event["time"])
@@ -181,12 +182,12 @@ class Screen:
             talk.print(f"          {event['buys']}", markup=False)
         talk.print(f"machine   {event['machine']}")
 
-    def _on_resumed(self, event: Mapping[str, Any]) -> None:
+    def _on_resumed(self, event: Event) -> None:
         talk.print(f"resumed from step {event['step']}   {event['path']}", markup=False)
         for reason in event["skipped"]:
             talk.print(f"          ! skipped a damaged checkpoint, {reason}", markup=False)
 
-    def _on_valid(self, event: Mapping[str, Any]) -> None:
+    def _on_valid(self, event: Event) -> None:
         self.evaluating += event["took"]
         star = "  ★ best, saved" if event["is_best"] else ""
         numbers = {name: written(name, value) for name, value in metrics(event).items()}
@@ -204,12 +205,12 @@ class Screen:
         values = "  ".join(f"{text:>7}" for text in numbers.values())
         talk.print(f"{event['step']:>7,}  {loss:>6.3f}  {values}{star}")
 
-    def _on_sample(self, event: Mapping[str, Any]) -> None:
+    def _on_sample(self, event: Event) -> None:
         for name in ("source", "language", "reference", "prompt", "output"):
             if text := event.get(name):
                 talk.print(f"   [dim]{name:<10}[/] {escape(text.replace(chr(10), ' ⏎ '))}")
 
-    def _on_finished(self, event: Mapping[str, Any]) -> None:
+    def _on_finished(self, event: Event) -> None:
         self.close()
         best = "no evaluation"
         if event["best"] is not None:

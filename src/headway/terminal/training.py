@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headway.runs import AnyRunConfig, DryRun, Outcome, train
 from headway.terminal.progress import Screen
-from headway.training import Event, Observer
+from headway.training import Event
 
 
 def train_on_screen(
@@ -15,7 +15,6 @@ def train_on_screen(
     folder: Path,
     *,
     listeners: Sequence[Callable[[Event], None]] = (),
-    observers: Sequence[Observer] = (),
     history: Sequence[str] = (),
     dry_run: DryRun | None = None,
     quiet: bool = False,
@@ -30,7 +29,7 @@ def train_on_screen(
             config,
             folder,
             listeners=[screen, *listeners],
-            observers=[screen, *observers],
+            observers=[screen],
             history=history,
             dry_run=dry_run,
         )

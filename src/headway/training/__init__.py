@@ -1,5 +1,6 @@
 """Training: the loop, objectives, optimizers, schedules, checkpoints and observers."""
 
+from headway.base.metrics_file import Event
 from headway.training.averaging import WeightAverage
 from headway.training.budget import Budget
 from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
@@ -30,7 +31,7 @@ from headway.training.prefetch import prefetched
 from headway.training.recorded import RecordedGradients
 from headway.training.schedules import ScheduleConfig, learning_rate
 from headway.training.signals import StopRequest, graceful_stop
-from headway.training.state import Event, Observer, StepReport, TrainingState
+from headway.training.state import Observer, StepReport, TrainingState
 
 __all__ = [
     "CHECKPOINTS",

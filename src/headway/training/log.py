@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.files import write_file
-from headway.base.metrics_file import events
-from headway.training.state import Event, StepReport, TrainingState
+from headway.base.metrics_file import Event, events
+from headway.training.state import StepReport, TrainingState
 
 
 class MetricsLog:

@@ -10,10 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
+from headway.base.metrics_file import Event
 from headway.training.averaging import WeightAverage
-
-Event = dict[str, Any]
-"""One line of metrics.jsonl: {"kind": "step" | "valid" | "saved" | ..., "step": ..., ...}."""
 
 
 @dataclass

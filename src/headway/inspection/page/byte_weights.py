@@ -27,6 +27,7 @@ class Coding(TypedDict):
 
 TOP = 255
 MIDDLE = 128  # code of 0 if weights have a sign
+SIDE = 64  # rows and columns of a thumbnail
 SLACK = 1e-3  # rounding error that is allowed in weights from 0 to 1
 
 
@@ -79,12 +80,12 @@ def to_weights(codes: Codes, coding: Coding) -> npt.NDArray[np.float32]:
     return np.asarray(np.sign(roots) * roots * roots * coding["scale"], dtype=np.float32)
 
 
-def thumbnails(codes: Codes, signed: bool, side: int = 64) -> Codes:
-    """Max-pool H T S to H h w, with h and w at most `side`."""
+def thumbnails(codes: Codes, signed: bool) -> Codes:
+    """Max-pool H T S to H h w, with h and w at most `SIDE`."""
     small = codes
     for axis in (1, 2):
         length = small.shape[axis]
-        parts = min(side, length)
+        parts = min(SIDE, length)
         starts = np.arange(parts) * length // max(parts, 1)
         if length > parts:
             if signed:

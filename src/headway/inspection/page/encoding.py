@@ -46,7 +46,7 @@ class _Blocks:
         self.prefix = prefix
         self.by_name: dict[str, bytes] = {}
 
-    def add(self, data: npt.NDArray[Any]) -> str:
+    def add(self, data: npt.NDArray[np.generic]) -> str:
         name = f"{self.prefix}{len(self.by_name)}"
         self.by_name[name] = gzip.compress(np.ascontiguousarray(data).tobytes(), 6, mtime=0)
         return name

@@ -17,25 +17,15 @@ from headway.base.shapes import Float, Tensor
 from headway.bundle import (
     Classified,
     ClassOptions,
-    ForwardPass,
     ImageEncoding,
     Preprocessing,
-    Probe,
-    ProbeRequest,
     Readout,
     StoredReader,
     check_outputs,
     class_names,
-    image_patches,
 )
 from headway.bundle.arguments import checked
-from headway.bundle.image_encoder import (
-    AnyImage,
-    batches_of,
-    check_reader,
-    image_of,
-    image_pass,
-)
+from headway.bundle.image_encoder import AnyImage, batches_of, check_reader
 from headway.data.image_reader import ImageReader
 from headway.interop import Exported
 from headway.models import ViT, ViTClassifier
@@ -89,6 +79,7 @@ class ImageClassifierBundle(ImageEncoding):
     """An image classifier with its image reader and the names of its classes."""
 
     kind: ClassVar[str] = "image classifier"
+    encoder_name: ClassVar[str] = "vit."
     reader_class = ImageClasses
     model: ViTClassifier
 
@@ -135,29 +126,22 @@ class ImageClassifierBundle(ImageEncoding):
         logits: Tensor = self.model(images).float()
         return logits
 
-    def reading(self, image: AnyImage) -> ForwardPass:
-        """Prepare a forward pass over one image, for inspection; it returns the logits."""
-        images = image_of(self.reader, image, self.device)
-        return image_pass(self.model, self.vit, images, lambda: self.model(images), "vit.")
+    def output(self, images: Float[Tensor, "B C Y X"]) -> Float[Tensor, "B K"]:
+        logits: Tensor = self.model(images)
+        return logits
 
-    def _probe(self, request: ProbeRequest) -> Probe:
-        reading = self.reading(request.input)
-        (classified,) = self.classify([request.input])
+    def _prediction(self, image: AnyImage) -> tuple[str, Readout]:
+        (classified,) = self.classify([image])
         vector = {"first": "x_[CLS]", "mean": "mean_p x_p", "both": "[x_[CLS], mean_p x_p]"}
-        return Probe(
-            kind=self.kind,
-            reading=reading,
-            answer=classified.label,
-            readout=Readout(
-                side="image",
-                positions=[0],
-                logits=lambda output: output,
-                names=class_names(self.labels),
-                equation=f"z = {vector[self.config.pooling]} W_c + b_c",
-                function=ViTClassifier.classify,
-            ),
-            images={"image": image_patches(self.vit, self.reader, request.input)},
+        readout = Readout(
+            side="image",
+            positions=[0],
+            logits=lambda output: output,
+            names=class_names(self.labels),
+            equation=f"z = {vector[self.config.pooling]} W_c + b_c",
+            function=ViTClassifier.classify,
         )
+        return classified.label, readout
 
 
 def from_hugging_face(model: ViTClassifier, folder: Path, model_type: str) -> ImageClassifierBundle:

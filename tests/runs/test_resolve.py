@@ -9,7 +9,7 @@ from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
 from headway.cli.main import main
 from headway.runs import Outcome, check_same, train
-from headway.runs.data_files import changed_files, remember_files
+from headway.runs.data_files import changed_files, data_files, remember_files
 from headway.text import load_tokenizer
 from tests.fixtures.language_model_runs import STORY, configured
 
@@ -83,12 +83,12 @@ def test_the_files_of_a_folder_are_compared_by_name_and_size(tmp_path):
     (folder / "cats").mkdir(parents=True)
     run.mkdir()
     (folder / "cats" / "1.png").write_bytes(b"123")
-    config = configured(str(folder))
-    assert changed_files(run, config) == []
-    remember_files(run, config)
-    assert changed_files(run, config) == []
+    files = data_files(configured(str(folder)))
+    assert changed_files(run, files) == []
+    remember_files(run, files)
+    assert changed_files(run, files) == []
     (folder / "cats" / "2.png").write_bytes(b"4")
-    assert changed_files(run, config) == [str(folder)]
+    assert changed_files(run, files) == [str(folder)]
 
 
 @pytest.mark.parametrize("change", ["vocabulary", "text", "recipe", "no run.yaml"])

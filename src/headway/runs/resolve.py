@@ -1,0 +1,161 @@
+"""What a run decides before its first step: its settings, machine, data, batch size and budget."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.base.config_files import RUN_FILE, write_yaml
+from headway.base.devices import Machine
+from headway.base.devices import prepare as prepare_machine
+from headway.base.errors import UsageError
+from headway.base.files import remove_unfinished_files, write_file
+from headway.base.settings import flat, override
+from headway.runs.data_files import NAME as DATA_FILES
+from headway.runs.data_files import changed_files, data_files, remember_files
+from headway.runs.pace import Pace, fitted_to_time
+from headway.runs.recipes import (
+    AnyRunConfig,
+    changes_of,
+    decided_by_machine,
+    is_trained,
+    saved_or_none,
+)
+from headway.tasks.job import AnyJob, Emit
+from headway.tasks.sections import parse_time
+from headway.tasks.task import AnyTask
+from headway.training import Budget
+
+TRAINING_ROWS = 512
+"""Number of vectors of the products by which the number of threads of a run is chosen."""
+
+PREPARED = ("data", "*.json", "metrics.jsonl", "glimpses", "report.html")
+"""What a run has in its folder before its first checkpoint, besides run.yaml."""
+READ_WHILE_TRAINING = frozenset(
+    {
+        "data.weights",
+        "data.temperature",
+        "data.bpe_dropout",
+        "data.unigram_alpha",
+        "data.noise_drop",
+        "data.noise_mask",
+        "data.noise_shuffle",
+        "data.corruption_length",
+        "data.test",
+    }
+)
+"""Settings of the data on which prepared data do not depend."""
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A run before its first step.
+
+    job: its configuration has a value for every setting that the machine, the data or the time
+    limit decide. pace: the measured speed of a new run with a time limit.
+    """
+
+    job: AnyJob
+    machine: Machine
+    budget: Budget
+    pace: Pace | None
+
+
+def resolve(
+    task: AnyTask, config: AnyRunConfig, folder: Path, history: Sequence[str], emit: Emit
+) -> Resolved:
+    """Decide all settings of a run, set up the machine, and prepare the data in the run folder.
+
+    Exact results depend on what the machine decides, so a resumed run keeps its recorded values; a
+    new run measures them. UsageError if a trained run would get other data.
+    """
+    before = saved_or_none(folder)
+    trained = is_trained(folder)
+    config, machine = _on_this_machine(config, before, trained)
+    note = _prepared_folder(folder, config, before, trained, history)
+    if note:
+        emit({"kind": "note", "text": note})
+    if config.training.time is None or trained:
+        job, pace = task.prepare(config, folder, machine, emit), None
+    else:
+        job, pace = fitted_to_time(task, config, folder, machine, emit)
+    training = job.config.training
+    seconds = parse_time(training.time) if training.time else None
+    budget = Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
+    return Resolved(job, machine, budget, pace)
+
+
+def _on_this_machine(
+    config: AnyRunConfig, before: AnyRunConfig | None, trained: bool
+) -> tuple[AnyRunConfig, Machine]:
+    """Set up the machine, and return the configuration with the settings that it decides.
+
+    before: the configuration in the run folder. The batch size of a run that is not trained is
+    measured again.
+    """
+    decided = decided_by_machine(config)
+    if not trained:
+        decided &= {"machine.threads", "machine.dtype"}
+    recorded = {} if before is None else flat(before)
+    changes = {key: recorded[key] for key in decided if recorded.get(key) is not None}
+    config = override(config, changes, RUN_FILE)
+    machine = prepare_machine(config.machine, rows=TRAINING_ROWS)
+    measured: dict[str, object] = {"machine.dtype": machine.dtype}
+    if machine.device == "cpu":
+        measured["machine.threads"] = machine.threads
+    return override(config, measured, "this machine"), machine
+
+
+def _prepared_folder(
+    folder: Path,
+    config: AnyRunConfig,
+    before: AnyRunConfig | None,
+    trained: bool,
+    history: Sequence[str],
+) -> str | None:
+    """Make a run folder ready for data of these settings; return a note on what was removed, or on
+    files of the data that have changed.
+
+    Data of a run that has saved neither a checkpoint nor a model are removed if any setting or file
+    has changed, and the new settings are written.
+    """
+    for path in (folder, folder / "data"):
+        if path.is_dir():
+            remove_unfinished_files(path)  # of a killed process
+    files = data_files(config)
+    changed = changed_files(folder, files)
+    comparable = before if type(before) is type(config) else None
+    if trained:
+        if comparable is not None:
+            _check_same_data(folder, comparable, config)
+        if changed:
+            return (
+                f"{', '.join(changed)}: changed since this run began; start another run to train "
+                "with it from the beginning (--run NAME)"
+            )
+        return None
+    is_same = comparable is not None and not changes_of(comparable, config) and not changed
+    removed = [] if is_same else [path for name in PREPARED for path in folder.glob(name)]
+    for path in removed:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    write_file(folder / RUN_FILE, write_yaml(config, history).encode())
+    if not (folder / DATA_FILES).is_file():
+        remember_files(folder, files)
+    return "removed the data that an unfinished run had prepared" if removed else None
+
+
+def _check_same_data(folder: Path, before: AnyRunConfig, config: AnyRunConfig) -> None:
+    """The position in the data is part of a checkpoint, and its tokenizer of the model."""
+    changes = changes_of(before, config, prefix="data.", ignored=READ_WHILE_TRAINING)
+    if changes:
+        raise UsageError(
+            f"the data of a trained run cannot be changed: {changes}",
+            str(folder),
+            "start another run with --run NAME; for most recipes from this model, with --from "
+            f"{folder}",
+        )
