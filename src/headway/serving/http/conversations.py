@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Message(msgspec.Struct, kw_only=True):
     role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     content: str | list[TextPart] | None = None
     name: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, object]] | None = None
     tool_call_id: str | None = None
 
     @property
@@ -44,15 +44,15 @@ class Message(msgspec.Struct, kw_only=True):
         return "".join(part.text for part in self.content)
 
 
-Messages = Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+Messages = Annotated[list[dict[str, object]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
 
 
 class ConversationFields(GenerationFields, kw_only=True):
     """The fields of a request, with those from which its chat template makes the prompt."""
 
     messages: Messages
-    documents: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    documents: list[dict[str, object]] | None = None
+    chat_template_kwargs: dict[str, object] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
