@@ -4,7 +4,6 @@ import random
 import sys
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -24,7 +23,7 @@ from headway.serving.engine import (
     at_once,
 )
 from headway.serving.engine.continuous import ContinuousBatch
-from headway.serving.engine.searches import RunningSearch, spread
+from headway.serving.engine.searches import RunningSearch
 from headway.tasks.captioning.model import CaptionInput, CaptionOptions
 from headway.tasks.translation.options import TranslateInput, TranslateOptions
 from headway.transforms.fast.table import prepare_for_inference
@@ -66,7 +65,6 @@ def job_of(bundle, inputs, options, report):
         group=repr(options),
         inputs=inputs,
         compute=partial(bundle.predicting, options=options),
-        apart=True,
     )
 
 
@@ -150,7 +148,6 @@ def test_texts_that_are_searched_by_beams_together_are_those_of_each_alone():
             group="",
             inputs=[prompt],
             compute=lambda inputs: search_by_beam(model, tokenizer, inputs, config),
-            apart=True,
         )
 
     found, (searches, rows) = run_together(bundle, [partial(job, prompt) for prompt in prompts])
@@ -186,7 +183,6 @@ def test_streams_and_beams_of_a_language_model_share_their_steps():
             group="",
             inputs=prompts[2:],
             compute=search,
-            apart=True,
         )
     )
     engine.start()
@@ -254,17 +250,6 @@ class SlowSteps:
         return logits.index_fill(2, torch.tensor([self._eos]), -1e4), state
 
 
-def test_jobs_of_similar_cost_share_a_search_if_their_steps_are_shared():
-    bundle = translator("transformer")
-    jobs = [job_of(bundle, SHORT, TranslateOptions(beam=1), print) for _ in range(7)]
-    for job, cost in zip(jobs, (9, 1, 5, 3, 7, 2, 4), strict=True):
-        job.cost = cost
-    costs = [[job.cost for job in part] for part in spread(jobs, 3)]
-    assert costs == [[1, 2, 3], [4, 5, 7], [9]]
-    together = [replace(job, apart=False) for job in jobs]
-    assert spread(together, 3) == [together] and spread([], 3) == []
-
-
 def test_a_short_translation_overtakes_a_long_one(engine, monkeypatch):
     steps = SlowSteps(engine.bundle, monkeypatch)
     greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
@@ -283,6 +268,7 @@ def test_a_cancelled_search_ends_within_a_step_and_the_others_go_on(engine, monk
     steps = SlowSteps(engine.bundle, monkeypatch)
     greedy, boxes = TranslateOptions(beam=1), [Box(), Box()]
     jobs = [job_of(engine.bundle, LONG, greedy, box) for box in boxes]
+    jobs[0].group = "another search"
     late = []
 
     def cancel():

@@ -12,6 +12,7 @@ from headway.attention.masks import Mask
 from headway.attention.multihead import MultiHeadAttention
 from headway.attention.record import (
     AttentionMaps,
+    KernelArguments,
     KernelInputs,
     around_kernels,
     at_attention,
@@ -27,6 +28,7 @@ from headway.attention.relative import (
     Rotary,
     positions_after,
 )
+from headway.attention.sharing import Sharing
 from headway.attention.step import Step
 from headway.attention.window import SlidingWindow
 
@@ -40,6 +42,7 @@ __all__ = [
     "Dot",
     "GroupedQueryAttention",
     "Kernel",
+    "KernelArguments",
     "KernelInputs",
     "KeyValueCache",
     "KeyValues",
@@ -52,6 +55,7 @@ __all__ = [
     "RelativeBuckets",
     "Rotary",
     "ScaledDot",
+    "Sharing",
     "SlidingWindow",
     "SoftmaxKernel",
     "Step",

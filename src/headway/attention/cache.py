@@ -41,8 +41,8 @@ SMALLEST = 16
 class KeyValues(NamedTuple):
     """Keys and values of a source, by heads; computed once, used by every query.
 
-    M may be smaller than the number N of query sequences: then N / M consecutive ones, the beams of
-    one sentence, share a row.
+    M may be smaller than the number N of query sequences, of which several then share a row, as the
+    beams of a sentence do (`Sharing`).
     """
 
     k: Float[Tensor, "M G S K"]

@@ -27,6 +27,14 @@ from torch import nn
 from headway.attention.masks import Mask
 from headway.base.shapes import Bool, Float, Tensor
 
+Queries = Float[Tensor, "B H T Kq"]
+Keys = Float[Tensor, "B G S K"]
+Values = Float[Tensor, "B G S Kv"]
+Bias = Float[Tensor, "#B #H T S"] | None
+"""Added to the score of each query with each key."""
+Weights = Float[Tensor, "B H T S"]
+Contexts = Float[Tensor, "B H T Kv"]
+
 
 class Kernel(nn.Module, abc.ABC):
     """Contract of a kernel: context from queries, keys and values.
@@ -44,24 +52,11 @@ class Kernel(nn.Module, abc.ABC):
     normalised: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def forward(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         """Return the context: for each query the weighted sum of the values."""
 
     @abc.abstractmethod
-    def weights(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask, bias: Bias = None) -> Weights:
         """Return the weight of each key for each query."""
 
 
@@ -97,24 +92,11 @@ class SoftmaxKernel(Kernel):
     ) -> Float[Tensor, "B H T S"]:
         """Return the score of each key for each query, before mask and softmax."""
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         weights = self._weights(q, k, mask, bias)
         return weights.to(v.dtype) @ spread(v, q.shape[1])
 
-    def weights(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask, bias: Bias = None) -> Weights:
         exact = torch.promote_types(q.dtype, torch.float32)
         return self._weights(q.to(exact), k.to(exact), mask, bias)
 

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import torch
 
-from headway.attention.kernel import Kernel, spread
+from headway.attention.kernel import Bias, Contexts, Kernel, Keys, Queries, Values, Weights, spread
 from headway.attention.masks import Mask
 from headway.base.shapes import Float, Tensor
 
@@ -77,14 +77,7 @@ class LinearDot(Kernel):
 
     normalised: ClassVar[bool] = False
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
         if not _is_linear(mask, bias):
             return (self.weights(q, k, mask, bias) @ v).to(v.dtype)
@@ -95,13 +88,7 @@ class LinearDot(Kernel):
             keys = _without_padding(k.to(exact), mask)
             return running_sum(queries, keys, v.to(exact), causal=mask.causal).to(v.dtype)
 
-    def weights(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask, bias: Bias = None) -> Weights:
         k = spread(k, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = q.to(exact) @ k.to(exact).transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -122,14 +109,7 @@ class LinearElu(Kernel):
     it would inside a softmax.
     """
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         k, v = spread(k, q.shape[1]), spread(v, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         if not _is_linear(mask, bias):
@@ -142,13 +122,7 @@ class LinearElu(Kernel):
             sums = running_sum(queries, keys, values, causal=mask.causal)
             return (sums[..., :-1] / _never_zero(sums[..., -1:])).to(v.dtype)
 
-    def weights(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask, bias: Bias = None) -> Weights:
         k = spread(k, q.shape[1])
         exact = torch.promote_types(q.dtype, torch.float32)
         scores = elu_plus_one(q.to(exact)) @ elu_plus_one(k.to(exact)).transpose(-1, -2)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from headway.attention.documents import Documents
+from headway.attention.sharing import IN_ORDER, Sharing
 from headway.base.shapes import Bool, Int, Tensor
 
 
@@ -38,6 +39,7 @@ class Mask:
     past: the position of the first query of each sequence, for caches that differ in length; None
         if it is S - T for all.
     documents: a query attends only to keys of its own document (packed sequences).
+    sharing: which sequences attend to the same keys, if these are fewer than the sequences.
     made: what kernels have made of these rules, for the next layers of the same pass.
     """
 
@@ -46,6 +48,7 @@ class Mask:
     keys: Bool[Tensor, "B S"] | None = None
     past: Int[Tensor, " B"] | None = None
     documents: Documents | None = None
+    sharing: Sharing = IN_ORDER
     made: dict[Hashable, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:

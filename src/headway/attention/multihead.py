@@ -89,14 +89,12 @@ class MultiHeadAttention(nn.Module):
         k, v = source if isinstance(source, KeyValues) else self.keys_values(source, step)
         if cache is not None and step is not None:
             k, v = cache.append(step, k, v)
-        q = self.rotated(self.split_queries(self.query(x)), step)
-        # beams that share keys are more queries of one row: N H T K -> M H (N/M T) K
-        if q.shape[0] != k.shape[0]:
-            q = q.view(k.shape[0], -1, *q.shape[1:]).transpose(1, 2).flatten(2, 3)
+        queries = mask.sharing.gather(self.query(x), k.shape[0])
+        q = self.rotated(self.split_queries(queries), step)
         bias = None if step is None or self.positions is None else step.bias
         context = self.kernel(q, k, v, mask, bias)
-        merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H (N/M T) Kv -> N T HKv
-        return self.output(merged)
+        merged = context.transpose(1, 2).flatten(2)  # M H WT Kv -> M WT HKv
+        return self.output(mask.sharing.scatter(merged, x.shape[1]))
 
     def keys_values(self, source: Float[Tensor, "M S E"], step: Step | None = None) -> KeyValues:
         """Project the source, split it into heads, and apply the positions of its keys."""

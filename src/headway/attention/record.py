@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -35,7 +34,10 @@ from headway.base.shapes import Float, Tensor
 AttentionMaps = dict[str, list[Tensor]]
 """Name of an attention layer -> its weights, Float "B H T S", one tensor for each call in order."""
 
-Act = Callable[[str, Kernel, tuple[Any, ...], Tensor], Tensor | None]
+KernelArguments = tuple[Tensor, Tensor, Tensor, Mask, Tensor | None]
+"""Queries, keys, values, mask and bias, with which a kernel is called."""
+
+Act = Callable[[str, Kernel, KernelArguments, Tensor], Tensor | None]
 """A function that runs at each call: name of the layer, its kernel, inputs, output -> the output to
 use instead, or None."""
 
@@ -111,11 +113,13 @@ def at_attention(model: nn.Module, layers: Sequence[str], act: Act) -> Iterator[
             handle.remove()
 
 
-def _hook(names: list[str], chosen: set[str], act: Act) -> Any:
+def _hook(
+    names: list[str], chosen: set[str], act: Act
+) -> Callable[[Kernel, KernelArguments, Tensor], Tensor | None]:
     """Return a hook; layers that share a kernel run in turn, so the call count tells them apart."""
     calls = 0
 
-    def run(kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> Tensor | None:
+    def run(kernel: Kernel, inputs: KernelArguments, output: Tensor) -> Tensor | None:
         nonlocal calls
         name = names[calls % len(names)]
         calls += 1
@@ -134,7 +138,7 @@ def record_attention(model: nn.Module, layers: Sequence[str] = ()) -> Iterator[A
     """
     maps: AttentionMaps = {}
 
-    def keep(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def keep(name: str, kernel: Kernel, inputs: KernelArguments, output: Tensor) -> None:
         q, k, _, mask, *rest = inputs
         with torch.no_grad(), torch.autocast(q.device.type, enabled=False):
             maps[name].append(kernel.weights(q, k, mask, *rest).cpu())
@@ -155,7 +159,7 @@ def record_inputs(
     seen: dict[str, list[KernelInputs]] = {}
     around = around_kernels(model)
 
-    def keep(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def keep(name: str, kernel: Kernel, inputs: KernelArguments, output: Tensor) -> None:
         q, k, v, mask, *rest = inputs
         heads = q.shape[1]
         with torch.no_grad():

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headway.attention.kernel import ScaledDot
+from headway.attention.kernel import Bias, Contexts, Keys, Queries, ScaledDot, Values, Weights
 from headway.attention.masks import Mask
-from headway.base.shapes import Float, Tensor
 
 
 class SlidingWindow(ScaledDot):
@@ -34,23 +33,10 @@ class SlidingWindow(ScaledDot):
             raise ValueError(f"{window=} must be at least 1: a token attends to itself")
         self.window = window
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         return super().forward(q, k, v, self.narrowed(mask), bias)
 
-    def weights(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T S"]:
+    def weights(self, q: Queries, k: Keys, mask: Mask, bias: Bias = None) -> Weights:
         return super().weights(q, k, self.narrowed(mask), bias)
 
     def narrowed(self, mask: Mask) -> Mask:

@@ -31,6 +31,7 @@ from typing import Any
 
 from torch import nn
 
+from headway.attention import KernelArguments
 from headway.attention.kernel import SoftmaxKernel, spread
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks.decoder import Decoder
@@ -90,7 +91,7 @@ def record_hidden_states(
     def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         stream.append(inputs[0])
 
-    def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def record(_: nn.Module, inputs: tuple[object, ...], output: Tensor) -> None:
         stream.append(output)
 
     handles = [stack.register_forward_pre_hook(record_input)]
@@ -111,7 +112,7 @@ def record_blocks(stack: Encoder | DecoderOnly) -> Iterator[BlockRecord]:
     """
     inside = BlockRecord()
 
-    def record_scores(kernel: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def record_scores(kernel: nn.Module, inputs: KernelArguments, output: Tensor) -> None:
         assert isinstance(kernel, SoftmaxKernel)
         q, k, _, mask, *_ = inputs
         scores = kernel.scores(q, spread(k, q.shape[1]))

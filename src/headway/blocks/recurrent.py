@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -122,7 +122,10 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, x: Float[Tensor, "B S D"], mask: Mask) -> Float[Tensor, "B S D"]:
         reversal = _reversal(x, mask.keys)
-        pairs: Iterator[Any] = zip_longest(self.forwards, self.backwards)
+        pairs = cast(
+            "Iterator[tuple[RecurrentLayers, RecurrentLayers | None]]",
+            zip_longest(self.forwards, self.backwards),
+        )
         for depth, (forward, backward) in enumerate(pairs):
             x = self.dropout(x) if depth else x
             states, _ = forward(x, forward.zero_state(x))

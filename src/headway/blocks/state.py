@@ -17,11 +17,11 @@ the state of a surviving beam the state of its children. The beams of a sentence
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
-from headway.attention import KeyValueCache, KeyValues, Mask, Past
+from headway.attention import KeyValueCache, KeyValues, Mask, Past, Sharing
 from headway.base.shapes import Bool, Tensor
 from headway.base.transfers import upload
 
@@ -31,69 +31,77 @@ class Memory:
     """Keys and values of M source sentences for each layer, shared by the beams of a sentence.
 
     keys: True where a source position is a real token; None if nothing is padded. rows: the
-    sentence of each of the N decoded sequences. The sequences of a sentence are consecutive, and
-    every sentence has the same number of them; `arrange` maintains this.
+    sentence of each of the N decoded sequences. A new order of the sequences changes `rows` only.
     """
 
     layers: list[KeyValues]
     keys: Bool[Tensor, "M S"] | None
     rows: list[int]
+    sharing: Sharing = field(default_factory=Sharing)
 
     @property
     def mask(self) -> Mask:
         """The mask of cross-attention, which hides padding."""
-        return Mask(keys=self.keys)
+        return Mask(keys=self.keys, sharing=self.sharing)
 
     def arrange(self, rows: Sequence[int]) -> None:
-        """Make sequence i the former sequence rows[i]; unused sentences are dropped.
+        """Make sequence i the former sequence rows[i]; sentences without a sequence are dropped.
 
-        Keys and values are copied only if the set of sentences changes. If the sequences of a
-        sentence are no longer consecutive, or their numbers differ, each sequence gets a copy.
+        Keys and values are copied only then.
         """
-        sentences = [self.rows[row] for row in rows]
-        runs = [s for i, s in enumerate(sentences) if i == 0 or s != sentences[i - 1]]
-        share = len(sentences) // len(runs) if runs else 1
-        if sentences != [s for s in runs for _ in range(share)]:
-            runs, share = sentences, 1
-        if runs != list(range(self.layers[0][0].shape[0])):
-            index = upload(torch.tensor(runs, dtype=torch.long), self.layers[0].k.device)
+        ordered = [self.rows[row] for row in rows]
+        kept = list(dict.fromkeys(ordered))
+        if len(kept) < len(self.layers[0].k):
+            index = upload(torch.tensor(kept, dtype=torch.long), self.layers[0].k.device)
             self.layers = [
                 KeyValues(k.index_select(0, index), v.index_select(0, index))
                 for k, v in self.layers
             ]
             self.keys = None if self.keys is None else self.keys.index_select(0, index)
-        self.rows = [sentence for sentence in range(len(runs)) for _ in range(share)]
+            number_of = {sentence: number for number, sentence in enumerate(kept)}
+            ordered = [number_of[sentence] for sentence in ordered]
+        self._share(ordered)
 
     def join(self, other: Memory) -> None:
-        """Append the sequences of another memory; short sources are padded.
-
-        Each sequence gets a copy of its keys and values.
-        """
-        length = max(part.layers[0].k.shape[2] for part in (self, other))
-        mine, theirs = self._keys()[self.rows], other._keys()[other.rows]
-        self.keys = torch.cat((_pad(mine, length, 1), _pad(theirs, length, 1)))
+        """Append the sentences and sequences of another memory; short sources are padded."""
+        keys = [part.keys if part.keys is not None else _every(part) for part in (self, other)]
+        length = max(_longest(of_part) for of_part in keys)
+        self.keys = torch.cat([_padded(of_part, length, 1) for of_part in keys])
+        first = len(self.layers[0].k)
         self.layers = [
             KeyValues(
-                *(
-                    torch.cat((_pad(a[self.rows], length, 2), _pad(b[other.rows], length, 2)))
-                    for a, b in zip(old, new, strict=True)
-                )
+                torch.cat((_padded(old.k, length, 2), _padded(new.k, length, 2))),
+                torch.cat((_padded(old.v, length, 2), _padded(new.v, length, 2))),
             )
             for old, new in zip(self.layers, other.layers, strict=True)
         ]
-        self.rows = list(range(len(self.rows) + len(other.rows)))
+        self._share([*self.rows, *(first + row for row in other.rows)])
 
-    def _keys(self) -> Bool[Tensor, "M S"]:
-        """Return `keys`, all True if nothing is padded."""
-        k = self.layers[0].k
-        every = k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
-        return every if self.keys is None else self.keys
+    def _share(self, rows: list[int]) -> None:
+        """Let sequence n attend to sentence rows[n]."""
+        if rows != self.rows:
+            k = self.layers[0].k
+            self.rows, self.sharing = rows, Sharing.of(rows, len(k), k.device)
 
 
-def _pad(x: Tensor, length: int, axis: int) -> Tensor:
-    """Append zeros along an axis until it has `length` entries."""
+def _every(memory: Memory) -> Bool[Tensor, "M S"]:
+    """Return `keys` where nothing is padded."""
+    k = memory.layers[0].k
+    return k.new_ones(k.shape[0], k.shape[2], dtype=torch.bool)
+
+
+def _longest(keys: Bool[Tensor, "M S"]) -> int:
+    """Return the length of the longest sentence, without padding that all have."""
+    return int(keys.any(0).sum())
+
+
+def _padded(x: Tensor, length: int, axis: int) -> Tensor:
+    """Return the first `length` entries along an axis, or append zeros to it until it has them."""
+    size = x.shape[axis]
+    if size >= length:
+        return x.narrow(axis, 0, length)
     shape = list(x.shape)
-    shape[axis] = length - x.shape[axis]
+    shape[axis] = length - size
     return torch.cat((x, x.new_zeros(shape)), dim=axis)
 
 

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 from headway.bundle.arguments import changed
 from headway.bundle.with_reader import StoredBundle
 from headway.decoding import BeamSettings, Search, run
+from headway.models import Captioner, Translator
 
 Input = TypeVar("Input")
 Options = TypeVar("Options", bound=BeamSettings)
@@ -22,6 +23,7 @@ class SearchingBundle(StoredBundle, Generic[Input, Options, Prediction]):
     usual: the options where a user sets none, of a model that is from no pretrained folder.
     """
 
+    model: Translator | Captioner
     usual: Options
 
     @property

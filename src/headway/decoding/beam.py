@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits
 from headway.decoding.rules import Only
-from headway.decoding.search import BeamSettings, Hypothesis, Limits, Search
+from headway.decoding.search import BeamSettings, Hypothesis, Inputs, Limits, Search
+from headway.models.contracts import Stepper
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Any,
-    inputs: tuple[Any, ...],
+    model: Stepper,
+    inputs: Inputs,
     limits: Limits,
     settings: BeamSettings,
     *,
@@ -29,7 +28,7 @@ def beam_search(
     search ends when no live prefix can enter the best `num_best`: its log-probability only falls,
     and the penalty of the longest output is the largest. Wu et al. 2016, section 7.
 
-    model: a Stepper. `fast_beam_search` does this for many inputs at once, and has what is left out
+    `fast_beam_search` does this for many inputs at once, and has what is left out
     here: groups, coverage, phrases, and the search of transformers.
     """
     width, ends, (longest,) = settings.beam, limits.ends, limits.max_lengths

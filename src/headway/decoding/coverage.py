@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import nn
 
-from headway.attention import Kernel, at_attention, attention_layers
+from headway.attention import Kernel, KernelArguments, at_attention, attention_layers
 from headway.base.errors import UsageError
 from headway.base.shapes import Bool, Float, Tensor
 from headway.base.transfers import upload
+from headway.models.contracts import Stepper
 
 LEAST = 1e-6
 """The smallest total attention that is told from none: the logarithm of 0 is no number."""
@@ -76,7 +76,7 @@ class Coverage:
 
 
 @contextmanager
-def covered(model: nn.Module, weight: float) -> Iterator[Coverage | None]:
+def covered(model: Stepper, weight: float) -> Iterator[Coverage | None]:
     """Collect the coverage of all outputs of the steps inside the `with` block.
 
     Yields None if the weight is 0. Raises UsageError for a model without cross-attention, and if
@@ -85,6 +85,7 @@ def covered(model: nn.Module, weight: float) -> Iterator[Coverage | None]:
     if not weight:
         yield None
         return
+    assert isinstance(model, nn.Module)
     layers = [name for name in attention_layers(model) if name.rpartition(".")[2] == "cross"]
     if not layers:
         raise UsageError(
@@ -99,7 +100,7 @@ def covered(model: nn.Module, weight: float) -> Iterator[Coverage | None]:
         )
     coverage = Coverage(weight)
 
-    def add(name: str, kernel: Kernel, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def add(name: str, kernel: Kernel, inputs: KernelArguments, output: Tensor) -> None:
         q, k, _, mask, *rest = inputs
         coverage.add(kernel.weights(q, k, mask, *rest), mask.keys)
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import torch
 from torch import nn
 
 from headway.base.shapes import Float, Int, Tensor
+from headway.models.contracts import Sequences, Stepper
 
 
 @dataclass
 class EnsembleState:
     """The decode states of all members."""
 
-    states: list[Any]
+    states: list[Sequences]
 
     def reorder(self, rows: Sequence[int]) -> EnsembleState:
         """Return the state of sequences `rows`, in that order."""
@@ -39,7 +40,7 @@ class Ensemble(nn.Module):
             raise ValueError("an ensemble needs at least one model")
         self.members = nn.ModuleList(members)
 
-    def start(self, *inputs: Any) -> EnsembleState:
+    def start(self, *inputs: Tensor | None) -> EnsembleState:
         """Process the inputs once by every member."""
         return EnsembleState([member.start(*inputs) for member in self._steppers()])
 
@@ -55,5 +56,5 @@ class Ensemble(nn.Module):
         mean = torch.stack(log_p).logsumexp(0) - math.log(len(log_p))
         return mean, EnsembleState(states)
 
-    def _steppers(self) -> list[Any]:
-        return list(self.members)
+    def _steppers(self) -> list[Stepper]:
+        return cast("list[Stepper]", list(self.members))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, product, takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -23,11 +23,13 @@ from headway.decoding.rules import counted_tokens
 from headway.decoding.search import (
     BeamSettings,
     Hypothesis,
+    Inputs,
     Limits,
     Search,
     beam_log_probabilities,
     steps,
 )
+from headway.models.contracts import Stepper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,8 @@ class _LivePrefix(NamedTuple):
 
 @torch.inference_mode()
 def fast_beam_search(
-    model: Any,
-    inputs: tuple[Any, ...],
+    model: Stepper,
+    inputs: Inputs,
     limits: Limits,
     settings: BeamSettings,
     *,
@@ -63,7 +65,7 @@ def fast_beam_search(
     observe: Observer | None = None,
     certain: Callable[[list[int]], None] | None = None,
 ) -> Search[list[list[Hypothesis]]]:
-    """Return the `num_best` best hypotheses of each input, best first. `model` is a Stepper.
+    """Return the `num_best` best hypotheses of each input, best first.
 
     See `beam_search`. It is exact: if W is as large as the number of prefixes, beam search is
     exhaustive search. The result of an input does not depend on the other inputs.
@@ -111,8 +113,8 @@ def fast_beam_search(
 
 
 def _search(
-    model: Any,
-    inputs: tuple[Any, ...],
+    model: Stepper,
+    inputs: Inputs,
     beam: _Beam,
     searches: Sequence[InputSearch],
     certain: Callable[[list[int]], None] | None,
@@ -159,7 +161,7 @@ def _search(
 
 
 def stream_beam(
-    model: Any, inputs: tuple[Any, ...], limits: Limits, settings: BeamSettings
+    model: Stepper, inputs: Inputs, limits: Limits, settings: BeamSettings
 ) -> Iterator[list[int]]:
     """Yield the tokens of the best hypothesis of one input, as soon as they are certain.
 
@@ -270,7 +272,8 @@ def _choose(
         *lists, all_finite = read(*candidates, is_finite)
         if not all_finite:
             raise not_finite()
-        for i, *best in zip(indices, *lists, strict=True):
+        for i, totals, parents, tokens in zip(indices, *lists, strict=True):
+            best = totals, parents, tokens
             continued[i] = _finish_and_keep(live[i], i * scores.shape[1], best, prefixes, beam)
             if beam.settings.beam_groups > 1:
                 taken[live[i].item].update(
@@ -291,7 +294,7 @@ def _penalty(
 def _finish_and_keep(
     search: InputSearch,
     first: int,
-    candidates: list[list[Any]],
+    candidates: tuple[list[float], list[int], list[int]],
     prefixes: Sequence[list[int]],
     beam: _Beam,
 ) -> list[_LivePrefix]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.base.transfers import read, upload
 from headway.decoding.rule import PartialOutput, check_choice, depend_on_outputs, ruled_logits
-from headway.decoding.search import BeamSettings, Hypothesis, Limits, Search
+from headway.decoding.search import BeamSettings, Hypothesis, Inputs, Limits, Search
+from headway.models.contracts import Stepper
 
 STEPS_UNREAD = 8
 """Steps that are computed on a GPU before their tokens are read, all at once."""
@@ -19,14 +18,14 @@ BY_PROBABILITY = BeamSettings(beam=1, length_penalty=0.0)
 
 @torch.inference_mode()
 def fast_greedy_search(
-    model: Any,
-    inputs: tuple[Any, ...],
+    model: Stepper,
+    inputs: Inputs,
     limits: Limits,
     settings: BeamSettings = BY_PROBABILITY,
 ) -> Search[list[Hypothesis]]:
     """Return one hypothesis for each input, in order, by greedy search.
 
-    model: a Stepper. settings: of the length penalty of the score. Finished sequences are removed
+    settings: of the length penalty of the score. Finished sequences are removed
     from the batch. On a GPU the tokens stay on the device and are read every `STEPS_UNREAD` steps,
     or after each step if a rule depends on the tokens generated so far; what is computed after the
     end of a sequence is dropped.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 
@@ -16,7 +15,7 @@ from headway.data.padding import padded
 from headway.decoding.contrastive import CANDIDATES, contrastive_steps
 from headway.decoding.fast_beam import fast_beam_search, stream_beam
 from headway.decoding.generation_config import GenerationConfig
-from headway.decoding.layer_contrast import layer_contrast
+from headway.decoding.layer_contrast import LayerContrast, layer_contrast
 from headway.decoding.rule import Rule
 from headway.decoding.rules import WithinVocabulary
 from headway.decoding.sampling import (
@@ -30,6 +29,7 @@ from headway.decoding.search import Limits, Search, run, steps
 from headway.decoding.speculative import Draft, speculative_steps
 from headway.decoding.writing import TextStreamer
 from headway.models import GPT
+from headway.models.contracts import Stepper
 from headway.text import TextTokenizer
 
 LONGEST_PROMPT = 2**15  # maximum number of tokens for a model without a maximum length
@@ -257,14 +257,14 @@ def _steps(
             lists = speculative_steps(stepper, rows, sampling, draft)
         else:
             count = config.top_k or CANDIDATES
-            lists = contrastive_steps(stepper, rows, sampling, config.contrastive, count)
+            lists = contrastive_steps(model, rows, sampling, config.contrastive, count)
         for grown in lists:
             show(grown)
             yield
 
 
 @contextmanager
-def _stepper(model: GPT, config: GenerationConfig) -> Iterator[Any]:
+def _stepper(model: GPT, config: GenerationConfig) -> Iterator[GPT | LayerContrast]:
     """Yield what the searches call: the model, or its layers contrasted (DoLa)."""
     if config.dola == "none":
         yield model
@@ -278,7 +278,7 @@ def search_by_beam(
     tokenizer: TextTokenizer,
     ids: Sequence[Sequence[int]],
     config: GenerationConfig,
-    stepper: Any = None,
+    stepper: Stepper | None = None,
 ) -> Search[list[list[Continuation]]]:
     """Return the best `config.samples` outputs of beam search for each prompt, given as tokens, cut
     at their first stop strings. stepper: computes the steps; if None, the model."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from headway.decoding.rule import PartialOutput, ruled_logits
-from headway.decoding.search import Limits, Search
+from headway.decoding.search import Inputs, Limits, Search
+from headway.models.contracts import Stepper
 
 
 @torch.inference_mode()
-def greedy_search(model: Any, inputs: tuple[Any, ...], limits: Limits) -> Search[list[int]]:
+def greedy_search(model: Stepper, inputs: Inputs, limits: Limits) -> Search[list[int]]:
     """Return the output of one input, a token y_t after the other, up to </s>.
 
         y_t = argmax over y of P(y | y_1 ... y_t-1, x)
 
-    model: a Stepper. `fast_greedy_search` does this for many inputs at once.
+    `fast_greedy_search` does this for many inputs at once.
     """
     output: list[int] = []
     token, state = limits.first_tokens[0], model.start(*inputs)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.base.shapes import Float, Tensor
 from headway.base.transfers import upload
-from headway.decoding.rule import PartialOutput, as_ends
+from headway.decoding.rule import Logits, PartialOutput, as_ends
 from headway.decoding.rules import check_inside, without
 
 
@@ -20,9 +19,7 @@ class ForbiddenFirst:
     tokens: Sequence[int]
     prefix: int = 0
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         check_inside(self.tokens, logits)
         banned = set(self.tokens)
         return without(logits, [banned if len(w.tokens) == self.prefix else set() for w in written])
@@ -35,9 +32,7 @@ class ForcedEnd:
     lengths: Sequence[int]
     eos: int | Sequence[int]
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         full = [n for n, w in enumerate(written) if len(w.tokens) == self.lengths[w.item]]
         if not full:
             return logits
@@ -60,9 +55,7 @@ class MinLength:
     eos: int | Sequence[int]
     with_prompt: bool = False
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         ends = set(as_ends(self.eos))
         lengths = [len(w.seen) if self.with_prompt else len(w.tokens) for w in written]
         short = [ends if length < self.count else set() for length in lengths]

@@ -8,7 +8,6 @@ Kumar and Byrne 2004; with samples of the model as references: Eikema and Aziz 2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 
 def expected_utilities(candidates: Sequence[str], samples: Sequence[str]) -> list[float]:
@@ -20,7 +19,7 @@ def expected_utilities(candidates: Sequence[str], samples: Sequence[str]) -> lis
         raise ValueError("minimum Bayes risk needs at least one sample")
     from sacrebleu.metrics.chrf import CHRF
 
-    chrf: Any = CHRF()
+    chrf = CHRF()
     counts: dict[str, int] = {}
     for sample in samples:
         counts[sample] = counts.get(sample, 0) + 1

@@ -13,9 +13,8 @@ from typing import ClassVar, TypeVar
 
 import torch
 
-from headway.base.shapes import Float, Tensor
 from headway.base.transfers import upload
-from headway.decoding.rule import PartialOutput, as_ends
+from headway.decoding.rule import Logits, PartialOutput, as_ends
 
 T = TypeVar("T")
 
@@ -37,9 +36,7 @@ class Phrases:
         if any(not phrase for phrases in self.phrases for phrase in phrases):
             raise ValueError("a phrase must have at least one token")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         unfinished = [i for i, w in enumerate(written) if not self.complete(w.item, w.tokens)]
         if not unfinished:
             return logits

@@ -10,6 +10,8 @@ from typing import Protocol
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
 
+Logits = Float[Tensor, "N V"]
+
 
 @dataclass
 class PartialOutput:
@@ -42,9 +44,7 @@ class Rule(Protocol):
     the tokens that it chose are read.
     """
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]: ...
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits: ...
 
 
 def as_ends(eos: int | Sequence[int]) -> tuple[int, ...]:

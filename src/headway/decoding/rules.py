@@ -19,7 +19,7 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.base.transfers import upload
 from headway.decoding.largest import largest
-from headway.decoding.rule import PartialOutput
+from headway.decoding.rule import Logits, PartialOutput
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,7 @@ class Temperature:
     def __post_init__(self) -> None:
         _check("value", self.value, 0 < self.value < math.inf, "above 0 (MostProbable() is greedy)")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         return logits / self.value
 
 
@@ -45,9 +43,7 @@ class MostProbable:
 
     depends_on_output: ClassVar[bool] = False
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         best = logits.argmax(-1, keepdim=True)
         return torch.full_like(logits, -torch.inf).scatter(1, best, logits.gather(1, best))
 
@@ -62,9 +58,7 @@ class TopK:
     def __post_init__(self) -> None:
         _check("count", self.count, self.count >= 1, "at least 1")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         if self.count >= logits.shape[-1]:
             return logits
         least = largest(logits, self.count)[0][:, -1:]
@@ -82,9 +76,7 @@ class TopP:
     def __post_init__(self) -> None:
         _check("mass", self.mass, 0 < self.mass <= 1, "above 0 and at most 1")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         if self.mass == 1:
             return logits
         probabilities = logits.softmax(-1)
@@ -103,9 +95,7 @@ class MinP:
     def __post_init__(self) -> None:
         _check("fraction", self.fraction, 0 <= self.fraction <= 1, "between 0 and 1")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         probabilities = logits.softmax(-1)
         least = self.fraction * probabilities.amax(-1, keepdim=True)
         return logits.masked_fill(probabilities < least, -torch.inf)
@@ -125,9 +115,7 @@ class Typical:
     def __post_init__(self) -> None:
         _check("mass", self.mass, 0 < self.mass <= 1, "above 0 and at most 1")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         if self.mass == 1:
             return logits
         log_p = logits.log_softmax(-1)
@@ -149,9 +137,7 @@ class RepetitionPenalty:
     def __post_init__(self) -> None:
         _check("value", self.value, 0 < self.value < math.inf, "above 0")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         repeated = torch.zeros_like(logits, dtype=torch.bool)
         repeated[_entries([writing.seen for writing in written], logits)] = True
         lower = torch.where(logits > 0, logits / self.value, logits * self.value)
@@ -167,9 +153,7 @@ class FrequencyPenalty:
     def __post_init__(self) -> None:
         _check("value", self.value, math.isfinite(self.value), "a finite number")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         return logits - self.value * _counts(logits, written)
 
 
@@ -182,9 +166,7 @@ class PresencePenalty:
     def __post_init__(self) -> None:
         _check("value", self.value, math.isfinite(self.value), "a finite number")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         return logits - self.value * _counts(logits, written).clamp(max=1)
 
 
@@ -198,9 +180,7 @@ class NoRepeat:
     def __post_init__(self) -> None:
         _check("size", self.size, self.size >= 1, "at least 1")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         return without(logits, [self._banned(writing.seen) for writing in written])
 
     def _banned(self, tokens: list[int]) -> set[int]:
@@ -226,9 +206,7 @@ class Bias:
         for token, value in self.values.items():
             _check(f"values[{token}]", value, value < math.inf, "a finite number or -inf")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         check_inside(self.values, logits)
         bias = torch.zeros(logits.shape[-1], dtype=logits.dtype)
         bias[list(self.values)] = bias.new_tensor(list(self.values.values()))
@@ -242,9 +220,7 @@ class Only:
     depends_on_output: ClassVar[bool] = False
     tokens: Sequence[int]
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         check_inside(self.tokens, logits)
         at = upload(torch.tensor(self.tokens), logits.device)
         return torch.full_like(logits, -torch.inf).index_copy(1, at, logits.index_select(1, at))
@@ -257,9 +233,7 @@ class WithinVocabulary:
     depends_on_output: ClassVar[bool] = False
     size: int
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         padding = torch.arange(logits.shape[1], device=logits.device) >= self.size
         return logits.masked_fill(padding, -torch.inf)
 
@@ -278,9 +252,7 @@ class Forbidden:
     def __post_init__(self) -> None:
         _check("words", self.words, all(self.words), "sequences of at least one token")
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         for word in self.words:
             check_inside(word, logits)
         always = [word[0] for word in self.words if len(word) == 1]
@@ -308,9 +280,7 @@ class Prefix:
 
     tokens: Sequence[Sequence[int]]
 
-    def __call__(
-        self, logits: Float[Tensor, "N V"], written: Sequence[PartialOutput]
-    ) -> Float[Tensor, "N V"]:
+    def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         next_tokens: list[list[int]] = []
         for writing in written:
             prefix, position = self.tokens[writing.item], len(writing.tokens)

@@ -24,6 +24,7 @@ from headway.decoding.rule import (
 )
 from headway.decoding.rules import MostProbable
 from headway.decoding.search import Search, run
+from headway.models.contracts import DecodeState, LanguageStepper, Sequences, Stepper
 
 RUNS_AHEAD = ("cuda",)
 """Kinds of devices on which a step begins before the tokens of the one before are read, so that the
@@ -114,7 +115,7 @@ class Row(PartialOutput):
 
 
 def open_rows(
-    model: Any,
+    model: LanguageStepper,
     prompts: Sequence[Sequence[int]],
     seeds: Sequence[Sequence[int]],
     sampling: Sampling,
@@ -148,13 +149,13 @@ def open_rows(
 
 @torch.inference_mode()
 def sample_search(
-    model: Any,
+    model: Stepper,
     rows: Sequence[Row],
     sampling: Sampling,
-    state: Any = None,
+    state: Sequences | None = None,
     grown: Callable[[list[Row]], None] = lambda rows: None,
 ) -> Search[None]:
-    """Continue all rows. `model` is a Stepper.
+    """Continue all rows.
 
     The random numbers of a row depend only on its seed and the position, and its logits on no other
     row, so its output is the same in any batch. Each prompt is encoded once, however many rows
@@ -224,7 +225,7 @@ def choose_later(
 
 
 def sample(
-    model: Any,
+    model: LanguageStepper,
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
     seeds: Sequence[Sequence[int]],
@@ -244,7 +245,7 @@ def by_prompt(rows: Sequence[Row], count: int) -> list[list[Row]]:
 
 
 @torch.inference_mode()
-def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
+def read_prompts(model: Stepper, rows: Sequence[Row]) -> DecodeState:
     """Return the decoder state after all but the last token of each row's prompt.
 
     Rows of one prompt must be adjacent; the prompt is encoded once for all of them.
@@ -252,7 +253,8 @@ def read_prompts(model: Any, rows: Sequence[Row]) -> Any:
     groups = [list(group) for _, group in groupby(rows, key=lambda row: row.item)]
     device = next(model.parameters()).device
     tokens, keys = padded([group[0].prompt[:-1] for group in groups], 0)
-    state = model.start(upload(tokens, device), None if bool(keys.all()) else upload(keys, device))
+    keys_there = None if bool(keys.all()) else upload(keys, device)
+    state: DecodeState = model.start(upload(tokens, device), keys_there)
     if len(groups) == len(rows):
         return state
     return state.reorder([i for i, group in enumerate(groups) for _ in group])

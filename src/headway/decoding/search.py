@@ -16,12 +16,18 @@ from headway.base.errors import UsageError
 from headway.base.settings import BEAMS, PENALTY, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.decoding.rule import PartialOutput, Rule, as_ends, ruled_logits
+from headway.models.contracts import Sequences, Stepper
 
 Output = TypeVar("Output")
 
-Search = Generator[tuple[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any], Output]
+Search = Generator[
+    tuple[Int[Tensor, "N T"], Sequences], tuple[Float[Tensor, "N T V"], Sequences], Output
+]
 """A search yields (tokens, state), the arguments of the next step of the model; it is sent (logits,
 state), the result of that step; it returns its output."""
+
+Inputs = tuple[Tensor | None, ...]
+"""What `start` of a model takes: tokens and where they are real, or images."""
 
 Normalisation = Literal["gnmt", "average", "transformers"]
 """Forms of `length_penalty`. transformers: average, in a beam search that chooses the outputs of
@@ -93,7 +99,7 @@ class BeamSettings:
         return {field.name: getattr(self, field.name) for field in fields(BeamSettings)}
 
     @property
-    def as_details(self) -> dict[str, Any]:
+    def as_details(self) -> dict[str, object]:
         """The settings as details of an evaluation: beam, length penalty, and what is unusual."""
         usual, shown = BeamSettings(), ("beam", "length_penalty")
         return {
@@ -186,12 +192,12 @@ class Limits:
 
 
 @torch.inference_mode()
-def run(model: Any, search: Search[Output]) -> Output:
-    """Drive a search to its end, and return its output. `model` is a Stepper."""
-    answer: Any = None
+def run(model: Stepper, search: Search[Output]) -> Output:
+    """Drive a search to its end, and return its output."""
+    answer: tuple[Tensor, Sequences] | None = None
     while True:
         try:
-            tokens, state = search.send(answer)
+            tokens, state = next(search) if answer is None else search.send(answer)
         except StopIteration as end:
             output: Output = end.value
             return output
@@ -200,12 +206,12 @@ def run(model: Any, search: Search[Output]) -> Output:
         del state
 
 
-def steps(model: Any, search: Search[Any]) -> Iterator[None]:
+def steps(model: Stepper, search: Search[object]) -> Iterator[None]:
     """Drive a search to its end, as `run` does, and yield after each of its steps."""
-    answer: Any = None
+    answer: tuple[Tensor, Sequences] | None = None
     while True:
         try:
-            tokens, state = search.send(answer)
+            tokens, state = next(search) if answer is None else search.send(answer)
         except StopIteration:
             return
         del answer

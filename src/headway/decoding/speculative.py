@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -27,6 +27,7 @@ from headway.decoding.sampling import (
     record,
     uniform,
 )
+from headway.models.contracts import DecodeState, LanguageStepper, Stepper
 
 
 @dataclass
@@ -64,16 +65,18 @@ class Draft(Protocol):
 
 
 def speculative_steps(
-    model: Any, rows: Sequence[Row], sampling: Sampling, draft: Draft
+    model: Stepper, rows: Sequence[Row], sampling: Sampling, draft: Draft
 ) -> Iterator[list[Row]]:
-    """Continue all rows as `sample_steps` does, in fewer but longer steps. `model` is a Stepper.
+    """Continue all rows as `sample_steps` does, in fewer but longer steps.
 
     The tokens of a step are yielded one by one, so that the caller may end a row after each. The
     random numbers depend only on seed and position, so the output of a row is the same in any
     batch.
     """
     live = [row for row in rows if row.reason is None]
-    state = read_prompts(model, live) if live else None
+    if not live:
+        return
+    state = read_prompts(model, live)
     drafting = draft.start(live, sampling.rules)
     while live:
         # The last possible token need not be proposed: the model samples it anyway.
@@ -141,7 +144,7 @@ def _accept_or_resample(p: Float[Tensor, " V"], proposal: Proposal, offset: int,
     return int(draw((p - q).clamp(min=0)[None], [uniform(row.seed, position)]))
 
 
-def forget(state: Any, rows: Sequence[Row]) -> Any:
+def forget(state: DecodeState, rows: Sequence[Row]) -> DecodeState:
     """Return the state without the rejected tokens. The last token of a row, which may not be the
     proposed one, is not in the state yet."""
     lengths = zip(state.lengths, rows, strict=True)
@@ -150,8 +153,8 @@ def forget(state: Any, rows: Sequence[Row]) -> Any:
 
 @torch.inference_mode()
 def read_on(
-    model: Any, state: Any, texts: Sequence[Sequence[int]]
-) -> tuple[Float[Tensor, "N T V"], Any]:
+    model: Stepper, state: DecodeState, texts: Sequence[Sequence[int]]
+) -> tuple[Float[Tensor, "N T V"], DecodeState]:
     """Feed the rest of each text, at least its last token, to the model; return logits and state.
 
     texts: all tokens of each row; the state holds the first `state.lengths` of them. Logits are
@@ -176,7 +179,7 @@ def read_on(
 class ModelDraft:
     """Proposals sampled from a smaller model with the same vocabulary, with the same rules."""
 
-    model: Any
+    model: LanguageStepper
     count: int = 4
 
     def __post_init__(self) -> None:
@@ -190,9 +193,9 @@ class ModelDraft:
 class _ModelDrafting:
     """Holds the decoder state of the smaller model; proposes nothing at the end of its context."""
 
-    def __init__(self, model: Any, rows: Sequence[Row], rules: Sequence[Rule]) -> None:
+    def __init__(self, model: LanguageStepper, rows: Sequence[Row], rules: Sequence[Rule]) -> None:
         self.model, self.rules = model, rules
-        self.state = model.start(
+        self.state: DecodeState = model.start(
             torch.zeros(len(rows), 0, dtype=torch.long, device=next(model.parameters()).device)
         )
 

@@ -17,7 +17,7 @@ torch.Size([1, 3, 5])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -26,10 +26,51 @@ from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout, Pooler, mean_pool
 from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
 
-_SIZES: dict[str, dict[str, Any]] = {
+_SIZES: dict[str, dict[str, object]] = {
     name: {f"bert.{key}": value for key, value in size.items()}
     for name, size in BertConfig.sizes.items()
 }
+
+
+class _BertWithHead(nn.Module):
+    """logits = W h_t + b for the vector h_t of each token.
+
+    The encoder is `bert` itself, not a copy; its pre-training heads are removed. pooler: "none"
+    removes its pooler; otherwise an existing pooler stays, and a missing one is added with this
+    activation and weights N(0, 0.02^2).
+    """
+
+    def __init__(
+        self, bert: Bert, outputs: int, dropout: float, pooler: PoolerName = "none"
+    ) -> None:
+        super().__init__()
+        weight = bert.tokens.weight
+        self.bert = remove_heads(bert, pooler)
+        self.dropout = Dropout(dropout)
+        width = bert.config.model_dim
+        self.head = nn.Linear(width, outputs, device=weight.device, dtype=weight.dtype)
+        if not weight.is_meta:
+            _init_head(self.head)
+
+    def init_weights(self) -> None:
+        """Initialise all parameters, including those of the encoder."""
+        self.bert.init_weights()
+        _init_head(self.head)
+
+    def classify(
+        self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
+    ) -> Float[Tensor, "B ... C"]:
+        """Return the logits from the vectors of the encoder. keys: True = real."""
+        return self.head(self.dropout(hidden))
+
+    def forward(
+        self,
+        tokens: Int[Tensor, "B T"],
+        keys: Bool[Tensor, "B T"],
+        types: Int[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B ... C"]:
+        """Return the logits of each text or token. keys: True = real; types: segments."""
+        return self.classify(self.bert.encode(tokens, keys, types), keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +88,14 @@ class BertClassifierConfig:
     dropout: float = setting(0.1, "dropout probability of the text vector", ge=0, lt=1)
 
     family: ClassVar[str] = "bert-classifier"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
+    sizes: ClassVar[dict[str, dict[str, object]]] = _SIZES
 
 
-class BertClassifier(nn.Module):
+class BertClassifier(_BertWithHead):
     """P(class | text or two texts) = softmax(W v + b) with the pooled vector v of the text.
 
-    With one class the output is the number W v + b. The encoder is `bert` itself, not a copy; its
-    pre-training heads are removed, and a new pooler is added if `pooling` needs one. Devlin et al.
-    2019, section 4.1 (GLUE).
+    With one class the output is the number W v + b. A pooler is added if `pooling` needs one.
+    Devlin et al. 2019, section 4.1 (GLUE).
     """
 
     def __init__(
@@ -65,23 +105,15 @@ class BertClassifier(nn.Module):
         pooling: Literal["first", "mean"] = "first",
         dropout: float = 0.1,
     ) -> None:
-        super().__init__()
         pooler: PoolerName = bert.config.pooler
         if pooling == "mean":
             pooler = "none"
         elif pooler == "none":
             pooler = "tanh"
-        self.bert = remove_heads(bert, pooler)
+        super().__init__(bert, num_classes, dropout, pooler)
         self.config = BertClassifierConfig(
             bert=bert.config, num_classes=num_classes, pooling=pooling, dropout=dropout
         )
-        self.dropout = Dropout(dropout)
-        self.head = _head(bert, num_classes)
-
-    def init_weights(self) -> None:
-        """Initialise all parameters, including those of the encoder."""
-        self.bert.init_weights()
-        _init_head(self.head)
 
     def classify(
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
@@ -90,15 +122,6 @@ class BertClassifier(nn.Module):
         mean = self.config.pooling == "mean"
         pooled = mean_pool(hidden, keys) if mean else self.bert.pool(hidden)
         return self.head(self.dropout(pooled))
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B T"],
-        types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B C"]:
-        """Return the logits of the classes of each text. keys: True = real; types: segments."""
-        return self.classify(self.bert.encode(tokens, keys, types), keys)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,35 +133,15 @@ class BertTaggerConfig:
     dropout: float = setting(0.1, "dropout probability of the token vectors", ge=0, lt=1)
 
     family: ClassVar[str] = "bert-tagger"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
+    sizes: ClassVar[dict[str, dict[str, object]]] = _SIZES
 
 
-class BertTagger(nn.Module):
-    """P(tag of token t) = softmax(W h_t + b). Devlin et al. 2019, section 5.3 (CoNLL).
-
-    The encoder is `bert` itself, not a copy; its pre-training heads and pooler are removed.
-    """
+class BertTagger(_BertWithHead):
+    """P(tag of token t) = softmax(W h_t + b). Devlin et al. 2019, section 5.3 (CoNLL)."""
 
     def __init__(self, bert: Bert, num_tags: int, dropout: float = 0.1) -> None:
-        super().__init__()
-        self.bert = remove_heads(bert, "none")
+        super().__init__(bert, num_tags, dropout)
         self.config = BertTaggerConfig(bert=bert.config, num_tags=num_tags, dropout=dropout)
-        self.dropout = Dropout(dropout)
-        self.head = _head(bert, num_tags)
-
-    def init_weights(self) -> None:
-        """Initialise all parameters, including those of the encoder."""
-        self.bert.init_weights()
-        _init_head(self.head)
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B T"],
-        types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T C"]:
-        """Return the logits of the tags of each token. keys: True = real; types: segments."""
-        return self.head(self.dropout(self.bert.encode(tokens, keys, types)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,36 +151,19 @@ class BertQuestionAnsweringConfig:
     bert: BertConfig = section(BertConfig)
 
     family: ClassVar[str] = "bert-answerer"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = _SIZES
+    sizes: ClassVar[dict[str, dict[str, object]]] = _SIZES
 
 
-class BertQuestionAnswering(nn.Module):
+class BertQuestionAnswering(_BertWithHead):
     """P(answer starts at t) = softmax over t of S h_t; P(answer ends at t) = softmax of E h_t.
 
     Extractive question answering: the question is the first text, the context that contains the
-    answer the second. The encoder is `bert` itself, not a copy; its pre-training heads and pooler
-    are removed. Devlin et al. 2019, section 4.2 (SQuAD).
+    answer the second. Devlin et al. 2019, section 4.2 (SQuAD).
     """
 
     def __init__(self, bert: Bert) -> None:
-        super().__init__()
-        self.bert = remove_heads(bert, "none")
+        super().__init__(bert, 2, dropout=0.0)
         self.config = BertQuestionAnsweringConfig(bert=bert.config)
-        self.head = _head(bert, 2)
-
-    def init_weights(self) -> None:
-        """Initialise all parameters, including those of the encoder."""
-        self.bert.init_weights()
-        _init_head(self.head)
-
-    def forward(
-        self,
-        tokens: Int[Tensor, "B T"],
-        keys: Bool[Tensor, "B T"],
-        types: Int[Tensor, "B T"] | None = None,
-    ) -> Float[Tensor, "B T 2"]:
-        """Return two logits for each token: first and last token of the answer."""
-        return self.head(self.bert.encode(tokens, keys, types))
 
 
 def bert_classifier(config: BertClassifierConfig) -> BertClassifier:
@@ -211,14 +197,6 @@ def remove_heads(bert: Bert, pooler: PoolerName) -> Bert:
         if not weight.is_meta:
             _init_head(bert.pooler.project)
     return bert
-
-
-def _head(bert: Bert, outputs: int) -> nn.Linear:
-    weight = bert.tokens.weight
-    head = nn.Linear(bert.config.model_dim, outputs, device=weight.device, dtype=weight.dtype)
-    if not weight.is_meta:
-        _init_head(head)
-    return head
 
 
 def _init_head(head: nn.Linear) -> None:

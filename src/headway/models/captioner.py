@@ -22,7 +22,7 @@ tensor([[True, True, True]])
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -50,7 +50,7 @@ SUBLAYERS = 3
 _RESIDUAL_OUTPUTS = ("attention.output.weight", "cross.output.weight", "contract.weight")
 
 
-def _size(vit: str, **gpt: Any) -> dict[str, Any]:
+def _size(vit: str, **gpt: object) -> dict[str, object]:
     """Return a size of a captioner from the name of a ViT size and the settings of a GPT."""
     encoder = {f"vit.{key}": value for key, value in ViTConfig.sizes[vit].items()}
     return {**encoder, **{f"gpt.{key}": value for key, value in gpt.items()}}
@@ -68,7 +68,7 @@ class CaptionerConfig:
     gpt: GPTConfig = section(GPTConfig)
 
     family: ClassVar[str] = "captioner"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+    sizes: ClassVar[dict[str, dict[str, object]]] = {
         "mini": _size("mini", model_dim=64, num_heads=4, ffn_dim=256, num_layers=2),
         "tiny": _size(
             "tiny",

@@ -19,7 +19,7 @@ True
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -41,7 +41,7 @@ class TextClassifierConfig:
     dropout: float = setting(0.1, "dropout probability of the last token's vector", ge=0, lt=1)
 
     family: ClassVar[str] = "gpt-classifier"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+    sizes: ClassVar[dict[str, dict[str, object]]] = {
         name: {f"gpt.{key}": value for key, value in size.items()}
         for name, size in GPTConfig.sizes.items()
     }

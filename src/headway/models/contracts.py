@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import nn
@@ -14,7 +14,15 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import init_recurrent
 
 
-class DecodeState(Protocol):
+class Sequences(Protocol):
+    """The state of N sequences, as far as greedy and beam searches know it."""
+
+    def reorder(self, rows: Sequence[int]) -> Self:
+        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
+        ...
+
+
+class DecodeState(Sequences, Protocol):
     """Decode state of N sequences, which searches only reorder, rewind and pass to `step`."""
 
     @property
@@ -22,15 +30,11 @@ class DecodeState(Protocol):
         """The number of tokens of each sequence, including the prompt of a language model."""
         ...
 
-    def reorder(self, rows: Sequence[int]) -> DecodeState:
-        """Make sequence i the former sequence rows[i]; a row may repeat or be dropped."""
-        ...
-
-    def rewind(self, lengths: Sequence[int]) -> DecodeState:
+    def rewind(self, lengths: Sequence[int]) -> Self:
         """Take tokens back: sequence n keeps its first lengths[n]."""
         ...
 
-    def join(self, other: Any) -> DecodeState:
+    def join(self, other: Self) -> Self:
         """Append the sequences of another state of the model, which is not used afterwards."""
         ...
 
@@ -38,16 +42,28 @@ class DecodeState(Protocol):
 class Stepper(Protocol):
     """The methods of a model that greedy, sampling, beam and speculative decoding use.
 
-    The state passed to `step` may be updated in place, so it must not be used afterwards.
+    The state passed to `step` may be updated in place, so it must not be used afterwards. It is of
+    the model's own class.
     """
 
-    def start(self, *inputs: Any) -> Any:
+    @property
+    def start(self) -> Callable[..., Any]:
         """Process the inputs once and return a state with one sequence for each."""
         ...
 
-    def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
+    @property
+    def step(self) -> Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]:
         """Return the logits of the next token after each of T new tokens, and the next state."""
         ...
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]: ...
+
+
+class LanguageStepper(Stepper, Protocol):
+    """A Stepper that starts from prompts (tokens, keys) of at most `max_length` tokens."""
+
+    @property
+    def max_length(self) -> int | None: ...
 
 
 @runtime_checkable
@@ -110,15 +126,15 @@ class _WithoutRandomValues(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
         kwargs = kwargs or {}
         if getattr(function, "__module__", None) == nn.init.__name__ or function in _RANDOM:
             tensor = args[0] if args else kwargs["tensor"]
-            if tensor.is_meta:
+            if isinstance(tensor, Tensor) and tensor.is_meta:
                 return tensor
         return function(*args, **kwargs)
 

@@ -18,7 +18,7 @@ torch.Size([3, 16])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -43,7 +43,7 @@ class ViTClassifierConfig:
     dropout: float = setting(0.0, "dropout probability of the image vector", ge=0, lt=1)
 
     family: ClassVar[str] = "vit-classifier"
-    sizes: ClassVar[dict[str, dict[str, Any]]] = {
+    sizes: ClassVar[dict[str, dict[str, object]]] = {
         name: {f"vit.{key}": value for key, value in size.items()}
         for name, size in ViTConfig.sizes.items()
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,18 +24,12 @@ from headway.decoding.writing import BROKEN
 from headway.text import TextTokenizer
 from headway.text.engine import EngineTokenizer
 
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
 MOST_BYTES = 2**16
 DEEPEST = 32
-ANY_OBJECT = {"type": "object"}
-LIMITS: dict[str, Any] = {
-    "max_items_in_row": 1000,
-    "initial_lexer_fuel": 500_000,
-    "step_lexer_fuel": 100_000,
-    "step_max_items": 25_000,
-    "max_lexer_states": 50_000,
-    "max_grammar_size": 100_000,
-}
-"""Limits of llguidance, below its own, so that a schema takes less than a second."""
+ANY_OBJECT: dict[str, object] = {"type": "object"}
 
 
 class TokenBytes:
@@ -81,7 +75,7 @@ class Grammar:
         self._tokenizer = LLTokenizer(TokenBytes(tokenizer))  # type: ignore[arg-type]
         self._eos, self._size = tokenizer.eos, tokenizer.size
 
-    def of_schema(self, schema: Any) -> FormatRule:
+    def of_schema(self, schema: object) -> FormatRule:
         """Return the rule for a JSON schema. UsageError for one that cannot be enforced."""
         from llguidance import LLMatcher
 
@@ -92,8 +86,9 @@ class Grammar:
                 "levels"
             )
         try:
-            options: Any = {"whitespace_flexible": False, "lenient": False}
-            grammar = LLMatcher.grammar_from_json_schema(text, overrides=options)
+            grammar = LLMatcher.grammar_from_json_schema(
+                text, overrides={"whitespace_flexible": False, "lenient": False}
+            )
         except ValueError as error:
             raise UsageError(f"the schema is not valid: {error}") from None
         return self._rule(grammar, "the schema")
@@ -122,14 +117,22 @@ class Grammar:
     def _rule(self, grammar: str, name: str) -> FormatRule:
         from llguidance import LLMatcher, LLParserLimits
 
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LLParserLimits(**LIMITS))
+        limits = LLParserLimits(  # below llguidance's own: a schema takes less than a second
+            max_items_in_row=1000,
+            initial_lexer_fuel=500_000,
+            step_lexer_fuel=100_000,
+            step_max_items=25_000,
+            max_lexer_states=50_000,
+            max_grammar_size=100_000,
+        )
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=limits)
         if matcher.is_error() or matcher.get_grammar_warnings():
             first = (matcher.get_error() or str(matcher.get_grammar_warnings())).split("\n")[0]
             raise UsageError(f"{name} cannot be enforced: {first[:300]}")
         return FormatRule(matcher, self._eos, self._size)
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     if isinstance(value, dict):
         return 1 + max(map(_depth, value.values()), default=0)
     if isinstance(value, list):
@@ -143,9 +146,9 @@ class FormatRule:
     UsageError if the limits are exceeded in the middle of an output, which then ends.
     """
 
-    def __init__(self, matcher: Any, eos: int, size: int) -> None:
+    def __init__(self, matcher: LLMatcher, eos: int, size: int) -> None:
         self._matcher, self._eos, self._size = matcher, eos, size
-        self._states: dict[int, tuple[Any, weakref.ref[PartialOutput], int]] = {}
+        self._states: dict[int, tuple[LLMatcher, weakref.ref[PartialOutput], int]] = {}
         """By id of the output: its matcher, the output, and the number of tokens read. Python gives
         the id of an output that has ended to a later one."""
 
@@ -174,9 +177,9 @@ class FormatRule:
         bits = np.unpackbits(np.frombuffer(mask, np.uint8), bitorder="little")
         return bits[: self._size].astype(bool)
 
-    def _state_of(self, output: PartialOutput) -> tuple[Any, int]:
+    def _state_of(self, output: PartialOutput) -> tuple[LLMatcher, int]:
         """Return the matcher of an output, and the number of its tokens that it has read."""
-        matcher, owner, count = self._states.get(id(output), (None, None, 0))
-        if owner is None or owner() is not output:
+        known = self._states.get(id(output))
+        if known is None or known[1]() is not output:
             return self._matcher.deep_copy(), 0
-        return matcher, count
+        return known[0], known[2]

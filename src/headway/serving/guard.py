@@ -6,7 +6,6 @@ import hmac
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -52,7 +51,7 @@ class Guard:
         key: str | None = None,
         public: Iterable[str] = (),
         behind_proxy: bool = False,
-        error_form: Callable[[int, str], Any] | None = None,
+        error_form: Callable[[int, str], object] | None = None,
     ) -> None:
         self.app, self.hosts, self.limit = app, frozenset(hosts), limit
         schemes = ("http", "https") if behind_proxy else ("http",)
@@ -148,7 +147,7 @@ class TooLarge(Exception):
     """The body of a request is larger than allowed."""
 
 
-def plain_error(status: int, message: str) -> Any:
+def plain_error(status: int, message: str) -> object:
     """An error of the inspection page, as JSON."""
     return {"error": message}
 
@@ -199,7 +198,7 @@ async def _send_permission(send: Send, headers: dict[bytes, str], shared: Header
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _send_error(send: Send, status: int, content: Any, shared: Headers) -> None:
+async def _send_error(send: Send, status: int, content: object, shared: Headers) -> None:
     body = json.dumps(content).encode()
     headers = [
         (b"content-type", b"application/json"),

@@ -6,7 +6,6 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headway.base.errors import DataError
 
@@ -34,7 +33,7 @@ class InspectionRequest:
     position: int = 0
 
 
-def parse(request: Any) -> InspectionRequest:
+def parse(request: object) -> InspectionRequest:
     """Parse a request from JSON. DataError names the key with an invalid value."""
     if not isinstance(request, Mapping):
         raise DataError("a request must be a JSON object")
@@ -52,7 +51,7 @@ def parse(request: Any) -> InspectionRequest:
     )
 
 
-def _text(request: Mapping[str, Any], name: str) -> str | None:
+def _text(request: Mapping[str, object], name: str) -> str | None:
     value = request.get(name)
     if value is None:
         return None
@@ -67,13 +66,13 @@ def _text(request: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _number(value: Any, name: str) -> int:
+def _number(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 10**6:
         raise DataError(f"{name!r} must be a whole number from 0 to 999,999")
     return value
 
 
-def _image(value: Any) -> bytes | None:
+def _image(value: object) -> bytes | None:
     """Return the image, or the sound, in a data: URL."""
     if value is None:
         return None
@@ -87,7 +86,7 @@ def _image(value: Any) -> bytes | None:
         raise DataError("'image' must be encoded in base64") from None
 
 
-def _heads(value: Any) -> tuple[tuple[str, int, int], ...]:
+def _heads(value: object) -> tuple[tuple[str, int, int], ...]:
     if not isinstance(value, list) or len(value) > HEADS:
         raise DataError(f"'heads' must be a list of at most {HEADS:,} heads")
     heads = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -31,12 +31,12 @@ class Compiled:
         self.forward, self.dynamic = forward, dynamic
         self._compiled: Callable[..., Tensor] | None = None
 
-    def __call__(self, *inputs: Any) -> Tensor:
+    def __call__(self, *inputs: object) -> Tensor:
         if self._compiled is None:  # torch.compile imports the compiler, which takes seconds
             self._compiled = torch.compile(self.forward, dynamic=self.dynamic)
         return self._compiled(*inputs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+    def __deepcopy__(self, memo: dict[int, object]) -> Compiled:
         return Compiled(deepcopy(self.forward, memo), self.dynamic)  # bound to the copied block
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, TypeVar
 
@@ -68,7 +69,8 @@ def replay_steps(
             f"a {type(model).__name__} cannot decode by CUDA graphs",
             hint="replay_steps is for language models and models with a Transformer decoder",
         )
-    decoder: Any = model.decoder
+    decoder = model.get_submodule("decoder")
+    assert isinstance(decoder, Decoder | DecoderOnly)
     if decoder.cache_type is KeyValueCache:
         decoder.cache_type = FastCache
     vars(model)["step"] = ReplayedSteps(model, recorder, smallest)  # no module of its own
@@ -82,12 +84,12 @@ class ReplayedSteps:
         self.model, self.recorder, self.smallest = model, recorder, smallest
         self.graphs: list[StepGraph] = []  # the one that was used last is the last
         self._built_of: list[tuple[int, int]] = []
-        self._hooks: list[Any] = []
+        self._hooks: list[Mapping[int, object]] = []
         self._is_refused = False  # whether the step of this model cannot be recorded
         self._most_bytes = math.inf  # of all graphs, since memory did not suffice for more
         self._lock = threading.Lock()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> ReplayedSteps:
+    def __deepcopy__(self, memo: dict[int, object]) -> ReplayedSteps:
         return ReplayedSteps(deepcopy(self.model, memo), self.recorder, self.smallest)
 
     def __call__(
@@ -101,7 +103,7 @@ class ReplayedSteps:
                     return graph.step(tokens, state), state
         return self._plain_step(tokens, state)
 
-    def _plain_step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+    def _plain_step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         model_class: Any = type(self.model)
         logits, state = model_class.step(self.model, tokens, state)
         return logits, state
@@ -166,9 +168,12 @@ class ReplayedSteps:
         capacity = capacity_for(max(state.lengths) + 1, self.smallest)
         if state.memory is None:
             return Shape(_doubled(1, len(state.lengths)), capacity, autocast)
-        sentences, share, length = sources_of(state.memory)
-        sources = Sources(_doubled(1, sentences), share, capacity_for(length, self.smallest))
-        return Shape(sources.sentences * share, capacity, autocast, sources)
+        sentences, share, length, is_regular = sources_of(state.memory)
+        share = share if is_regular else _doubled(1, share)
+        length = capacity_for(length, self.smallest)
+        sources = Sources(_doubled(1, sentences), share, length, is_regular)
+        rows = sources.sentences * share if is_regular else _doubled(1, len(state.lengths))
+        return Shape(rows, capacity, autocast, sources)
 
     def _free_graph(self, shape: Shape) -> StepGraph | None:
         free = (graph for graph in self.graphs if graph.is_free and graph.shape == shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -67,9 +67,7 @@ class LoRALinear(nn.Linear):
 
     def _with(self, change: Float[Tensor, "O I"]) -> nn.Parameter:
         """Return the layer's own matrix, changed in place."""
-        weight: Any = self.weight
-        weight += change
-        return weight
+        return cast("nn.Parameter", self.weight.add_(change))
 
 
 class LoRAQuantizedLinear(LoRALinear, QuantizedLinear):

@@ -7,7 +7,7 @@ inputs and the activations of one block, for about a third more time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ class Recomputed:
     def __init__(self, forward: Callable[..., Tensor]) -> None:
         self.forward = forward
 
-    def __call__(self, *inputs: Any) -> Tensor:
+    def __call__(self, *inputs: object) -> Tensor:
         if not torch.is_grad_enabled():
             return self.forward(*inputs)
         return checkpoint(self.forward, *inputs, use_reentrant=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import torch
@@ -23,7 +23,9 @@ from headway.transforms.fast.static_cache import StaticCache
 from headway.transforms.recorder import Recorder
 from headway.transforms.static_memory import Sources, StaticMemory
 
-StepFunction = Callable[[Int[Tensor, "N T"], Any], tuple[Float[Tensor, "N T V"], Any]]
+StepFunction = Callable[
+    [Int[Tensor, "N T"], DecoderState], tuple[Float[Tensor, "N T V"], DecoderState]
+]
 
 
 class Shape(NamedTuple):
@@ -109,7 +111,7 @@ class StepGraph:
             self._row_order: RowOrder | None = None
             self._memory: StaticMemory | None = None
             if like.memory is not None and sources is not None:
-                self._memory = StaticMemory(like.memory, sources)
+                self._memory = StaticMemory(like.memory, sources, rows)
             static = StaticCache(self._stores, of_rows, self._past)
             # kept, as all tensors that the recorded step reads: their memory must not be reused
             self._state = DecoderState(

@@ -1,7 +1,7 @@
 """Computations: predictions, embeddings, beam search, everything but sampled text.
 
 Those with the same settings are done together: the free engine takes what waits, up to a budget of
-tokens, and no job waits for others to come. A computation that decodes is a search, whose steps are
+tokens, and no job waits for others to come. Those that decode are then one search, whose steps are
 computed together with those of others. Inside a computation, every pass through the model is a
 heartbeat, at which an abandoned computation is cancelled.
 """
@@ -29,22 +29,20 @@ class Computation(Job):
 
     group: computations of equal groups have the same function, and are done in one call. inputs:
     those of this job. compute: a search that returns one result for each of a list of inputs
-    (`at_once` for what takes no steps). apart: whether it is a search of its own, which ends with
-    its own output; the others of a group are one search, whose beams share the memory of a source.
+    (`at_once` for what takes no steps).
     """
 
     group: Hashable
-    inputs: Sequence[Any]
-    compute: Callable[[list[Any]], Search[Sequence[Any]]]
-    apart: bool = False
+    inputs: Sequence[object]
+    compute: Callable[[list[Any]], Search[Sequence[object]]]
 
 
 def at_once(
-    compute: Callable[..., Sequence[Any]],
-) -> Callable[..., Search[Sequence[Any]]]:
+    compute: Callable[..., Sequence[object]],
+) -> Callable[..., Search[Sequence[object]]]:
     """Return a function of inputs, and of named options, as a search without a step."""
 
-    def search(inputs: list[Any], **options: Any) -> Search[Sequence[Any]]:
+    def search(inputs: list[object], **options: object) -> Search[Sequence[object]]:
         return compute(inputs, **options)
         yield  # a generator, which yields nothing
 
@@ -106,8 +104,13 @@ def watched(model: nn.Module, beat: Callable[[], None]) -> Iterator[None]:
 
 
 def _pass(
-    beat: Callable[[], None], module: nn.Module, name: str, method: Any, *inputs: Any, **named: Any
-) -> Any:
+    beat: Callable[[], None],
+    module: nn.Module,
+    name: str,
+    method: Callable[..., object] | None,
+    *inputs: object,
+    **named: object,
+) -> object:
     """Call a method of a module after a heartbeat. method: None for that of its class."""
     beat()
     if method is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Protocol, cast
 
 import torch
+from torch import nn
 
 from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import upload
@@ -24,7 +25,19 @@ from headway.decoding import (
     choose_later,
     depend_on_outputs,
 )
+from headway.models.contracts import DecodeState, Stepper
+from headway.serving.engine.jobs import Finished, Generation
 from headway.serving.engine.searches import RunningSearch
+
+
+class Source(Protocol):
+    """What made the streams of a generation."""
+
+    job: Generation
+
+    def result(self) -> Finished:
+        """Return what is reported when all have ended."""
+        ...
 
 
 @dataclass(eq=False)
@@ -36,7 +49,7 @@ class Stream:
     text that were reported.
     """
 
-    source: Any
+    source: Source
     index: int
     output: TextOutput
     sampling: Sampling
@@ -108,11 +121,11 @@ class ContinuousBatch:
     decode.
     """
 
-    def __init__(self, model: Any, exact: bool = False) -> None:
-        self.model, self._exact = model, exact
+    def __init__(self, model: nn.Module, exact: bool = False) -> None:
+        self.model, self._exact = cast("Stepper", model), exact
         self.searches: list[RunningSearch] = []
         self._owners: list[Stream | RunningSearch | None] = []  # of each row; None: the empty one
-        self._state: Any = None
+        self._state: DecodeState | None = None
         self._begun: Step | None = None
         self._device = next(model.parameters()).device
         self.forget()
@@ -122,7 +135,7 @@ class ContinuousBatch:
         """The streams, in the order of their rows."""
         return [owner for owner in self._owners if isinstance(owner, Stream)]
 
-    def admit(self, owners: Sequence[Stream | RunningSearch], state: Any) -> None:
+    def admit(self, owners: Sequence[Stream | RunningSearch], state: DecodeState) -> None:
         """Add the rows of a state, each with its owner; that of a stream without the last token of
         its prompt."""
         if self._state is None:
@@ -145,6 +158,7 @@ class ContinuousBatch:
             last.rows[last.rows.index(len(self._owners))] = row
             self._owners[row] = last
         if self._owners:
+            assert self._state is not None
             count = len(self._owners)
             self._state = self._state.reorder([count if n == row else n for n in range(count)])
         else:
@@ -197,6 +211,7 @@ class ContinuousBatch:
         kept += [(stream, stream.rows[0]) for stream in self.streams]
         rows = [row for _, row in kept]
         if sorted(rows) != list(range(len(self._owners))):
+            assert self._state is not None
             self._state = self._state.reorder(rows) if rows else None
             self._owners = [owner for owner, _ in kept]
             rows = list(range(len(kept)))
@@ -208,8 +223,9 @@ class ContinuousBatch:
                 owner.rows.append(row)
         for search in new:
             search.rows = []
-            self.admit([search] * len(search.tokens), search.sequences.state)
-            search.sequences.state = None
+            state, search.sequences.state = search.sequences.state, None
+            assert state is not None
+            self.admit([search] * len(search.tokens), state)
         for search in self.searches:
             search.sequences.rows = list(range(len(search.rows)))
 

@@ -22,13 +22,14 @@ from headway.base.errors import HeadwayError
 from headway.base.memory import return_freed_memory
 from headway.base.shapes import Tensor
 from headway.bundle import Bundle, TextGenerating
+from headway.models.contracts import DecodeState
 from headway.serving.engine.computations import watched
 from headway.serving.engine.continuous import ContinuousBatch, Stream
-from headway.serving.engine.jobs import Cancelled, Expired, Failed, Generation, Job
+from headway.serving.engine.jobs import Cancelled, Expired, Failed, Job
 from headway.serving.engine.measurements import Measurements
 from headway.serving.engine.prefix_cache import BLOCK, PrefixCache
 from headway.serving.engine.prompts import PromptReader, news, read_together
-from headway.serving.engine.searches import RunningSearch, spread
+from headway.serving.engine.searches import RunningSearch
 from headway.serving.engine.waiting import Refused, Waiting
 from headway.transforms.batch_invariant import make_batch_invariant
 
@@ -54,7 +55,7 @@ class EngineSettings:
     queue: int = 64
     prefix_bytes: int = 2**28
     budget: int = 4096
-    precision: Callable[[], AbstractContextManager[Any]] = nullcontext
+    precision: Callable[[], AbstractContextManager[object]] = nullcontext
     exact: bool = False
     threads: int | None = None
 
@@ -225,7 +226,7 @@ class Engine:
             self.measured.prompt(len(job.prompt), reader.cached)
         return True
 
-    def _admit(self, streams: Sequence[Stream], state: Any) -> None:
+    def _admit(self, streams: Sequence[Stream], state: DecodeState) -> None:
         """Add streams to the batch; those without a token to generate leave at once."""
         self._batch.admit(streams, state)
         for stream in [stream for stream in streams if not stream.live]:
@@ -266,14 +267,14 @@ class Engine:
         return [(search, error) for search in self._batch.searches]
 
     def _show(self, stream: Stream) -> None:
-        job: Generation = stream.source.job
+        job = stream.source.job
         grown = news(stream) if job.shown else None
         if grown is not None:
             job.report(grown)
 
     def _leave(self, stream: Stream) -> None:
         """Remove an output that has ended; report its job if it was the last one of it."""
-        job: Generation = stream.source.job
+        job = stream.source.job
         if stream.error is not None:
             self._drop(job)
             job.report(Failed(stream.error))
@@ -282,7 +283,7 @@ class Engine:
         self.measured.finished(id(stream), str(stream.row.reason))
         self._show(stream)
         if not any(other.source is stream.source for other in self._batch.streams):
-            result = stream.source.result
+            result = stream.source.result()
             self.waiting.finished(job.cost, time.monotonic() - job.created)
             job.report(result)
 
@@ -294,15 +295,14 @@ class Engine:
             self._advance(search, partial(search.resume, Cancelled()))
         self._forget_done()
         exact = self.settings.exact
-        free = (1 if exact else self.settings.slots) - len(self._batch.searches)
-        if free == 0:
+        if len(self._batch.searches) >= (1 if exact else self.settings.slots):
             return
         jobs = self.waiting.next_computations(0 if exact else self.settings.budget)
-        for part in spread(jobs, free):
-            search = RunningSearch(part)
+        if jobs:
+            search = RunningSearch(jobs)
             self._batch.searches.append(search)
             self._advance(search, search.start)
-        self._forget_done()
+            self._forget_done()
 
     def _advance(self, search: RunningSearch, run: Callable[[], None]) -> None:
         """Let a search run until its next step, or to its end."""

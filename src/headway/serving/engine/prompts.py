@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from headway.base.shapes import Float, Tensor
 from headway.base.transfers import upload
+from headway.blocks import DecoderState
 from headway.data.padding import padded
 from headway.decoding import MinLength, open_outputs, sampling_of
 from headway.models import GPT
@@ -50,7 +50,7 @@ class PromptReader:
         for output in self.outputs:
             output.stop_tokens = job.stop_tokens
             output.writer.keeps_stop = job.keeps_stop
-        self.state: Any = model.start(torch.zeros(1, 0, dtype=torch.long, device=self._device))
+        self.state = model.start(torch.zeros(1, 0, dtype=torch.long, device=self._device))
         self._scores: list[tuple[float, tuple[tuple[int, float], ...]]] = []
         self.cached = 0
         if job.caches and job.scored is None:
@@ -92,7 +92,7 @@ class PromptReader:
         for value, (tokens, values) in zip(own, tops, strict=True):
             self._scores.append((value, tuple(zip(tokens, values, strict=True))))
 
-    def finish(self) -> tuple[list[Stream], Any]:
+    def finish(self) -> tuple[list[Stream], DecoderState]:
         """Return the streams that continue the prompt, and their state with a row for each.
 
         The reader, to which the streams refer, does not keep the state: its keys and values would
@@ -100,7 +100,8 @@ class PromptReader:
         """
         if self.job.caches:
             self._cache.write(self.job.prompt, self.job.salt, self.state, self.cached)
-        state, self.state = self.state, None
+        state = self.state
+        del self.state
         if len(self.outputs) > 1:
             state = state.reorder([0] * len(self.outputs))
         return self.streams, state
@@ -110,9 +111,8 @@ class PromptReader:
         """The streams that continue the prompt, before their first step."""
         return [Stream(self, n, output, self.sampling) for n, output in enumerate(self.outputs)]
 
-    @property
     def result(self) -> Finished:
-        """What is reported when all outputs have ended."""
+        """Return what is reported when all outputs have ended."""
         continuations = [output.finished() for output in self.outputs]
         scores = PromptScores(
             tuple(value for value, _ in self._scores), tuple(best for _, best in self._scores)
@@ -120,14 +120,14 @@ class PromptReader:
         return Finished(continuations, scores, self.cached)
 
 
-def read_together(readers: Sequence[PromptReader]) -> tuple[list[Stream], Any]:
+def read_together(readers: Sequence[PromptReader]) -> tuple[list[Stream], DecoderState]:
     """Read short prompts as one batch; return the streams that continue them, and their state."""
     model, prompts = readers[0].model, [reader.job.prompt[:-1] for reader in readers]
     tokens, _ = padded(prompts, 0)
     state = model.start(upload(tokens, next(model.parameters()).device))
     state = state.rewind([len(prompt) for prompt in prompts])
     for reader in readers:
-        reader.state = None  # an empty one
+        del reader.state  # an empty one
     rows = [row for row, reader in enumerate(readers) for _ in reader.outputs]
     if len(rows) > len(readers):
         state = state.reorder(rows)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import cast
 
 from headway.base.shapes import Float, Int, Tensor
+from headway.models.contracts import DecodeState, Sequences
 from headway.serving.engine.computations import Computation, compute_together
 
 
@@ -21,8 +22,8 @@ class SequencesOfSearch:
     decodes, as numbers of the rows that it had at its last step.
     """
 
-    def __init__(self, state: Any) -> None:
-        self.state: Any = state
+    def __init__(self, state: DecodeState) -> None:
+        self.state: DecodeState | None = state
         self.rows: list[int] = []
 
     def reorder(self, rows: Sequence[int]) -> SequencesOfSearch:
@@ -58,24 +59,12 @@ class RunningSearch:
         else:
             self._advance(lambda: self._search.send((answer, self.sequences)))
 
-    def _advance(self, run: Callable[[], tuple[Tensor, Any]]) -> None:
+    def _advance(self, run: Callable[[], tuple[Tensor, Sequences]]) -> None:
         try:
             self.tokens, state = run()
         except StopIteration:
             self.done = True
             return
-        is_shared = isinstance(state, SequencesOfSearch)
-        self.sequences = state if is_shared else SequencesOfSearch(state)
-
-
-def spread(jobs: Sequence[Computation], free: int) -> list[Sequence[Computation]]:
-    """Return the jobs of one group as the jobs of at most `free` searches.
-
-    Jobs that are not searched apart are one search. Others of similar cost come together, since a
-    search ends with its longest output.
-    """
-    if not jobs or not jobs[0].apart:
-        return [jobs] if jobs else []
-    ordered = sorted(jobs, key=lambda job: job.cost)
-    size = -(-len(ordered) // free)
-    return [ordered[i : i + size] for i in range(0, len(ordered), size)]
+        if not isinstance(state, SequencesOfSearch):
+            state = SequencesOfSearch(cast("DecodeState", state))
+        self.sequences = state

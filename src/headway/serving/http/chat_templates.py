@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from headway.base.errors import UsageError
 from headway.interop import ChatTemplate
@@ -158,7 +159,7 @@ class _Prompt:
 
     def _mark_end(self, source: str, name: str) -> str:
         """Append the end mark to the text that is continued; return this text."""
-        message = self.variables["messages"][-1]
+        message = cast("list[dict[str, object]]", self.variables["messages"])[-1]
         names = [name]
         if name in REASONING:
             names = [other for other in REASONING if message.get(other) == message.get(name)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 from starlette.requests import Request
@@ -46,7 +46,7 @@ class CompletionForm:
 
     prefix, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
-    def choice(self, output: Output) -> dict[str, Any]:
+    def choice(self, output: Output) -> dict[str, object]:
         return {
             "index": output.index,
             "text": output.text,
@@ -54,7 +54,7 @@ class CompletionForm:
             "finish_reason": output.reason,
         }
 
-    def chunks(self, output: Output, *, first: bool) -> list[dict[str, Any]]:
+    def chunks(self, output: Output, *, first: bool) -> list[dict[str, object]]:
         return [self.choice(output)]
 
 
@@ -96,7 +96,7 @@ def read_prompts(fields: CompletionRequest, served: ServedModel) -> list[list[in
     Raises ApiError 400 for an empty list, for mixed forms, for a token that does not exist, and for
     a text that is too long, before any is tokenized.
     """
-    given: list[Any] = [fields.prompt] if isinstance(fields.prompt, str) else fields.prompt
+    given: Sequence[object] = [fields.prompt] if isinstance(fields.prompt, str) else fields.prompt
     if given and isinstance(given[0], int):
         given = [given]
     if not 1 <= len(given) <= MOST_PROMPTS:
@@ -104,8 +104,7 @@ def read_prompts(fields: CompletionRequest, served: ServedModel) -> list[list[in
     for n, item in enumerate(given):
         if isinstance(item, str) and len(item) > SHORT:
             served.check_prompt(len(item), f"prompt[{n}]", "prompt")
-    bundle: Any = served.bundle
-    tokenizer = bundle.tokenizer
+    tokenizer = served.language_model.tokenizer
     read = tokenizer.encode if fields.add_special_tokens is False else tokenizer.begin
     prompts = [_tokens(item, f"prompt[{n}]", tokenizer, read) for n, item in enumerate(given)]
     return [truncated(prompt, fields, served) for prompt in prompts]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar, cast
 
 from headway.serving.http.replies import ApiError
+
+S = TypeVar("S")
 
 PRIVATE_USE = range(0xE000, 0xF900)
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
@@ -48,14 +50,14 @@ class ControlTokens:
         codes = "".join(f"|\\\\u{ord(mark):04x}" for mark in (self._start, self._end))
         self._mark = re.compile(f"[{self._start}{self._end}]{codes}")
 
-    def marked(self, value: object) -> Any:
+    def marked(self, value: S) -> S:
         """Return JSON in which the texts of special tokens have marks around them."""
         try:
-            return self._marked(value)
+            return cast("S", self._marked(value))
         except RecursionError:
             raise ApiError(400, "the messages or tools are nested too deeply") from None
 
-    def _marked(self, value: object) -> Any:
+    def _marked(self, value: object) -> object:
         if isinstance(value, str):
             return self._pattern.sub(rf"{self._start}\g<0>{self._end}", value)
         if isinstance(value, dict):

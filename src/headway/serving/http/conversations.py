@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Function(msgspec.Struct, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: dict[str, object] | None = None
     strict: bool | None = None
 
 
@@ -49,7 +49,7 @@ class Message(msgspec.Struct, kw_only=True):
     role: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     content: str | list[TextPart] | None = None
     name: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: list[dict[str, object]] | None = None
     tool_call_id: str | None = None
 
     @property
@@ -60,8 +60,8 @@ class Message(msgspec.Struct, kw_only=True):
         return "".join(part.text for part in self.content)
 
 
-Messages = Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
-Tools = Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MOST_TOOLS)]
+Messages = Annotated[list[dict[str, object]], msgspec.Meta(min_length=1, max_length=MOST_MESSAGES)]
+Tools = Annotated[list[dict[str, object]], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
 class ConversationFields(GenerationFields, kw_only=True):
@@ -69,10 +69,10 @@ class ConversationFields(GenerationFields, kw_only=True):
 
     messages: Messages
     tools: Tools | None = None
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: str | dict[str, object] | None = None
     parallel_tool_calls: bool | None = None
-    documents: list[dict[str, Any]] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    documents: list[dict[str, object]] | None = None
+    chat_template_kwargs: dict[str, object] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
 
@@ -110,7 +110,7 @@ def conversation_of(fields: ConversationFields, template: ChatTemplate) -> Conve
     )
 
 
-def tools_of(fields: ConversationFields) -> list[dict[str, Any]] | None:
+def tools_of(fields: ConversationFields) -> list[dict[str, object]] | None:
     """Return the tools that the template gets; None for none.
 
     The model decides by itself whether it calls tools, and which: ApiError 400 names a field that

@@ -145,9 +145,9 @@ def _able(request: Request, name: str | None) -> tuple[ServedModel, TextEmbeddin
     return models.able(name, TextEmbedding, "embed texts")
 
 
-def _texts(given: str | list[Any], bundle: Any) -> list[str]:
+def _texts(given: str | Sequence[object], bundle: Any) -> list[str]:
     """Return the texts of an input in one of its four forms."""
-    items = [given] if isinstance(given, str) else given
+    items: Sequence[object] = [given] if isinstance(given, str) else given
     if items and isinstance(items[0], int):
         items = [items]
     texts = []
@@ -186,7 +186,7 @@ async def vectors_of(
 ) -> NDArray[np.float32]:
     """Return the vectors of the texts after the prompt of that name, as a matrix of float32."""
 
-    def compute(items: list[Any]) -> list[Any]:
+    def compute(items: list[str]) -> list[NDArray[np.float32]]:
         vectors = bundle.embed(items, normalise=normalise, prompt=prompt)
         return list(vectors.float().cpu().numpy())
 
@@ -205,7 +205,7 @@ async def vectors_of(
     return np.stack(finished.result)
 
 
-def _encoded(vector: NDArray[np.float32], form: str) -> Any:
+def _encoded(vector: NDArray[np.float32], form: str) -> object:
     """Return a vector as numbers, or as little-endian float32 in base64."""
     if form == "float":
         return vector.tolist()

@@ -8,7 +8,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 from urllib.parse import parse_qsl, quote
 from weakref import WeakKeyDictionary
 
@@ -53,7 +54,7 @@ async def read_json(request: Request, kind: type[B]) -> B:
 async def read_object(request: Request, limit: int | None) -> dict[str, object]:
     """Return the body as a JSON object. ApiError as for `read_json`."""
     check_media_type(request, "application/json")
-    return await _decoded(request, dict[str, Any], limit)
+    return await _decoded(request, dict[str, object], limit)
 
 
 def note_ignored(request: Request, names: Iterable[str]) -> None:
@@ -107,13 +108,13 @@ class Mailbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._events: deque[tuple[Callable[[Any], None], Any]] = deque()
+        self._events: deque[Callable[[], None]] = deque()
         self._is_woken = False
         self._next = 0.0  # the time of the next delivery, by the clock of the loop
 
-    def put(self, deliver: Callable[[Any], None], event: object) -> None:
+    def put(self, deliver: Callable[[S], None], event: S) -> None:
         """Call `deliver` with an event in the loop. Any thread may call this method."""
-        self._events.append((deliver, event))
+        self._events.append(partial(deliver, event))
         if not self._is_woken:
             self._is_woken = True
             with suppress(RuntimeError):  # the server has ended
@@ -130,8 +131,7 @@ class Mailbox:
         self._is_woken = False  # before the look: what comes after it wakes the loop again
         number = 0
         while self._events:
-            deliver, event = self._events.popleft()
-            deliver(event)
+            self._events.popleft()()
             number += 1
         self._next = self._loop.time() + min(number * SPACING, LONGEST_SPACING)
 
@@ -236,6 +236,7 @@ def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event]
     """Return the items with all new tokens of an output in the first of its events."""
     merged: list[tuple[int, Event] | None] = []
     place: dict[tuple[int, int], int] = {}  # job and output -> index of its event in `merged`
+    grown: dict[tuple[int, int], Grown] = {}  # job and output -> that event
     for item in items:
         later = None if item is None else item[1]
         if item is None or not isinstance(later, Grown):
@@ -243,9 +244,10 @@ def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event]
             continue
         number, output = item[0], (item[0], later.index)
         if output in place:
-            earlier: Any = merged[place[output]]
-            merged[place[output]] = number, earlier[1].followed_by(later)
+            later = grown[output].followed_by(later)
+            merged[place[output]] = number, later
         else:
             place[output] = len(merged)
             merged.append(item)
+        grown[output] = later
     return merged

@@ -29,7 +29,7 @@ STRUCTURED: KnownFields = {
 class JsonSchema(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A JSON schema. name, description, strict: are ignored; a schema is always enforced."""
 
-    schema: dict[str, Any]
+    schema: dict[str, object]
     name: str | None = None
     description: str | None = None
     strict: bool | None = None
@@ -47,13 +47,13 @@ class TypedGrammar(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     expression."""
 
     type: Literal["json", "json_schema", "regex"]
-    value: str | dict[str, Any]
+    value: str | dict[str, object]
 
 
 class StructuredOutputs(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The form of outputs in vLLM's API."""
 
-    json: str | dict[str, Any] | None = None
+    json: str | dict[str, object] | None = None
     regex: str | None = None
     choice: list[str] | None = None
     json_object: bool | None = None
@@ -63,8 +63,8 @@ class FormatFields(RequestBody, kw_only=True):
     """The fields of a request that fix the form of its outputs."""
 
     response_format: ResponseFormat | None = None
-    structured_outputs: dict[str, Any] | None = None
-    guided_json: str | dict[str, Any] | None = None
+    structured_outputs: dict[str, object] | None = None
+    guided_json: str | dict[str, object] | None = None
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     grammar: TypedGrammar | None = None
@@ -77,7 +77,7 @@ class Format:
 
     field: str
     kind: Literal["schema", "regex", "choice"]
-    value: Any
+    value: object
 
     def rule(self, grammar: Grammar) -> Rule:
         """Return the rule that allows only outputs of this form. UsageError if there is none."""
@@ -116,7 +116,7 @@ def _response_format(wanted: ResponseFormat | None) -> list[Format]:
     return _schema("response_format", wanted.json_schema.schema)
 
 
-def _structured(values: dict[str, Any] | None) -> list[Format]:
+def _structured(values: dict[str, object] | None) -> list[Format]:
     name = "structured_outputs"
     own = {}
     for key, value in (values or {}).items():
@@ -147,13 +147,13 @@ def _typed_grammar(wanted: TypedGrammar | None) -> list[Format]:
             message = "grammar.value must be a regular expression, a text"
             raise ApiError(400, message, param="grammar")
         return _regex("grammar", wanted.value)
-    value = wanted.value
+    value: object = wanted.value
     if wanted.type == "json_schema" and isinstance(value, dict):
         value = value.get("schema", value)
     return _schema("grammar", value)
 
 
-def _schema(field: str, value: str | dict[str, Any] | None) -> list[Format]:
+def _schema(field: str, value: object) -> list[Format]:
     """Return the form of a JSON schema, which may be written as a text."""
     if value is None:
         return []

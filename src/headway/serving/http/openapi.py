@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from headway.base.settings import fields_of
 from headway.serving.http.predictions import takes_files
@@ -35,8 +37,8 @@ class Endpoint:
 
     method: str
     path: str
-    handler: Any
-    body: Any = None
+    handler: Callable[[Request], Awaitable[Response]]
+    body: type | None = None
     streams: bool = False
     media: str = "application/json"
 
@@ -45,7 +47,7 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, o
     """Return the OpenAPI document of the routes."""
     types = [endpoint.body for endpoint in endpoints if endpoint.body is not None]
     bodies, components = msgspec.json.schema_components(
-        types, ref_template="#/components/schemas/{name}"
+        types, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
     by_type = dict(zip(types, bodies, strict=True))
     names = {"enum": [None, *(model.name for model in models)]}
@@ -78,6 +80,12 @@ def describe(endpoints: Sequence[Endpoint], models: ServedModels) -> dict[str, o
     }
 
 
+def _schema_of(kind: type) -> dict[str, object]:
+    """Return the schema of a type that msgspec does not know: any JSON."""
+    assert kind is object, kind
+    return {}
+
+
 _TEXT = {"type": ["string", "null"]}
 _ERROR = {
     "type": "object",
@@ -97,8 +105,8 @@ _ERROR = {
 }
 
 
-def _operation(endpoint: Endpoint, bodies: Mapping[object, object]) -> dict[str, object]:
-    media: dict[str, Any] = {endpoint.media: {}}
+def _operation(endpoint: Endpoint, bodies: Mapping[type, object]) -> dict[str, object]:
+    media: dict[str, dict[str, object]] = {endpoint.media: {}}
     if endpoint.streams:
         media["text/event-stream"] = {}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}

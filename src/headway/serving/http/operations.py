@@ -6,7 +6,6 @@ import dataclasses
 import typing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import generate_latest
 from starlette.concurrency import run_in_threadpool
@@ -109,8 +108,8 @@ async def inspect(request: Request) -> Response:
 
     def frames(texts: list[str]) -> list[Frame]:
         """Return a frame for each text, all of which are equal: their requests are one group."""
-        options: dict[str, Any] = {"vectors": True, "label": served.name, "max_tokens": MOST_TOKENS}
-        return [watch(bundle, text, second, **options)] * len(texts)
+        frame = watch(bundle, text, second, vectors=True, label=served.name, max_tokens=MOST_TOKENS)
+        return [frame] * len(texts)
 
     async with Exchange(request, models.seconds) as exchange:
         make = partial(

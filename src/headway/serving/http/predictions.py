@@ -243,8 +243,8 @@ async def computed(
     """Return the predictions for the inputs. Raises ApiError 400 for texts that are too long."""
     check_characters([text for item in inputs for text in _texts(item)], "inputs")
     bundle: Any = served.bundle
-    search = options if isinstance(options, BeamSettings) else None  # token by token
-    compute = at_once(bundle.predict) if search is None else bundle.predicting
+    decodes = isinstance(options, BeamSettings)  # token by token
+    compute = bundle.predicting if decodes else at_once(bundle.predict)
     models: ServedModels = request.app.state.models
     async with Exchange(request, models.seconds) as exchange:
         make = partial(
@@ -254,7 +254,6 @@ async def computed(
             group=repr(options),
             inputs=inputs,
             compute=partial(compute, options=options),
-            apart=search is not None and search.beam == 1,
         )
         exchange.submit(served.engine, lambda report: make(report=report))
         (finished,) = await exchange.results()

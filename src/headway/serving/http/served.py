@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
-from headway.bundle import Bundle
+from headway.bundle import Bundle, TextEmbedding, TextGenerating
 from headway.interop import ChatTemplate
 from headway.serving.engine import Engine
 from headway.serving.grammar import Grammar
@@ -33,11 +33,15 @@ class ServedModel:
     template: ChatTemplate | None = None
     created: int = field(default_factory=lambda: int(time.time()))
 
+    @property
+    def language_model(self) -> TextGenerating:
+        """The bundle, for routes that only language models have."""
+        return cast("TextGenerating", self.bundle)
+
     @cached_property
     def grammar(self) -> Grammar:
         """The grammars of the vocabulary of a language model; made when it is first needed."""
-        bundle: Any = self.bundle
-        return Grammar(bundle.tokenizer)
+        return Grammar(self.language_model.tokenizer)
 
     @cached_property
     def context(self) -> int:
@@ -60,8 +64,8 @@ class ServedModel:
     def longest_prompt(self) -> int:
         """The maximum number of characters of a prompt: if each of its tokens was the longest of
         the vocabulary, it would fill the context."""
-        bundle: Any = self.bundle
-        tokens = bundle.tokenizer.token_strings(range(bundle.tokenizer.size))
+        tokenizer = self.language_model.tokenizer
+        tokens = tokenizer.token_strings(range(tokenizer.size))
         return self.context * max(map(len, tokens), default=1)
 
     def check_prompt(self, characters: int, name: str, param: str) -> None:
@@ -135,8 +139,6 @@ def cannot(model: ServedModel, action: str) -> ApiError:
 
 def routes_of(model: ServedModel) -> list[str]:
     """Return the routes that answer for a model."""
-    from headway.bundle import TextEmbedding, TextGenerating
-
     routes = [f"/{verb}" for verb in model.verbs]
     if isinstance(model.bundle, TextGenerating):
         routes += ["/v1/completions", *(["/v1/chat/completions"] if model.template else [])]

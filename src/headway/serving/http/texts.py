@@ -125,8 +125,8 @@ async def request_rules(served: ServedModel, fields: GenerationFields) -> list[R
 
     Raises ApiError 400 for fields that are invalid or cannot be enforced, or exclude each other.
     """
-    bundle: Any = served.bundle
-    rules, wanted = token_rules(fields, bundle.tokenizer), requested_format(fields)
+    rules = token_rules(fields, served.language_model.tokenizer)
+    wanted = requested_format(fields)
     if wanted is None:
         return rules
     for name in ("use_beam_search", "ignore_eos"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,6 +14,7 @@ from headway.serving.http.known_fields import DETOKENIZE, TOKENIZE, KnownFields,
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModels
 from headway.serving.http.text_sizes import LONGEST_TEXTS, beside_others
+from headway.text import TextTokenizer
 
 MOST_TOKENS = 2**18
 """Of /detokenize."""
@@ -39,7 +40,7 @@ class DetokenizeRequest(RequestBody, kw_only=True):
     model: str | None = None
 
 
-def _tokenizer(request: Request, name: str | None) -> tuple[Any, Any]:
+def _tokenizer(request: Request, name: str | None) -> tuple[TextGenerating, TextTokenizer]:
     models: ServedModels = request.app.state.models
     _, bundle = models.able(name, TextGenerating, "tokenize")
     return bundle, bundle.tokenizer

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ from headway.transforms.fast.linear import FastLinear
 from headway.transforms.fast.multihead import FastMultiHeadAttention
 from headway.transforms.fast.quantized import FastBFloat16Linear
 from headway.transforms.fast.static_cache import StaticLayer
-from headway.transforms.kernels import computes
+from headway.transforms.kernels import Activation, computes
 
 
 class FastDecoderOnlyBlock(DecoderOnlyBlock):
@@ -47,11 +47,10 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
             return False
         if not isinstance(network, (FastFeedForward, FastGatedFeedForward)):
             return False
-        residuals: tuple[Any, ...] = (self.around_attention, self.around_feedforward)
+        residuals = self.around_attention, self.around_feedforward
         layers = [layer for layer in self.modules() if isinstance(layer, nn.Linear)]
         return (
-            all(isinstance(around, PreNorm) for around in residuals)
-            and all(type(around.norm) in (LayerNorm, RMSNorm) for around in residuals)
+            all(isinstance(x, PreNorm) and type(x.norm) in (LayerNorm, RMSNorm) for x in residuals)
             and activation_name(network.activation) is not None
             and all(_matrix(layer) is not None for layer in layers)
             and all(layer.in_features <= LONGEST for layer in layers)
@@ -63,18 +62,18 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
     ) -> Float[Tensor, "1 1 D"]:
         from headway.transforms.kernels.one_vector import activation_name
 
-        attention: Any = self.attention
-        network: Any = self.feedforward
-        around: tuple[Any, ...] = (self.around_attention, self.around_feedforward)
-        before, between = (residual.norm for residual in around)
-        projections = _linears(x, (attention.query, attention.key, attention.value), before)
+        attention, network = self.attention, self.feedforward
+        assert isinstance(attention, FastMultiHeadAttention)
+        assert isinstance(network, FastFeedForward | FastGatedFeedForward)
+        before, between = self.around_attention, self.around_feedforward
+        assert isinstance(before, PreNorm) and isinstance(between, PreNorm)
+        projections = _linears(x, (attention.query, attention.key, attention.value), before.norm)
         context = attention.context_of_new(step, cache, *projections)
         x = _linears(context, (attention.output,), residual=x)[0]
-        is_gated = isinstance(network, FastGatedFeedForward)
-        first = network.gate if is_gated else network.expand
-        hidden = _linears(x, (first,), between, activation_name(network.activation))[0]
-        if is_gated:
-            hidden = hidden * _linears(x, (network.expand,), between)[0]
+        first = network.gate if isinstance(network, FastGatedFeedForward) else network.expand
+        hidden = _linears(x, (first,), between.norm, activation_name(network.activation))[0]
+        if first is not network.expand:
+            hidden = hidden * _linears(x, (network.expand,), between.norm)[0]
         return _linears(hidden, (network.contract,), residual=x)[0]
 
 
@@ -90,19 +89,19 @@ def _matrix(layer: nn.Module) -> Tensor | None:
 
 def _linears(
     x: Float[Tensor, "1 1 I"],
-    layers: tuple[Any, ...],
-    norm: Any = None,
-    activation: Any = None,
+    layers: Sequence[nn.Linear],
+    norm: nn.Module | None = None,
+    activation: Activation | None = None,
     residual: Float[Tensor, "1 1 O"] | None = None,
 ) -> tuple[Float[Tensor, "1 1 _"], ...]:
     """Return residual + activation(layer(norm(x))) of each layer, by as few kernels as possible."""
     from headway.transforms.kernels.one_vector import linear_of_vector
 
     compute = partial(linear_of_vector, x, norm=norm, activation=activation, residual=residual)
-    weights: list[Any] = [_matrix(layer) for layer in layers]
+    weights = [matrix for layer in layers if (matrix := _matrix(layer)) is not None]
     biases = [layer.bias for layer in layers]
     joined = as_one(weights, biases) if len(layers) > 1 else None
     if joined is None:
         return tuple(map(compute, weights, biases))
-    y: Tensor = compute(*joined)
+    y = compute(*joined)
     return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 
 from headway.attention.bilinear import Bilinear
 from headway.attention.dot import Dot
-from headway.attention.kernel import ScaledDot, spread
+from headway.attention.kernel import Bias, Contexts, Keys, Queries, ScaledDot, Values, spread
 from headway.attention.masks import Mask
 from headway.attention.relative import added
 from headway.base.devices import multiplies_bfloat16
-from headway.base.shapes import Float, Tensor
+from headway.base.shapes import Tensor
 from headway.transforms.fast.batched import prefers_onednn
 from headway.transforms.fast.blocks import block_attention
 from headway.transforms.fast.masks import additive, hides_nothing, is_plain_causal
@@ -58,13 +58,7 @@ def _multiplies_fast(q: Tensor, k: Tensor) -> bool:
     return prefers_onednn(q.numel() * k.shape[2], q, k)
 
 
-def fused_dot(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S Kv"],
-    mask: Mask,
-    bias: Float[Tensor, "#B #H T S"] | None = None,
-) -> Float[Tensor, "B H T Kv"]:
+def fused_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
     """Return softmax(Q K^T / sqrt(K) + bias) V.
 
     Unless torch's kernel computes it, keys and values that several query heads share are not
@@ -87,41 +81,20 @@ def fused_dot(
 class FusedDot(ScaledDot):
     """softmax(Q K^T / sqrt(K)) V by `fused_dot`."""
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         return fused_dot(q, k, v, mask, bias)
 
 
 class FastDot(Dot):
     """softmax(Q K^T) V by `fused_dot`, whose division by sqrt(K) is undone in the queries."""
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         return fused_dot(q * math.sqrt(q.shape[-1]), k, v, mask, bias)
 
 
 class FastBilinear(Bilinear):
     """softmax(Q W K^T) V by `fused_dot`: Q W is the query of a dot product."""
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T Kq"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         query = self.project(q) * math.sqrt(k.shape[-1])
         return fused_dot(query.to(k.dtype), k, v, mask, bias)

@@ -11,6 +11,7 @@ from typing import Any, no_type_check
 
 import torch
 
+from headway.attention.kernel import Bias, Contexts, Keys, Queries, Values
 from headway.attention.masks import Mask
 from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.dot import FusedDot, fused_dot
@@ -34,14 +35,7 @@ class FlexDot(FusedDot):
     without gradients and on a GPU with them. Its speed was not measured.
     """
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         if q.device.type != "cuda":
             return fused_dot(q, k, v, mask, bias)
         if tracing(q):  # the whole model
@@ -51,14 +45,7 @@ class FlexDot(FusedDot):
         return flex_dot(q, k, v, mask, bias, compiled())
 
 
-def flex_dot(
-    q: Float[Tensor, "B H T K"],
-    k: Float[Tensor, "B G S K"],
-    v: Float[Tensor, "B G S Kv"],
-    mask: Mask,
-    bias: Float[Tensor, "#B #H T S"] | None,
-    attend: Attend,
-) -> Float[Tensor, "B H T Kv"]:
+def flex_dot(q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias, attend: Attend) -> Contexts:
     """Return the same by `attend`; a query without any key gets 0.
 
     The blocks to skip follow from the mask as a boolean T x S (times B where rows differ).

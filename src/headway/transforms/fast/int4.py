@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -73,7 +72,7 @@ def int4_product_exists() -> bool:
 
 
 def _packed(codes: UInt8[Tensor, "O I"]) -> Tensor:
-    padded: Any = F.pad(codes, (0, 0, 0, -len(codes) % ROWS)).to(torch.int32)
+    padded = F.pad(codes, (0, 0, 0, -len(codes) % ROWS)).to(torch.int32)
     return torch._convert_weight_to_int4pack_for_cpu(padded, 1)
 
 

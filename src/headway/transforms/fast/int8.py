@@ -15,7 +15,7 @@ import warnings
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -41,7 +41,7 @@ class Int8Kernel(ABC):
     def __call__(self, x: Float[Tensor, "R I"]) -> Float[Tensor, "R O"]:
         """Return the product for numbers between -1 and 1, which are rounded to 1/127."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Int8Kernel:
+    def __deepcopy__(self, memo: dict[int, object]) -> Int8Kernel:
         return self  # it never changes, and torch copies no sparse matrices
 
 
@@ -55,7 +55,7 @@ class Fbgemm(Int8Kernel):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch may drop these; then int_mm serves
             matrix = torch._make_per_channel_quantized_tensor(codes, scale.double(), zeros, 0)
-        self._packed: Any = torch.ops.quantized.linear_prepack(matrix, None)
+        self._packed: object = torch.ops.quantized.linear_prepack(matrix, None)
 
     def codes(self) -> Int[Tensor, "O I"]:
         matrix: Tensor = torch.ops.quantized.linear_unpack(self._packed)[0]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import MutableMapping, Sequence
-from typing import Any
+from collections.abc import Hashable, MutableMapping, Sequence
 
 import torch
 from torch import nn
@@ -109,14 +108,14 @@ def _part(memory: mmap.mmap, start: int, shape: Sequence[int], dtype: torch.dtyp
 def _neighbours(model: nn.Module, device: str) -> list[list[nn.Parameter]]:
     """Return the parameters on a kind of device: those of linear layers of one module that may be
     multiplied as one in one list, every other in a list of its own."""
-    groups: dict[Any, list[nn.Parameter]] = {}
+    groups: dict[Hashable, list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.device.type != device or not parameter.numel():
             continue
         if not parameter.is_floating_point():
             continue  # codes of small numbers, which their product has in a layout of its own
         layer, _, kind = name.rpartition(".")
-        key: Any = name
+        key: Hashable = name
         if isinstance(model.get_submodule(layer), nn.Linear):
             key = (layer.rpartition(".")[0], kind, parameter.dtype, parameter.shape[1:])
         groups.setdefault(key, []).append(parameter)

@@ -57,16 +57,16 @@ class FastMultiHeadAttention(MultiHeadAttention):
             documents = None if tracing(x, *self.query._parameters.values()) else mask.documents
             if documents is not None and mask.causal and cache is None:
                 q = self.rotated(self.split_queries(queries), step)
-                return self._merged(self._within_documents(q, k, v, mask, documents), x)
+                context = self._within_documents(q, k, v, mask, documents)
+                return self.output(context.transpose(1, 2).flatten(2))
         else:
             queries = self.query(x)
             k, v = source if isinstance(source, KeyValues) else self.keys_values(source, step)
         if cache is not None and step is not None:
             k, v = cache.append(step, k, v)
-        if queries.shape[0] != k.shape[0]:  # beams that share keys are more queries of one row
-            queries = queries.view(k.shape[0], -1, queries.shape[-1])
-        q = self.rotated(self.split_queries(queries), step)
-        return self._merged(self.kernel(q, k, v, mask, bias), x)
+        q = self.rotated(self.split_queries(mask.sharing.gather(queries, k.shape[0])), step)
+        merged = self.kernel(q, k, v, mask, bias).transpose(1, 2).flatten(2)
+        return self.output(mask.sharing.scatter(merged, x.shape[1]))
 
     def context_of_new(
         self,
@@ -97,12 +97,6 @@ class FastMultiHeadAttention(MultiHeadAttention):
             bias = None if self.positions is None else step.placed(self.positions, q.dtype).bias
             contexts.append(self.kernel(*of_group, alone, bias))
         return documents.apart.join(contexts)
-
-    def _merged(
-        self, context: Float[Tensor, "M H U Kv"], x: Float[Tensor, "N T _"]
-    ) -> Float[Tensor, "N T D"]:
-        merged = context.transpose(1, 2).reshape(*x.shape[:2], -1)  # M H U Kv -> N T HKv
-        return self.output(merged)
 
 
 class FastGroupedQueryAttention(FastMultiHeadAttention, GroupedQueryAttention):

@@ -88,7 +88,7 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
     """
 
     code_name: ClassVar[str]
-    packed: Any = None
+    packed: PackedInt8 | PackedInt4 | None = None
     rows: slice | None = None
     is_released = False
 
@@ -108,7 +108,7 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
         """Return x W^T, outside autograd."""
         if self.packed is None:
             self.packed = self.pack()
-        y: Tensor = self.packed(x)
+        y = self.packed(x)
         return y if self.rows is None else y[:, self.rows]
 
     def is_usable(self, x: Tensor) -> bool:
@@ -126,12 +126,14 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
         """Whether this machine has the product."""
 
     @abstractmethod
-    def pack(self) -> Any:
+    def pack(self) -> PackedInt8 | PackedInt4:
         """Return the stored numbers in the layout of the product."""
 
-    @abstractmethod
     def packed_codes(self) -> Tensor:
         """Return the stored codes, read back from `packed`."""
+        assert self.packed is not None
+        codes = self.packed.codes()
+        return codes if self.rows is None else codes[self.rows].clone()
 
     def stored(self) -> dict[str, Tensor]:
         stored = super().stored()
@@ -154,16 +156,18 @@ class FastQuantizedLinear(QuantizedLinear, ABC):
             getattr(self, self.code_name).data = self.packed_codes()
         self.packed, self.rows, self.is_released = None, None, False
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FastQuantizedLinear:
         self.restore_codes()
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(
+        self, destination: dict[str, Tensor], prefix: str, keep_vars: bool
+    ) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.is_released:
             destination[prefix + self.code_name] = self.packed_codes()
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+    def _load_from_state_dict(self, *args: object, **kwargs: object) -> None:
         self.restore_codes()
         super()._load_from_state_dict(*args, **kwargs)
 
@@ -180,10 +184,6 @@ class FastInt8Linear(FastQuantizedLinear, Int8Linear):
     def pack(self) -> PackedInt8:
         return PackedInt8([self.stored()], self.keeps_copy)
 
-    def packed_codes(self) -> Tensor:
-        codes: Tensor = self.packed.codes()
-        return codes if self.rows is None else codes[self.rows].clone()
-
 
 class FastInt4Linear(FastQuantizedLinear, Int4Linear):
     """`Int4Linear` by torch's product of bfloat16 inputs and int4 codes (`int4.py`)."""
@@ -195,9 +195,6 @@ class FastInt4Linear(FastQuantizedLinear, Int4Linear):
 
     def pack(self) -> PackedInt4:
         return PackedInt4(self.stored())
-
-    def packed_codes(self) -> Tensor:
-        return self.packed.codes()
 
 
 class FastBFloat16Linear(BFloat16Linear):
@@ -238,7 +235,8 @@ def int8_linears(x: Float[Tensor, "*B I"], layers: Sequence[FastInt8Linear]) -> 
         for layer in layers:
             layer.packed, layer.rows = packed, slice(start, start + layer.out_features)
             start += layer.out_features
-    joint: Tensor = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
+    assert first.packed is not None
+    joint = first.packed(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
     sizes = [layer.out_features for layer in layers]
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     if len(biases) == len(layers):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from headway.attention.kernel import Bias, Contexts, Keys, Queries, Values
 from headway.attention.masks import Mask
 from headway.attention.window import SlidingWindow
 from headway.base.shapes import Float, Tensor
@@ -24,14 +25,7 @@ class FastSlidingWindow(SlidingWindow):
             mask.made[self.window] = super().narrowed(mask)
         return mask.made[self.window]
 
-    def forward(
-        self,
-        q: Float[Tensor, "B H T K"],
-        k: Float[Tensor, "B G S K"],
-        v: Float[Tensor, "B G S Kv"],
-        mask: Mask,
-        bias: Float[Tensor, "#B #H T S"] | None = None,
-    ) -> Float[Tensor, "B H T Kv"]:
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         mask = self.narrowed(mask)
         num_queries, num_keys = q.shape[2], k.shape[2]
         differs_by_sequence = mask.past is not None or mask.documents is not None

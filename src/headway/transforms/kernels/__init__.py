@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
+from typing import Literal
 
 import torch
 
@@ -17,6 +18,8 @@ from headway.transforms.tracing import tracing
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 OLDEST = (8, 0)
 """Compute capability from which a GPU multiplies bfloat16: Ampere's."""
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
+"""The activations that kernels compute."""
 
 
 def computes(x: Tensor) -> bool:

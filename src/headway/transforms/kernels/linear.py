@@ -17,7 +17,8 @@ import triton
 import triton.language as tl
 
 from headway.base.shapes import Float, Tensor
-from headway.transforms.kernels.one_vector import Activation, activation_name
+from headway.transforms.kernels import Activation
+from headway.transforms.kernels.one_vector import activation_name
 
 WARPS = 4
 
@@ -82,7 +83,7 @@ class _Linear(torch.autograd.Function):
         wants_x, wants_weight, wants_bias, *_ = ctx.needs_input_grad
         dx = dweight = sums = None
         rows = grad.reshape(-1, grad.shape[-1])
-        if y is not None:
+        if ctx.activation is not None:
             rows, sums = _before_activation(rows, y.view(rows.shape), ctx.activation)
         elif wants_bias:
             sums = column_sums(rows)

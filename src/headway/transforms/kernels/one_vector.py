@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
 
 import torch.nn.functional as F
 import triton
@@ -19,20 +18,22 @@ from triton.language.extra import cuda
 
 from headway.base.shapes import Float, Tensor
 from headway.blocks.norms import LayerNorm, RMSNorm
-from headway.transforms.kernels import starts_early
+from headway.transforms.kernels import Activation, starts_early
 
 LONGEST = 2**14
 """Inputs of the widest layer: a row of the matrix must fit into the registers of a program."""
 
-Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 
-
-def activation_name(activation: Callable[..., Any]) -> Activation | None:
+def activation_name(activation: Callable[..., object]) -> Activation | None:
     """Return the name of an activation that the kernel computes, or None."""
     if isinstance(activation, partial):  # compared by content, since copies of a model copy it
         is_tanh = activation.func is F.gelu and activation.keywords == {"approximate": "tanh"}
         return "gelu-tanh" if is_tanh else None
-    names: dict[Any, Activation] = {F.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
+    names: dict[object, Activation] = {
+        F.relu: "relu",
+        F.gelu: "gelu",
+        F.silu: "silu",
+    }
     return names.get(activation)
 
 

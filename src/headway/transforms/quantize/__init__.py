@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -189,13 +189,11 @@ def _with_stored(
     for name, layer in layers.items():
         if layer.weight in stored and layer not in replaced:
             kind, parts = stored[layer.weight]
-            new: Any
             if isinstance(layer, nn.Linear):
-                new = LINEARS[kind].of(layer, parts)
-                new.shared = users[layer.weight] > 1
+                replaced[layer] = linear = LINEARS[kind].of(layer, parts)
+                linear.shared = users[layer.weight] > 1
             else:
-                new = EMBEDDINGS[kind].of(layer, parts)
-            replaced[layer] = new
+                replaced[layer] = EMBEDDINGS[kind].of(layer, parts)
         if layer in replaced:
             model.set_submodule(name, replaced[layer])
     return model

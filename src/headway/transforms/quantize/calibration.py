@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 from torch import nn
@@ -32,10 +31,9 @@ def _sums(
 ) -> dict[Tensor, Tensor]:
     sums: dict[Tensor, Tensor] = {}
 
-    def add(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    def add(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
-        weight: Any = layer.weight
-        sums[weight] = sums.get(weight, torch.zeros(())) + of_rows(rows)
+        sums[layer.weight] = sums.get(layer.weight, torch.zeros(())) + of_rows(rows)
 
     linears = {layer for layer in layers if isinstance(layer, nn.Linear)}
     hooks = [layer.register_forward_pre_hook(add) for layer in linears]

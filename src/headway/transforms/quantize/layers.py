@@ -19,7 +19,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -32,19 +32,19 @@ L = TypeVar("L", bound="QuantizedLinear")
 E = TypeVar("E", bound="QuantizedEmbedding")
 
 
-class _Stored:
+class _Stored(nn.Module):
     """Keeps the tensors of a matrix as parameters that are not trained, without `weight` itself."""
 
     numbers: ClassVar[type[Numbers]]
 
-    def keep(self: Any, stored: Mapping[str, Tensor]) -> None:
+    def keep(self, stored: Mapping[str, Tensor]) -> None:
         """Register the stored tensors; those that are parameters already stay shared."""
         for name, value in stored.items():
-            is_parameter = isinstance(value, nn.Parameter)
-            parameter = value if is_parameter else nn.Parameter(value, requires_grad=False)
-            self.register_parameter(name, parameter)
+            if not isinstance(value, nn.Parameter):
+                value = nn.Parameter(value, requires_grad=False)
+            self.register_parameter(name, value)
 
-    def stored(self: Any) -> dict[str, Tensor]:
+    def stored(self) -> dict[str, Tensor]:
         """Return the stored tensors by name."""
         names = self.numbers.names
         if self.numbers.column_name in self._parameters:
