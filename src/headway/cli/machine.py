@@ -22,7 +22,12 @@ MACHINE = Parameter(group=Group("Machine"))
 """The flags of the machine have their own part of the help."""
 
 PREDICTIONS = "float32"
-"""The dtype of predictions that is selected by auto."""
+"""The dtype of predictions that is selected by auto.
+
+Results do not depend on the machine, and are those of `headway.load`. In bfloat16 a batch of 256
+texts took 0.59 of the time with MiniLM (Zen 5, 1 thread), one text as long; a vector differs by
+0.0014, and its cosine with the one in float32 is 0.99997 or more.
+"""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,10 @@ class MachineFlags:
     dtype: Annotated[str, MACHINE] = setting(
         "auto",
         "Dtype of matrix products: auto, float32, or bfloat16 (autocast). For predictions auto is "
-        "float32: a step of decoding is faster only with weights in bfloat16 (headway quantize).",
+        "float32 on every machine, so that they are the same everywhere, and the same in Python. "
+        "With instructions for bfloat16, many texts are embedded, classified or tagged 1.7 times "
+        "as fast in it, and vectors differ by about 0.001; a step of decoding is faster only with "
+        "weights in bfloat16 (headway quantize).",
     )
     threads: Annotated[int | None, MACHINE] = setting(
         None,

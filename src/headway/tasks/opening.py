@@ -73,7 +73,9 @@ def load(
     a Hugging Face folder whose config.json has none, such as "bert".
 
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
-    (float32); if None, as saved.
+    (float32); if None, as saved. Products with weights that are not quantised are in float32 on
+    every device, so predictions are the same on every machine up to rounding; call the model under
+    `torch.autocast` for bfloat16.
 
     fast: replace plain classes by their fast twins (`transforms/fast/`), and arrange the weights on
     a CPU for products without gradients (`prepare_for_inference`). A model with a Transformer
