@@ -70,14 +70,13 @@ def desired_updates(number: int) -> Any:
     )
 
 
-def pre_trained(model: str) -> str | None:
+def pre_trained(model: str) -> Any:
     """Declare the setting for the model that a run starts from. model: its kind and use."""
-    start: str | None = setting(
+    return setting(
         None,
         f"{model}: a run, a model or a Hugging Face folder (short: --from); if unset, training "
         "from scratch",
     )
-    return start
 
 
 @dataclass(frozen=True, kw_only=True)
