@@ -35,7 +35,7 @@ from headway.tasks.captioning.caption_files import (
 )
 from headway.tasks.captioning.config import CaptionDataConfig, CaptionEvaluation, CaptionRunConfig
 from headway.tasks.captioning.model import CaptionerBundle
-from headway.tasks.captioning.reader import FILE, CaptionReader
+from headway.tasks.captioning.reader import CaptionReader
 from headway.tasks.image_data import ImageSource, content, prepare_splits
 from headway.tasks.job import Emit
 from headway.text import TextBPE, TextTokenizer
@@ -267,7 +267,7 @@ def prepare_captions(
     train, valid = (
         CaptionCorpus.open(corpus.folder, images.reader) for corpus in (images.train, images.valid)
     )
-    if (folder / FILE).exists():
+    if (folder / CaptionReader.FILE).exists():
         return PreparedCaptions(CaptionReader.load(folder), train, valid)
     tokenizer = _tokenizer(config.data, starts.decoder, train, emit)
     languages = config.data.text if len(config.data.text) > 1 else ()

@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from headway.base.errors import DataError, UsageError
-from headway.base.files import are_distinct_names, json_bytes, read_json, write_file
+from headway.base.errors import UsageError
+from headway.base.files import are_distinct_names, is_count
+from headway.bundle import StoredReader
 from headway.data.image_reader import ImageReader
 from headway.text import TextTokenizer, load_tokenizer, positions_of_words
 
-FILE = "captions.json"
-FORMAT = 1
 LONGEST = 2**16
 
 
 @dataclass(frozen=True)
-class CaptionReader:
+class CaptionReader(StoredReader):
     """Preprocesses images, and converts captions to ids and back.
 
     images: the image reader. tokenizer: the tokenizer of the captions. languages: the languages of
@@ -30,6 +30,8 @@ class CaptionReader:
     languages a caption starts with the tokenizer's `bos`. A space precedes the first word, so that
     it is tokenized as in the middle of a sentence.
     """
+
+    FILE: ClassVar[str] = "captions.json"
 
     images: ImageReader
     tokenizer: TextTokenizer
@@ -83,39 +85,34 @@ class CaptionReader:
         words = positions_of_words(self.tokenizer, ids[front:])
         return [[i] for i in range(front)] + [[front + i for i in word] for word in words]
 
+    def contents(self) -> tuple[TextTokenizer, dict[str, object]]:
+        """See `StoredReader`."""
+        return self.tokenizer, {"languages": self.languages, "longest": self.longest}
+
     @property
     def fingerprint(self) -> str:
         """The sha256 of everything that pixels and tokens depend on."""
-        parts = (self.images.fingerprint, self.tokenizer.fingerprint, self._json().decode())
-        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-    def _json(self) -> bytes:
-        metadata = {"format": FORMAT, "languages": self.languages, "longest": self.longest}
-        return json_bytes(metadata)
+        parts = f"{self.images.fingerprint} {super().fingerprint}"
+        return hashlib.sha256(parts.encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write images.json, tokenizer.json and captions.json."""
         self.images.save(folder)
-        self.tokenizer.save(folder)
-        write_file(folder / FILE, self._json())
+        super().save(folder)
 
     @classmethod
     def load(cls, folder: Path) -> CaptionReader:
         """Load the files that `save` wrote. Raises DataError if they are invalid."""
-        path = folder / FILE
-        metadata = read_json(path)
-        languages = metadata.get("languages") if isinstance(metadata, dict) else None
-        if (
-            not are_distinct_names(languages)
-            or metadata.get("format") != FORMAT
-            or not all(languages)
-            or type(metadata.get("longest")) is not int
-            or not 0 < metadata["longest"] <= LONGEST
-        ):
-            raise DataError(
-                "expected `languages`, a list of distinct names, and `longest`, a number from 1 to "
-                f"{LONGEST} (format {FORMAT})",
-                str(path),
-            )
+
+        def are_valid(settings: dict[str, object]) -> bool:
+            languages, longest = settings.get("languages"), settings.get("longest")
+            is_length = is_count(longest, 1) and longest <= LONGEST
+            return are_distinct_names(languages) and all(languages) and is_length
+
+        settings = cls.load_settings(
+            folder,
+            are_valid,
+            f"`languages`, a list of distinct names, and `longest`, a number from 1 to {LONGEST}",
+        )
         images, tokenizer = ImageReader.load(folder), load_tokenizer(folder)
-        return cls(images, tokenizer, tuple(languages), metadata["longest"])
+        return cls(images, tokenizer, tuple(settings["languages"]), settings["longest"])
