@@ -48,3 +48,13 @@ def test_only_the_first_calls_of_a_test_are_compared():
     shape_checks.start_test()
     with pytest.raises(TypeCheckError):
         masked_softmax(torch.randn(2, 3, 4), allowed)
+
+
+def test_a_method_that_is_called_often_takes_the_place_of_its_check_until_the_next_file():
+    shape_checks.start_file()
+    check, mask = vars(Mask)["dense"], Mask(causal=True)
+    for _ in range(shape_checks._COMPARED + shape_checks._PASSED):
+        mask.dense(3, 4)
+    assert vars(Mask)["dense"] is check.__wrapped__
+    shape_checks.start_file()
+    assert vars(Mask)["dense"] is check

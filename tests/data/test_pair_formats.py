@@ -151,7 +151,7 @@ def test_catalogues_of_this_machine_are_read_as_gettext_reads_them(tmp_path):
     installed = sorted(Path("/usr/share/locale").glob("*/LC_MESSAGES/*.mo"))
     if len(installed) < 20:
         pytest.skip("needs compiled catalogues in /usr/share/locale")
-    for path in random.Random(3).sample(installed, 20):
+    for path in random.Random(3).sample(installed, 6):
         try:
             with path.open("rb") as stream:
                 catalogue = gettext.GNUTranslations(stream)

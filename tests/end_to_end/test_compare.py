@@ -97,6 +97,8 @@ def test_values_of_a_setting_are_compared_over_several_seeds(compared):
         "2",
         "--steps",
         "4",
+        "--beam",
+        "1",
         "--run",
         "two",
         "--quiet",

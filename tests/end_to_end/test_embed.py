@@ -292,18 +292,6 @@ def test_an_encoder_is_evaluated_on_a_file_of_scored_pairs(run_headway):
     assert text.startswith(f"spearman {scores['spearman']:.4f}   pearson ")
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
-    run_headway(*train("whole", "--steps", "9"))
-    run_headway(*train("halves", "--steps", "4"))
-    assert (
-        "resumed from step 4" in run_headway("train", "--resume", "runs/halves", "--steps", "9")[1]
-    )
-    for name in ("checkpoints/step-9/state.safetensors", "model/model.safetensors"):
-        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
-        assert halves.read_bytes() == whole.read_bytes()
-    assert "resumed from step 9" in run_headway(*train("whole", "--steps", "9"))[1]
-
-
 def test_a_dry_run_keeps_nothing_and_settings_are_shown(working_folder, run_headway):
     assert "steps, without evaluations" in run_headway(*train("dry", "--dry-run", data="s.tsv"))[1]
     assert not (working_folder / "runs" / "dry").exists()

@@ -63,22 +63,6 @@ def test_training_reports_its_progress_and_saves_a_bundle(working_folder):
     assert len(predictions) == 3
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
-    run_headway(*train("whole", "--steps", "12"))
-    run_headway(*train("halves", "--steps", "5"))
-    stderr = run_headway("train", "--resume", "runs/halves", "--steps", "12")[1]
-    assert "resumed from step 5" in stderr and "training.steps changed from 5 to 12" in stderr
-    for name in ("checkpoints/step-12/state.safetensors", "model/model.safetensors"):
-        whole, halves = (working_folder / "runs" / run / name for run in ("whole", "halves"))
-        assert halves.read_bytes() == whole.read_bytes()
-    again = run_headway(*train("whole", "--steps", "12"))[1]
-    assert "resumed from step 12" in again and "(reused)" in again
-    steps = [
-        r["step"] for r in rows(working_folder / "runs/whole/metrics.jsonl") if r["kind"] == "valid"
-    ]
-    assert steps == [5, 10, 12]
-
-
 def test_pre_training_continues_in_a_domain_with_new_words(working_folder, run_headway):
     (working_folder / "domain.txt").write_text("\n".join(LINES).replace("lemon", "lemonade") + "\n")
     words = ["train", "bert-domain", "--data", "domain.txt", *TINY[8:], "--from", "runs/a"]

@@ -138,20 +138,6 @@ def test_scores_are_computed_on_the_held_out_examples_or_on_a_file(run_headway):
     assert "60 questions" in run_headway("eval", "runs/a", "t.json")[0]
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
-    for command in (train_tag, train_answer):
-        name = command.__name__
-        run_headway(*command(f"{name}-whole", "--steps", "9"))
-        run_headway(*command(f"{name}-halves", "--steps", "4"))
-        output = run_headway("train", "--resume", f"runs/{name}-halves", "--steps", "9")[1]
-        assert "resumed from step 4" in output
-        model = "model/model.safetensors"
-        whole, halves = (
-            working_folder / "runs" / f"{name}-{x}" / model for x in ("whole", "halves")
-        )
-        assert halves.read_bytes() == whole.read_bytes()
-
-
 def test_a_dry_run_writes_nothing_and_settings_are_printed(working_folder, run_headway):
     assert "steps, without evaluations" in run_headway(*train_tag("dry", "--dry-run"))[1]
     assert not (working_folder / "runs" / "dry").exists()

@@ -117,19 +117,6 @@ def test_a_wrong_command_gives_a_clear_error(words, code, message, working_folde
     assert message in run_headway(*words, code=code)[1]
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway):
-    # no learning rate depends on the budget, which changes
-    schedule = ("--schedule.kind", "constant", "--schedule.warmup", "0")
-    words = ["train", "vision", "shades", *TINY, *schedule, "--run"]
-    run_headway(*words, "whole", "--steps", "8")
-    run_headway(*words, "parts", "--steps", "8", "--training.time", "0.001s")
-    assert json.loads(run_headway("runs", "show", "runs/parts", "--json")[0])["step"] < 8
-    run_headway("train", "--resume", "runs/parts", "--training.time", "none")
-    state = "checkpoints/step-8/state.safetensors"
-    whole, resumed = (working_folder / "runs" / run / state for run in ("whole", "parts"))
-    assert whole.read_bytes() == resumed.read_bytes()
-
-
 def test_an_image_encoder_is_fine_tuned_and_exported(working_folder, run_headway):
     config = ViTConfig(
         model_dim=24, num_heads=3, ffn_dim=48, num_layers=2, image_size=8, channels=3

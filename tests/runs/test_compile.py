@@ -142,6 +142,35 @@ for name in names:
 """
 
 
+FLOAT8 = """
+import torch
+from headway.transforms.float8 import Float8Linear
+
+torch.manual_seed(0)
+layer = torch.nn.Sequential(torch.nn.Linear(48, 80), torch.nn.GELU(), torch.nn.Linear(80, 32))
+for part in (layer[0], layer[2]):
+    part.__class__ = Float8Linear
+shapes = []
+
+def backend(graph, inputs):
+    shapes.append([tuple(i.shape) for i in inputs if isinstance(i, torch.Tensor)])
+    return graph
+
+compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
+for rows in (5, 16, 37, 48, 7):
+    results = []
+    for model in (layer, compiled):
+        x = torch.randn(rows, 48, generator=torch.Generator().manual_seed(1), requires_grad=True)
+        layer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            y = model(x)
+        y.float().square().sum().backward()
+        results.append([y, x.grad, layer[0].weight.grad, layer[2].bias.grad])
+    assert all(torch.equal(a, b) for a, b in zip(*results)), rows
+assert len(shapes) == 1, shapes
+"""
+
+
 EACH = """
 import json, sys, torch, traceback
 
@@ -177,8 +206,8 @@ def in_one_process():
     """What the programs of the fast tests print, in one process: its start takes seconds."""
     stacks = dict.fromkeys(sorted(traced.FAMILIES.keys() - {"rnn"}), 1)
     stacks |= {"translator": 2, "captioner": 2}
-    programs = [[STEPS, "eager", "gpt"], [GRAPHS, *stacks], [EXPORT, "gpt"]]
-    names = ("steps", "graphs", "export")
+    programs = [[STEPS, "eager", "gpt"], [GRAPHS, *stacks], [EXPORT, "gpt"], [FLOAT8]]
+    names = ("steps", "graphs", "export", "float8")
     printed = dict(zip(names, in_a_process_of_its_own(*programs), strict=True))
     return {**printed, "stacks": [list(stack) for stack in stacks.items()]}
 
@@ -216,6 +245,10 @@ for name in words:
         model(*inputs)
     print(name, len(graphs))
 """
+
+
+def test_compiled_layers_in_float8_are_one_graph_for_any_number_of_rows(in_one_process):
+    assert in_one_process["float8"] == [[], ""]
 
 
 def test_the_blocks_of_a_stack_are_one_graph(in_one_process):

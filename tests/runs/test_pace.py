@@ -11,17 +11,17 @@ from tests.fixtures.command_line import write_corpus
 from tests.fixtures.tiny_settings import TRANSLATOR
 
 TINY = {**TRANSLATOR, "machine.threads": 1, "training.tokens": 256, "training.updates": 800}
-TIMED = {**TINY, "training.time": "2s", "training.steps": 9}
+TIMED = {**TINY, "training.time": "0.4s", "training.steps": 9}
 
 
 @pytest.fixture
 def slow(monkeypatch):
-    """A machine on which a step takes 1 ms for each token of its batch; the measured sizes."""
+    """A machine on which a step takes 0.2 ms for each token of its batch; the measured sizes."""
     sizes = []
 
     def measured(job, machine, seconds):
         sizes.append(job.config.training.tokens)
-        step_seconds = sizes[-1] / 1000
+        step_seconds = sizes[-1] / 5000
         return Pace(step_seconds, int(seconds / step_seconds), 1.0, is_limited_by_time=True)
 
     monkeypatch.setattr(pace, "measured", measured)
@@ -45,7 +45,7 @@ def train(tmp_path, monkeypatch):
     [(7, 256, [256]), (15, 128, [256, 128]), (800, 64, [256, 128, 64]), (0, 256, [256])],
 )
 def test_the_batch_is_halved_until_the_time_is_enough(train, slow, updates, size, measured):
-    run = train(training__updates=updates, training__steps=10**6, training__time="2s")
+    run = train(training__updates=updates, training__steps=10**6)
     assert slow == measured and run.config.training.tokens == size
     assert run.stop == "time"
 
@@ -59,7 +59,7 @@ def test_a_batch_size_of_the_user_stays(slow):
 
 
 def test_steps_that_the_time_is_enough_for_change_no_batch(train, slow):
-    run = train(training__steps=3)
+    run = train(training__steps=3, training__time="60s")
     assert slow == [256] and run.config.training.tokens == 256 and run.stop == "done"
 
 
@@ -81,15 +81,15 @@ def test_the_same_command_resumes_with_the_batch_of_the_run(train, slow):
 
 
 def test_the_same_command_takes_no_further_step_once_the_time_is_used_up(train, slow):
-    first = train(training__steps=10**6, training__time="1s")
+    first = train(training__steps=10**6, training__time="0.2s")
     steps = first.history("finished")[-1]["step"]
-    second = train(training__steps=10**6, training__time="1s")
+    second = train(training__steps=10**6, training__time="0.2s")
     assert (second.stop, second.history("finished")[-1]["step"]) == ("time", steps)
 
 
 def test_the_plan_says_what_the_time_buys(train):
-    (plan,) = train(training__steps=10**6).history("plan")
-    assert plan["buys"].startswith("2s is enough for about ")
+    (plan,) = train(training__steps=10**6, training__time="1s").history("plan")
+    assert plan["buys"].startswith("1s is enough for about ")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_a_stuck_engine_is_unhealthy_and_a_healthy_one_again_later(monkeypatch):
         return step(self, tokens, state)
 
     monkeypatch.setattr(type(bundle.model), "step", stuck)
+    monkeypatch.setattr(engine_module, "STUCK", 0.3)
     with running({"gpt": bundle}) as client:
         thread = threading.Thread(target=client.complete, kwargs={"prompt": "fox", "max_tokens": 2})
         thread.start()

@@ -3,10 +3,7 @@
 torch's products of float8 numbers on a CPU make the sums of a GPU in float32. Every size differs.
 """
 
-import os
 import statistics
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 
@@ -42,7 +39,6 @@ from headway.transforms.float8 import (
     scaled,
 )
 from tests.fixtures import zoo
-from tests.fixtures.command_line import ROOT
 
 GPT_CONFIG = GPTConfig(
     model_dim=32,
@@ -320,48 +316,6 @@ def test_a_training_with_infinite_weights_is_stopped():
         model.decoder.blocks[0].feedforward.expand.weight[3, 5] = torch.inf
     with pytest.raises(NonFinite):
         trained(model, "float8", 1)
-
-
-COMPILED = """
-import torch
-from headway.transforms.float8 import Float8Linear
-
-torch.manual_seed(0)
-layer = torch.nn.Sequential(torch.nn.Linear(48, 80), torch.nn.GELU(), torch.nn.Linear(80, 32))
-for part in (layer[0], layer[2]):
-    part.__class__ = Float8Linear
-shapes = []
-
-def backend(graph, inputs):
-    shapes.append([tuple(i.shape) for i in inputs if isinstance(i, torch.Tensor)])
-    return graph
-
-compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=backend)
-for rows in (5, 16, 37, 48, 7):
-    results = []
-    for model in (layer, compiled):
-        x = torch.randn(rows, 48, generator=torch.Generator().manual_seed(1), requires_grad=True)
-        layer.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16):
-            y = model(x)
-        y.float().square().sum().backward()
-        results.append([y, x.grad, layer[0].weight.grad, layer[2].bias.grad])
-    assert all(torch.equal(a, b) for a, b in zip(*results)), rows
-assert len(shapes) == 1, shapes
-"""
-
-
-def test_compiled_layers_are_one_graph_for_any_number_of_rows():
-    """In a process without the checks of shapes, which the compiler cannot trace."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    process = subprocess.run(
-        [sys.executable, "-c", COMPILED],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    assert process.returncode == 0, process.stderr
 
 
 def test_a_product_of_scaled_matrices_uses_both_scales():

@@ -10,7 +10,7 @@ from tests.fixtures.zoo import some_rows
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("kind", ["fast", "plain"])
 @pytest.mark.parametrize("name", OF_SOURCES)
 @pytest.mark.usefixtures("attention_path")

@@ -128,8 +128,10 @@ def test_the_key_is_asked_for(visit):
         expect(page.get_by_label("Text to continue")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme, width", [("light", 1200), ("dark", 390)])
-@pytest.mark.parametrize("name", ["gpt", "classifier", "images"])
+@pytest.mark.parametrize(
+    "name, scheme, width",
+    [("gpt", "light", 1200), ("classifier", "dark", 390), ("images", "light", 390)],
+)
 def test_nothing_serious_is_reported_and_a_phone_does_not_scroll_sideways(
     client, visit, name, scheme, width
 ):
