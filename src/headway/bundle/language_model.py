@@ -10,7 +10,7 @@ import torch
 
 from headway.base.errors import UsageError
 from headway.base.settings import override
-from headway.bundle.arguments import checked
+from headway.bundle.arguments import changed, checked
 from headway.bundle.contract import ProbeRequest
 from headway.bundle.files import check_vocabulary_size
 from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
@@ -62,7 +62,7 @@ class TextBundle(StoredBundle):
         The output for a prompt does not depend on the other prompts. draft: a smaller model with
         the same tokenizer for speculative decoding, which is faster and has the same distribution.
         """
-        config = self.with_defaults(settings)
+        config = self._checked_settings(settings)
         proposer = self._proposer(draft, config)
         return generate(self.model, self.tokenizer, prompts, config, proposer)
 
@@ -78,7 +78,7 @@ class TextBundle(StoredBundle):
 
         prompt: a text, or the tokens of one.
         """
-        config = self.with_defaults(settings)
+        config = self._checked_settings(settings)
         return stream(self.model, self.tokenizer, prompt, config, self._proposer(draft, config))
 
     def with_defaults(
@@ -105,6 +105,11 @@ class TextBundle(StoredBundle):
         if not SAMPLING.isdisjoint(settings):
             changes.setdefault("beam", 1)
         return override(defaults, changes, where)
+
+    def _checked_settings(self, settings: Mapping[str, object]) -> GenerationConfig:
+        """Return `with_defaults` of the settings of a caller in Python, whose types are checked."""
+        changed(USUAL, settings, "generation")
+        return self.with_defaults(settings)
 
     def _proposer(self, draft: TextBundle | None, config: GenerationConfig) -> ModelDraft | None:
         if draft is None:

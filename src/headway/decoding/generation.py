@@ -197,6 +197,8 @@ def _encoded_prompts(
     ]
     most = max(LONGEST_PROMPT, model.config.max_length)
     for number, ids in enumerate(encoded, start=1):
+        if not ids:
+            raise UsageError("the prompt has no tokens", f"prompt {number}", "give at least one")
         if len(ids) > most:
             raise UsageError(
                 f"the prompt has {len(ids):,} tokens, but the maximum is {most:,}",
