@@ -63,7 +63,7 @@ class Sharing:
 
     def gather(self, x: Float[Tensor, "N T D"], num_sources: int) -> Float[Tensor, "M WT D"]:
         """Bring the queries of the sequences of each source together."""
-        if self.sequences is None and len(x) == num_sources:
+        if self.sequences is None and x.shape[0] == num_sources:
             return x
         x = x if self.sequences is None else x.index_select(0, self.sequences)
         return x.view(num_sources, -1, x.shape[-1])
