@@ -14,8 +14,9 @@ __version__ = "0.1.0"
 
 # A CPU thread of torch that has finished its part of a product waits for the others by computing
 # nothing, about 1 ms by default. Beside another program it thereby takes the time that the others
-# need: two threads were up to 25 times as slow as with a wait of about 0.01 ms, after which a
-# thread sleeps. Alone, both are equally fast (docs/log/speed.md). Read when torch is loaded.
+# need: with a wait of about 0.05 ms, after which a thread sleeps, two threads are 1.4 to 2.7 times
+# as fast there, at times 20 times. Alone they are up to a tenth slower (docs/log/speed.md). Read
+# when torch is loaded.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
