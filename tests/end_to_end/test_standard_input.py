@@ -12,8 +12,7 @@ from headway.bundle import (
     TextBundle,
 )
 from headway.cli.main import main
-from headway.data.formats import read_lines
-from headway.data.formats.lines import LINE_LIMIT
+from headway.data.formats.lines import LINE_LIMIT, read_lines
 from headway.models import (
     GPT,
     Bert,

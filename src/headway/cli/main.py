@@ -68,6 +68,7 @@ SUBCOMMANDS = {
 PATHS = {
     "chat": "generate:chat",
     "eval": "evaluate:evaluate",
+    "data check": "data_check:check",
     "exercise list": "exercise:list_exercises",
     "exercise check": "exercise_check:check",
     "exercise report": "exercise_check:report",

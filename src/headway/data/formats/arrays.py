@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from headway.base.errors import DataError
-from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages, label_name
+from headway.data.formats.images import LabelledImage, LabelledImages, label_name
 from headway.data.formats.npz import Array, ArrayFile
 from headway.data.images import Pixels
+from headway.data.split_files import SPLITS, TRAIN
 
 NAMES = "classes"
 _FORMS = (("{}_images", "{}_labels"), ("x_{}", "y_{}"))

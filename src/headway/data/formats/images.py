@@ -24,10 +24,8 @@ from headway.data.images import (
     suffix_of,
 )
 from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
+from headway.data.split_files import SPLITS, TRAIN
 
-TRAIN, VALID = "train", "valid"
-SPLITS = {"train": TRAIN, "valid": VALID, "val": VALID, "validation": VALID, "test": "test"}
-"""Accepted names of split folders -> the split."""
 MEMBERS_LIMIT = 2_000_000
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from headway.base.errors import DataError, UsageError
 from headway.bundle import ImageEncoding, TextBundle
 from headway.data.bad_rows import BadRows
-from headway.data.formats import check_table
 from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
 from headway.data.prepared import prepared
+from headway.data.rows import check_table
 from headway.data.split import check_sides, evenly_spaced, hold_out
 from headway.tasks.captioning.batches import TokenizedCaption
 from headway.tasks.captioning.bundle import CaptionerBundle

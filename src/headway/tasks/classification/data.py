@@ -11,8 +11,9 @@ from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
-from headway.data.formats import check_table, read_rows
+from headway.data.rows import ENDINGS, ROWS, read_rows
 from headway.data.split import check_known, check_sides, hold_out
+from headway.data.split_files import files_of
 from headway.tasks.classification.bundle import ClassifierBundle
 from headway.tasks.classification.config import (
     METRICS,
@@ -85,8 +86,7 @@ def check_files(data: ClassifyDataConfig, recipe: str) -> None:
             hint=f"headway train {recipe} FILE --from RUN, where FILE is .tsv, .csv, .jsonl or "
             ".parquet",
         )
-    for name in (*data.train, *data.valid):
-        check_table(Path(name))
+    files_of(data.train, data.valid, ENDINGS, ROWS)
     if len(set(data.columns.named.values())) < len(data.columns.named):
         names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
         raise UsageError(f"{names}: the columns must be different")
@@ -110,17 +110,18 @@ def labelled_texts(
     have, and for a label that is no number if data.kind is number.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    texts = list(read_labelled([Path(name) for name in data.train], data.columns, bad_rows))
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
+    texts = list(read_labelled(train_files, data.columns, bad_rows))
     sources = ", ".join(data.train)
     _check_labels(texts, data, sources)
-    if data.valid:
-        valid = list(read_labelled([Path(name) for name in data.valid], data.columns, bad_rows))
+    if valid_files:
+        valid = list(read_labelled(valid_files, data.columns, bad_rows))
         if data.kind == "number":
             _ = [text.number for text in valid]  # raises DataError for a label that is no number
         else:
             labels = {text.label for text in texts}
             check_known(labels_of(valid), labels, "label", "the training texts")
-        train, sources = texts, ", ".join(data.valid)
+        train, sources = texts, ", ".join(map(str, valid_files))
     else:
         classes = data.kind == "class"
         train, valid = hold_out(
@@ -132,7 +133,7 @@ def labelled_texts(
             unit="texts" if data.second is None else "pairs",
         )
     bad_rows.announce(emit)
-    content = None if data.valid else attrgetter("text")
+    content = None if valid_files else attrgetter("text")
     check_sides(train, valid, f"{len(texts):,} texts", sources, content=content)
     return train, valid
 
@@ -299,8 +300,8 @@ def columns_of(bundle: ClassifierBundle, path: Path, config: object) -> Classify
         return data
     reads_pairs = bundle.reader.pairs
     if reads_pairs is None:
-        _, first = next(read_rows(path, {}), (0, {}))
-        reads_pairs = pairs().data.second in first
+        first = next(read_rows(path, {}), None)
+        reads_pairs = first is not None and pairs().data.second in first.values
     names = pairs().data if reads_pairs else classify().data
     if bundle.reader.numbers is None:
         return names

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.bundle import TextBundle
-from headway.data.documents import Part, read_documents
+from headway.data.documents import Part
 from headway.data.prepared import numbered, prepared
 from headway.data.text_corpus import TextCorpus, prepare_text
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import LanguageDataConfig, LanguageRunConfig
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out
+from headway.tasks.text_data import RunningText, check_text
 from headway.text import (
     CharacterTokenizer,
     TextBPE,
@@ -78,8 +78,8 @@ def prepare_language(
     all text, because unknown characters could not be encoded.
     """
     data = config.data
-    halves = [TextSplit(source, data, emit) for source in data.train]
-    tokenizer = _tokenizer(data, start, halves, folder, emit)
+    text = RunningText(data, emit, folder)
+    tokenizer = _tokenizer(data, start, text, folder, emit)
 
     def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> TextCorpus:
         return prepared(
@@ -91,15 +91,15 @@ def prepare_language(
             "bytes",
         )
 
-    names = numbered("train", len(halves))
-    train = [corpus(name, half.train) for name, half in zip(names, halves, strict=True)]
-    return PreparedLanguage(tokenizer, train, corpus("valid", lambda: held_out(data, halves)))
+    names = numbered("train", len(text.train))
+    train = [corpus(name, half.train) for name, half in zip(names, text.train, strict=True)]
+    return PreparedLanguage(tokenizer, train, corpus("valid", text.held_out))
 
 
 def _tokenizer(
     data: LanguageDataConfig,
     start: TextBundle | None,
-    halves: list[TextSplit],
+    text: RunningText,
     folder: Path,
     emit: Emit,
 ) -> TextTokenizer:
@@ -110,10 +110,9 @@ def _tokenizer(
     elif data.tokenizer in TRAINED:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
         if data.tokenizer == "characters":
-            parts = read_documents((*data.train, *data.valid), data.split, data.key)
-            tokenizer = CharacterTokenizer.train(part.text for part in parts)
+            tokenizer = CharacterTokenizer.train(part.text for part in text.every())
         else:
-            texts = (part.text for half in halves for part in half.train())
+            texts = (part.text for half in text.train for part in half.train())
             kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
             tokenizer = kind.train(texts, data.vocabulary)
         how = data.tokenizer

@@ -20,7 +20,7 @@ from headway.tasks.masked_language_modeling.sentences import (
     sentences_of,
 )
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import TextSplit, check_text, held_out
+from headway.tasks.text_data import RunningText, TextSplit, check_text
 from headway.text import EncoderTokenizer, extended, new_words
 from headway.text.hf_tokenizer import FILE
 
@@ -80,8 +80,8 @@ def prepare_encoder(
     text or no held-out text.
     """
     data = config.data
-    halves = [TextSplit(source, data, emit) for source in data.train]
-    tokenizer = _tokenizer(config, start, halves, folder, emit)
+    text = RunningText(data, emit, folder)
+    tokenizer = _tokenizer(config, start, text, folder, emit)
 
     def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> SentenceCorpus:
         return prepared(
@@ -94,14 +94,12 @@ def prepare_encoder(
         )
 
     def split(name: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[SentenceCorpus]:
-        names = numbered(name, len(halves))
-        return [corpus(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
+        names = numbered(name, len(text.train))
+        halves = zip(names, text.train, strict=True)
+        return [corpus(name, partial(read, half)) for name, half in halves]
 
     train = split("train", TextSplit.train)
-    if data.valid:
-        valid = [corpus("valid", lambda: held_out(data, halves))]
-    else:
-        valid = split("valid", TextSplit.valid)
+    valid = [corpus("valid", text.held_out)] if data.valid else split("valid", TextSplit.valid)
     for corpora, kind in ((train, "training"), (valid, "held-out")):
         if not all(corpus.tokens for corpus in corpora):
             raise DataError(
@@ -125,8 +123,7 @@ def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[s
 
 def held_out_sentences(data: EncoderDataConfig) -> list[str]:
     """Read the held-out sentences of a run from its text. Raises DataError if there are none."""
-    halves = [TextSplit(source, data, lambda event: None) for source in data.train]
-    return _sentences(held_out(data, halves), ", ".join(data.valid or data.train))
+    return _sentences(RunningText(data).held_out(), ", ".join(data.valid or data.train))
 
 
 def _sentences(parts: Iterator[Part], where: str) -> list[str]:
@@ -139,7 +136,7 @@ def _sentences(parts: Iterator[Part], where: str) -> list[str]:
 def _tokenizer(
     config: EncoderRunConfig,
     start: EncoderBundle | None,
-    halves: list[TextSplit],
+    text: RunningText,
     folder: Path,
     emit: Emit,
 ) -> EncoderTokenizer:
@@ -150,16 +147,16 @@ def _tokenizer(
     elif start is not None:
         tokenizer, how = start.tokenizer, "of the pre-trained model"
         if data.new_tokens:
-            texts = (part.text for half in halves for part in half.train())
+            texts = (part.text for half in text.train for part in half.train())
             words = new_words(tokenizer, texts, data.new_tokens)
             tokenizer, how = extended(tokenizer, words), f"{how}, and {len(words):,} new tokens"
-            _report_fertility(start.tokenizer, tokenizer, config, halves, emit)
+            _report_fertility(start.tokenizer, tokenizer, config, text, emit)
     elif data.tokenizer is not None:
         tokenizer = load_as(EncoderBundle, data.tokenizer).tokenizer
         how = f"of {data.tokenizer}"
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-        sources = [(part.text for part in half.train()) for half in halves]
+        sources = [(part.text for part in half.train()) for half in text.train]
         tokenizer = EncoderTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
         how = "WordPiece"
     if not (folder / FILE).exists():
@@ -172,18 +169,18 @@ def _report_fertility(
     old: EncoderTokenizer,
     new: EncoderTokenizer,
     config: EncoderRunConfig,
-    halves: list[TextSplit],
+    text: RunningText,
     emit: Emit,
 ) -> None:
     """Emit the tokens per word of held-out text, with the original and the extended vocabulary."""
-    parts = sentences_of(held_out(config.data, halves))
+    parts = sentences_of(text.held_out())
     texts = [part.text for part in islice(parts, COMPARED)]
     words = max(1, sum(len(text.split()) for text in texts))
     before, after = (
         sum(map(len, tokenizer.encode_batch(texts))) / words for tokenizer in (old, new)
     )
-    text = (
+    note = (
         f"held-out text has {before:.3f} tokens per word with the original vocabulary and "
         f"{after:.3f} with the extended one"
     )
-    emit({"kind": "note", "text": text})
+    emit({"kind": "note", "text": note})

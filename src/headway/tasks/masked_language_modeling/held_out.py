@@ -11,8 +11,9 @@ from typing import Any
 
 from headway.base.errors import HeadwayWarning
 from headway.bundle import EncoderBundle
-from headway.data.formats import TABLES, ending
+from headway.data.formats.lines import ending
 from headway.data.prepared import numbered
+from headway.data.rows import ENDINGS as TABLES
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
     EncoderRunConfig,

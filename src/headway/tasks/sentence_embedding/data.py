@@ -8,8 +8,9 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats import check_table
+from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
+from headway.data.split_files import files_of
 from headway.tasks.finetuning import check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
@@ -40,8 +41,7 @@ def check_pairs(config: EmbedRunConfig) -> None:
             hint="headway train embed FILE --from ENCODER, where FILE is .tsv, .csv or .jsonl with "
             "the columns first and second",
         )
-    for name in (*data.train, *data.valid):
-        check_table(Path(name))
+    files_of(data.train, data.valid, ENDINGS, ROWS)
     require_encoder(config.training.start, "a sentence encoder")
 
 
@@ -55,10 +55,11 @@ def similar_texts(
     than two pairs, if only some pairs of a file have scores, or if all scores are equal.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    pairs, sources = read_texts(data.train, data, bad_rows), ", ".join(data.train)
-    if data.valid:
-        train, valid = pairs, read_texts(data.valid, data, bad_rows)
-        sources = ", ".join(data.valid)
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
+    pairs, sources = read_texts(train_files, data, bad_rows), ", ".join(data.train)
+    if valid_files:
+        train, valid = pairs, read_texts(valid_files, data, bad_rows)
+        sources = ", ".join(map(str, valid_files))
     else:
         train, valid = hold_out(pairs, lambda pair: pair.first, data.held_out)
     bad_rows.announce(emit)
@@ -66,7 +67,7 @@ def similar_texts(
         if len(side) < 2:
             raise DataError(
                 f"the {name} split has {len(side)} of {len(pairs):,} pairs, but at least two are "
-                f"needed{'' if data.valid else repeats(pair.first for pair in pairs)}",
+                f"needed{'' if valid_files else repeats(pair.first for pair in pairs)}",
                 sources,
                 "--data.valid FILE, or another --data.held-out",
             )
@@ -82,10 +83,9 @@ def similar_texts(
 
 
 def read_texts(
-    names: Sequence[str], data: EmbedDataConfig, bad_rows: BadRows = NONE_LEFT_OUT
+    paths: Sequence[Path], data: EmbedDataConfig, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> list[SimilarTexts]:
     """Read the pairs of files. Raises DataError if only some of them have scores."""
-    paths = [Path(name) for name in names]
     pairs = list(read_similar(paths, data.first, data.second, data.score, bad_rows))
     scored = [pair.score is not None for pair in pairs]
     if any(scored) and not all(scored):

@@ -31,8 +31,7 @@ from headway.tasks.translation.directions import (
     tagged,
 )
 from headway.tasks.translation.pair_files import Pair
-from headway.tasks.translation.pairs.plain_lines import plain_files
-from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.reading import pair_files, plain_files, read_pairs
 from headway.tasks.translation.pairs.splits import Splits
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.parallel_corpus import prepare as prepare_corpus
@@ -109,7 +108,7 @@ def read_examples(
             note
             for note in (
                 _zero_shot(examples.pairs, data.directions),
-                *(pair_file.note for pair_file, _ in files),
+                *(note for pair_file, _ in files for note in pair_file.notes),
             )
             if note
         ),

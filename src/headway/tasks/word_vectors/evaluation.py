@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats import read_texts
+from headway.data.rows import read_texts
 from headway.data.stream import Batches
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig

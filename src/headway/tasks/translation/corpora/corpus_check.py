@@ -12,6 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,10 +47,12 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Finding:
-    """The number of lines with a finding, and the line numbers of the first ones."""
+    """The number of lines with a finding, the line numbers of the first ones, and the file and line
+    of the very first."""
 
     count: int
     first_lines: tuple[int, ...]
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,15 +91,18 @@ class CheckReport:
 
 @dataclass
 class _Tally:
-    """Counts collected while one corpus is read."""
+    """Counts collected while one corpus is read. path: the file that is being read."""
 
+    path: Path
     pairs: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     lines: dict[str, list[int]] = field(default_factory=dict)
+    firsts: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, Counter[int]] = field(default_factory=dict)
     sources: "array[int]" = field(default_factory=lambda: array("Q"))
     both: "array[int]" = field(default_factory=lambda: array("Q"))
     pair_lines: "array[int]" = field(default_factory=lambda: array("Q"))
+    starts: list[tuple[int, Path]] = field(default_factory=list)
     leaked: Finding = Finding(0, ())
     error: HeadwayError | None = None
     short: HeadwayError | None = None
@@ -104,16 +110,29 @@ class _Tally:
     def leave_out(self, error: DataError) -> None:
         """Count a row that is no pair; the error of the first one is kept."""
         self.short = self.short or error
-        self.note(_SHORT, int(str(error.where).rpartition(":")[2]))
+        self.note(_SHORT, int(str(error.where).split()[-1].rpartition(":")[2]))
+
+    def begin(self, path: Path) -> None:
+        """Begin a file of the corpus."""
+        self.path = path
+        self.starts.append((self.pairs, path))
+
+    def where(self, index: int) -> str:
+        """Return the file and line of a pair."""
+        path = next(path for start, path in reversed(self.starts) if start <= index)
+        return location(path, self.pair_lines[index])
 
     def note(self, kind: str, line: int) -> None:
         self.counts[kind] += 1
+        self.firsts.setdefault(kind, location(self.path, line))
         lines = self.lines.setdefault(kind, [])
         if len(lines) < FIRST_LINES:
             lines.append(line)
 
     def finding(self, kind: str) -> Finding:
-        return Finding(self.counts[kind], tuple(self.lines.get(kind, [])))
+        return Finding(
+            self.counts[kind], tuple(self.lines.get(kind, [])), self.firsts.get(kind, "")
+        )
 
     def measure(self, name: str, length: int) -> None:
         self.lengths.setdefault(name, Counter())[length] += 1
@@ -142,15 +161,19 @@ def check(splits: Splits, tokenizers: TokenizerPair | None = None) -> CheckRepor
 
 
 def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
-    tally = _Tally()
-    for chunk in chunks(_guarded(files, tally), CHUNK):
-        for pair in chunk:
-            _count(pair, tally)
-        if tokenizers is not None:
-            for ids in tokenizers.source.encode_batch([pair.source for pair in chunk]):
-                tally.measure("source tokens", len(ids))
-            for ids in tokenizers.target.encode_batch([pair.target for pair in chunk]):
-                tally.measure("target tokens", len(ids))
+    tally = _Tally(files.paths[0])
+    for part in files.every:
+        tally.begin(part.paths[0])
+        for chunk in chunks(_guarded(part, tally), CHUNK):
+            for pair in chunk:
+                _count(pair, tally)
+            if tokenizers is not None:
+                for ids in tokenizers.source.encode_batch([pair.source for pair in chunk]):
+                    tally.measure("source tokens", len(ids))
+                for ids in tokenizers.target.encode_batch([pair.target for pair in chunk]):
+                    tally.measure("target tokens", len(ids))
+        if tally.error is not None:
+            break
     return tally
 
 
@@ -158,7 +181,7 @@ def _tallied(files: PairFiles, tokenizers: TokenizerPair | None) -> _Tally:
 class _Counted(BadRows):
     """Leaves out every row that is no pair, and counts it."""
 
-    tally: _Tally = field(default_factory=_Tally)
+    tally: _Tally = field(kw_only=True)
 
     def leave_out(self, error: DataError) -> None:
         self.tally.leave_out(error)
@@ -211,12 +234,13 @@ def _leaked(tally: _Tally, train_hashes: npt.NDArray[np.uint64]) -> Finding:
     leaks = np.isin(hashes, train_hashes) & (hashes != np.uint64(_NOTHING))
     positions = np.flatnonzero(leaks)
     first = positions[:FIRST_LINES]
-    return Finding(len(positions), tuple(tally.pair_lines[int(p)] for p in first))
+    lines = tuple(tally.pair_lines[int(p)] for p in first)
+    return Finding(len(positions), lines, tally.where(int(first[0])) if lines else "")
 
 
 def _report(files: PairFiles, tally: _Tally) -> SplitReport:
     return SplitReport(
-        files=tuple(str(path) for path in files.paths),
+        files=tuple(map(str, files.all_paths)),
         pairs=tally.pairs,
         readable=tally.error is None and tally.short is None,
         empty=tally.finding(_EMPTY),
@@ -253,16 +277,13 @@ def _faults(name: str, files: PairFiles, tally: _Tally) -> Iterator[str]:
         yield f"{name}: {tally.short.where}: {tally.short.what}{rows}"
     empty = tally.finding(_EMPTY)
     if empty.count:
-        yield _sentence(name, files, empty, "an empty side", "have", "has")
+        yield _sentence(name, empty, "an empty side", "have", "has")
     if tally.leaked.count:
-        yield _sentence(
-            name, files, tally.leaked, "in the training set", "also occur", "also occurs"
-        )
+        yield _sentence(name, tally.leaked, "in the training set", "also occur", "also occurs")
 
 
 def _warnings(name: str, files: PairFiles, report: SplitReport) -> Iterator[str]:
-    if files.note is not None:
-        yield f"{name}: {files.note}"
+    yield from (f"{name}: {note}" for note in files.notes)
     if report.duplicates:
         noun = "pair repeats" if report.duplicates == 1 else "pairs repeat"
         yield f"{name}: {report.duplicates:,} {noun} an earlier one"
@@ -272,12 +293,11 @@ def _warnings(name: str, files: PairFiles, report: SplitReport) -> Iterator[str]
         (report.control_characters, "control or replacement characters"),
     ):
         if finding.count:
-            yield _sentence(name, files, finding, description, "have", "has")
+            yield _sentence(name, finding, description, "have", "has")
 
 
 def _sentence(
     name: str,
-    files: PairFiles,
     finding: Finding,
     description: str,
     plural_verb: str,
@@ -289,6 +309,4 @@ def _sentence(
     lines = ", ".join(str(line) for line in finding.first_lines)
     more = ", …" if finding.count > len(finding.first_lines) else ""
     tail = "" if is_single else f" (lines {lines}{more})"
-    return (
-        f"{name}: {location(files.paths[0], finding.first_lines[0])}: {subject} {description}{tail}"
-    )
+    return f"{name}: {finding.where}: {subject} {description}{tail}"
