@@ -16,8 +16,8 @@ from headway.base.files import open_plain, read_bytes, read_json
 from headway.base.folders import verify_folder
 from headway.base.metrics_file import read_metrics
 from headway.base.tensors import read_tensors
-from headway.data.formats import read_lines
 from headway.data.formats.images import read_zip
+from headway.data.formats.lines import read_lines
 from headway.data.formats.npz import ArrayFile
 from headway.data.formats.parquet import read_parquet
 from headway.data.image_sources import read_images

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats import lines, read_lines
+from headway.data.formats import lines
+from headway.data.formats.lines import read_lines
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from headway.tasks.translation.pairs.splits import locate
 

@@ -8,7 +8,7 @@ import pytest
 
 from headway.base.errors import HeadwayError
 from headway.data.documents import read_documents
-from headway.data.formats.records import plain_text, read_records
+from headway.data.rows import plain_text, read_rows
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
@@ -62,7 +62,7 @@ def error_of(function, *arguments):
     ],
 )
 def test_records_are_lines_or_a_list(tmp_path, name, content):
-    assert [row for _, row in read_records(write(tmp_path / name, content))] == ROWS
+    assert [row.values for row in read_rows(write(tmp_path / name, content), {})] == ROWS
 
 
 def test_a_number_that_is_not_finite_stops_only_where_it_is_used(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats import read_rows
+from headway.data.rows import read_rows
 from headway.tasks.sentence_embedding.data import SimilarPairs, share_texts
 from headway.tasks.sentence_embedding.similar_files import read_similar
 
@@ -90,9 +90,8 @@ def test_rows_that_are_no_pair_are_refused_with_their_line(tmp_path, name, conte
 
 def test_rows_have_all_their_values_by_name(tmp_path):
     (tmp_path / "a.tsv").write_text("text\tkind\nx\ty\n")
-    assert list(read_rows(tmp_path / "a.tsv", {"text": "--column"})) == [
-        (2, {"text": "x", "kind": "y"})
-    ]
+    rows = read_rows(tmp_path / "a.tsv", {"text": "--column"})
+    assert [(row.line, row.values) for row in rows] == [(2, {"text": "x", "kind": "y"})]
     with pytest.raises(UsageError, match=r"--column NAME"):
         list(read_rows(tmp_path / "a.tsv", {"words": "--column"}))
 

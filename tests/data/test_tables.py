@@ -9,8 +9,8 @@ import zipfile
 import pytest
 
 from headway.base.errors import DataError, HeadwayError, UsageError
-from headway.data.formats import read_lines, read_rows, read_stream, read_texts
-from headway.data.formats.tables import parsed_number
+from headway.data.formats.lines import read_lines, read_stream
+from headway.data.rows import parsed_number, read_rows, read_texts
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.translation.corpora.corpus_check import check
 from headway.tasks.translation.documents.opening import open_document
@@ -61,7 +61,7 @@ def test_csv_is_read_with_the_separator_that_it_has(tmp_path, content):
 
 def test_without_names_of_columns_the_regular_separator_is_used(tmp_path):
     file = write(tmp_path / "x.csv", "text;label\na, b;x\n")
-    assert [row for _, row in read_rows(file, {})] == [{"text": "a, b", "label": "x"}]
+    assert [row.values for row in read_rows(file, {})] == [{"text": "a, b", "label": "x"}]
 
 
 def test_a_separator_inside_texts_is_part_of_them(tmp_path):

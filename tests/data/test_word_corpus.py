@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats import read_texts
+from headway.data.rows import read_texts
 from headway.data.stream import Batches
 from headway.tasks.word_vectors.context_windows import BLOCK, ContextWindowSettings, Windows
 from headway.tasks.word_vectors.data import (

@@ -10,8 +10,7 @@ from headway.bundle import (
     EncoderBundle,
     TextBundle,
 )
-from headway.data.formats import read_lines
-from headway.data.formats.lines import LINE_LIMIT
+from headway.data.formats.lines import LINE_LIMIT, read_lines
 from headway.models import (
     GPT,
     Bert,

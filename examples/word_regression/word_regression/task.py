@@ -12,7 +12,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override, section, setting
 from headway.base.transfers import positions_where
-from headway.data.formats import read_rows
+from headway.data.rows import read_rows
 from headway.data.split import hold_out
 from headway.data.word_targets import WordBatch, WordTargets, word_sequences
 from headway.evaluation import pearson
@@ -77,12 +77,12 @@ def read_sentences(paths: Sequence[Path]) -> list[Sentence]:
     """Read sentences from .jsonl files. Raises DataError for a line without a number per word."""
     sentences = []
     for path in paths:
-        for line, row in read_rows(path, {"words": "words", "numbers": "numbers"}):
-            words, numbers = row.get("words"), row.get("numbers")
+        for row in read_rows(path, {"words": "words", "numbers": "numbers"}):
+            words, numbers = row.values.get("words"), row.values.get("numbers")
             if not (isinstance(words, list) and isinstance(numbers, list) and words):
-                raise DataError("words and numbers must be lists", f"{path}:{line}")
+                raise DataError("words and numbers must be lists", row.where)
             if len(words) != len(numbers) or not all(type(n) in (int, float) for n in numbers):
-                raise DataError(f"expected {len(words)} numbers, one per word", f"{path}:{line}")
+                raise DataError(f"expected {len(words)} numbers, one per word", row.where)
             sentences.append(Sentence([*map(str, words)], [*map(float, numbers)]))
     return sentences
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from headway.base.errors import DataError
 from headway.base.settings import setting
 from headway.cli.flags import OUTPUT, as_flags
 from headway.datasets.fetch import Fetched
@@ -15,11 +14,8 @@ from headway.datasets.fetch import fetch as fetch_data
 from headway.datasets.interface_strings import FetchedStrings, StringOptions
 from headway.datasets.shakespeare import FetchedTexts
 from headway.tasks.translation.corpora.cleaning import REASONS, CleaningRules, clean_files
-from headway.tasks.translation.corpora.corpus_check import CheckReport
-from headway.tasks.translation.corpora.corpus_check import check as check_data
 from headway.tasks.translation.pairs.reading import pair_files
-from headway.tasks.translation.pairs.splits import locate
-from headway.terminal.console import data, data_json, program, result, say, talk
+from headway.terminal.console import data, data_json, program, say, talk
 from headway.terminal.progress import progress
 
 
@@ -81,35 +77,6 @@ def _folder_name(name: str, target: str | None, hold_out: str | None) -> str:
     if name == "emoji-names":
         return f"{name}-en-{target or 'fr'}"
     return name if hold_out is None else f"{name}-without-{hold_out}"
-
-
-@as_flags
-class CheckFlags:
-    source: str | None = setting(None, "Column, key, language or file suffix of the source.")
-    target: str | None = setting(None, "Column, key, language or file suffix of the target.")
-    json: bool = setting(False, "Print one JSON object instead of text.")
-
-
-def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
-    """Report sizes, lengths and faults of sentence pairs; exit code 3 if there are faults.
-
-    Parameters
-    ----------
-    path
-        A file (.tsv, .csv, .jsonl, .parquet, .po, .mo, .tmx, .xliff), a folder of splits, or
-        the common prefix of the paths of two aligned files.
-    """
-    report = check_data(locate(path, flags.source, flags.target))
-    result(report.as_dict(), _table(report), as_json=flags.json)
-    if report.faults:
-        count = len(report.faults)
-        raise DataError(
-            f"the data has {count} {'fault' if count == 1 else 'faults'}",
-            str(path),
-            "fix them, or train anyway: empty pairs are skipped, all others are used unchanged"
-            if all(split.readable and split.pairs for split in report.splits.values())
-            else "fix them: training refuses these files",
-        )
 
 
 @as_flags
@@ -198,17 +165,3 @@ def describe_texts(fetched: FetchedTexts) -> str:
     )
     how = " (reused)" if fetched.reused else ""
     return f"data      {fetched.folder}: texts {sizes}{how}"
-
-
-def _table(report: CheckReport) -> str:
-    lines = []
-    for name, split in report.splits.items():
-        lines.append(f"{name:<6} {split.pairs:>9,} pairs   {' + '.join(split.files)}")
-        for measure, length in split.lengths.items():
-            lines.append(
-                f"       {measure:<18} mean {length.mean:6.1f}   95 % up to {length.p95:>5,}   "
-                f"longest {length.max:>6,}"
-            )
-    lines += [f"fault    {fault}" for fault in report.faults]
-    lines += [f"warning  {warning}" for warning in report.warnings]
-    return "\n".join(lines if report.faults else [*lines, "no faults"])

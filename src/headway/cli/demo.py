@@ -10,7 +10,7 @@ from headway.base.settings import setting
 from headway.cli.data import describe
 from headway.cli.flags import as_flags
 from headway.cli.machine import MachineFlags
-from headway.data.formats import read_lines
+from headway.data.formats.lines import read_lines
 from headway.datasets.fetch import fetch_emoji_names
 from headway.evaluation import score_translations
 from headway.inspection import align, heat_map

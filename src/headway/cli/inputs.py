@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from headway.base.errors import UsageError
 from headway.cli.streams import is_stream_file
-from headway.data.formats import read_lines, read_stream
+from headway.data.formats.lines import read_lines, read_stream
 from headway.tasks.truncation import Truncation
 from headway.terminal.console import say, talk
 

@@ -67,6 +67,7 @@ SUBCOMMANDS = {
 
 PATHS = {
     "eval": "evaluate:evaluate",
+    "data check": "data_check:check",
     "exercise list": "exercise:list_exercises",
     "exercise check": "exercise_check:check",
     "exercise report": "exercise_check:report",

@@ -10,7 +10,7 @@ from headway.base.settings import setting
 from headway.bundle import Bundle
 from headway.bundle.files import WEIGHTS_FILE
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.data.formats import read_lines
+from headway.data.formats.lines import read_lines
 from headway.models.contracts import parameter_count
 from headway.tasks.opening import load
 from headway.terminal.console import data_json, say

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.cli.inputs import is_file, standard_input
-from headway.data.formats import TABLES, checked_text, ending, read_lines, read_rows
-from headway.data.formats.lines import location
-from headway.data.formats.records import plain_text
-from headway.data.formats.tables import no_value
+from headway.data.formats.lines import ending, read_lines
+from headway.data.rows import ENDINGS as TABLES
+from headway.data.rows import read_rows
 from headway.terminal.console import say
 
 PLAIN = (".txt", ".md")
@@ -71,13 +70,7 @@ def _rows(path: Path, column: str, label: str | None) -> list[tuple[str, str | N
         kind = path.name if label == BY_FILE else None
         return [(line.strip(), kind) for line in read_lines(path) if line.strip()]
     columns = {column: "--column", **({} if label is None else {label: "--label"})}
-    labelled: list[tuple[str, str | None]] = []
-    for number, row in read_rows(path, columns):
-        where = location(path, number)
-        kind = None
-        if label is not None:
-            kind = plain_text(row.get(label))
-            if kind is None:
-                raise no_value(row, label, where, "a text or a number", "--label")
-        labelled.append((checked_text(row, column, where, "--column"), kind))
-    return labelled
+    return [
+        (row.text(column), None if label is None else row.label(label))
+        for row in read_rows(path, columns)
+    ]

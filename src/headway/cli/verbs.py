@@ -26,7 +26,8 @@ from headway.cli.image_files import image_paths
 from headway.cli.inputs import NAME, Truncated, arguments_or_lines, chunks
 from headway.cli.machine import MachineFlags
 from headway.cli.streams import is_stream_file, named_like
-from headway.data.formats import TABLES, ending, read_lines
+from headway.data.formats.lines import ending, read_lines
+from headway.data.rows import ENDINGS as TABLES
 from headway.runs.recipes import saved_or_none
 from headway.tasks.opening import check_kind, with_article
 from headway.tasks.registry import TASKS, Entry, task, verbs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.parquet_rows import PARQUET, parquet_rows
+from headway.data.formats.lines import check_file, ending, read_lines
+from headway.data.formats.records import LINE_LIMIT, LINES, PARQUET
+from headway.data.formats.split_files import TRAIN, VALID, split_files
+from headway.data.rows import read_rows
 
-RECORDS = (".jsonl", ".ndjson", PARQUET)
+RECORDS = (*LINES, PARQUET)
 ENDINGS = (".txt", ".md", *RECORDS)
 PART = 1 << 16  # characters of a long document in memory at once
-LINE_LIMIT = 64 * 2**20  # bytes; a line of a .jsonl file is a whole document, possibly a book
 
 Split = Literal["file", "blank-line", "line", "title"]
 _TITLE = re.compile(
@@ -33,7 +33,7 @@ class Part:
 
 
 def read_documents(
-    sources: Sequence[str], split: Split = "file", key: str = "text"
+    sources: Sequence[str], split: Split = "file", key: str = "text", part: str = TRAIN
 ) -> Iterator[Part]:
     r"""Yield the documents of files (.txt, .md, .jsonl, .parquet, plain or .gz), folders and
     collections, in parts.
@@ -45,7 +45,8 @@ def read_documents(
 
     Folders are read recursively in the order of names; hidden files and files with other suffixes
     are skipped. All lines of text files, also the last, end in "\n". Documents of whitespace only
-    are left out. Memory holds one line (at most 64 MiB) and one part.
+    are left out. Memory holds one line (at most 64 MiB) and one part. part: the split that is read
+    of folders as those of the hub (`text_files`).
 
     Raises UsageError for a missing file, DataError with file and line for invalid text.
     """
@@ -54,17 +55,18 @@ def read_documents(
             for text in COLLECTIONS[source]():
                 yield from _cut(text, True)
             continue
-        for path in text_files(Path(source)):
+        for path in text_files(Path(source), part):
             if ending(path) in RECORDS:
                 yield from _records(path, key)
             else:
                 yield from _parts(path, split)
 
 
-def text_files(source: Path) -> list[Path]:
+def text_files(source: Path, part: str = TRAIN) -> list[Path]:
     """Return the file `source`, or the text files of the folder `source`, sorted.
 
-    Raises UsageError if there are none.
+    Of a folder with numbered files of splits (`split_files`), they are those of the split `part`,
+    if there is one. Raises UsageError if there are none.
     """
     if source.is_file():
         check_file(source, ENDINGS, "texts")
@@ -75,6 +77,8 @@ def text_files(source: Path) -> list[Path]:
             str(source),
             f"give a path, or one of the collections: {', '.join(COLLECTIONS)}",
         )
+    if numbered := split_files(source, ENDINGS, are_numbered=True):
+        return numbered.get(part) or [path for files in numbered.values() for path in files]
     # Hidden files are skipped: .git, .venv and system files are not part of a corpus.
     paths = sorted(
         path
@@ -90,6 +94,11 @@ def text_files(source: Path) -> list[Path]:
             "check the path",
         )
     return paths
+
+
+def has_validation(source: str) -> bool:
+    """Return whether a source is a folder with numbered files of a validation split."""
+    return Path(source).is_dir() and VALID in split_files(Path(source), ENDINGS, are_numbered=True)
 
 
 def _parts(path: Path, split: Split) -> Iterator[Part]:
@@ -133,46 +142,16 @@ def _cut(text: str, first: bool) -> Iterator[Part]:
         start, first = end, False
 
 
-def _objects(path: Path) -> Iterator[tuple[int, object]]:
-    """Yield (line or row number, value) of each line of JSON or row of Parquet."""
-    if ending(path) == PARQUET:
-        yield from parquet_rows(path)
-        return
-    for number, line in enumerate(read_lines(path, LINE_LIMIT), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(
-                f"the line is not valid JSON: {error}",
-                location(path, number),
-                "write one JSON object per line",
-            ) from error
-
-
 def _records(path: Path, key: str) -> Iterator[Part]:
-    for number, record in _objects(path):
-        text = record.get(key) if isinstance(record, dict) else None
+    for row in read_rows(path, {}):
+        text = row.values.get(key)
         if not isinstance(text, str):
-            keys = (
-                f"keys: {', '.join(map(repr, record))}" if isinstance(record, dict) else "no object"
-            )
             raise DataError(
                 f"the record must be an object with a text under the key {key!r}, but has none "
-                f"({keys})",
-                location(path, number),
+                f"(keys: {', '.join(map(repr, row.values))})",
+                row.where,
                 "name the key of the text with --data.key NAME",
             )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:  # JSON can spell \ud800 alone
-            raise DataError(
-                f"the text has a lone surrogate, \\u{ord(text[error.start]):04x}, which is only "
-                "half of a character",
-                location(path, number),
-                "remove it from the text",
-            ) from error
         if text.strip():
             yield from _cut(text, True)
 

@@ -14,13 +14,15 @@ from headway.base.files import not_a_file
 from headway.data.formats.arrays import read_arrays
 from headway.data.formats.images import LabelledImage, LabelledImages, read_folder, read_zip
 from headway.data.formats.lines import read_lines
-from headway.data.formats.parquet import BY_NAME, ENDING, ImageColumns, read_parquet
+from headway.data.formats.parquet import BY_NAME, ImageColumns, read_parquet
+from headway.data.formats.records import PARQUET
+from headway.data.formats.split_files import data_folder
 from headway.data.images import Pixels
 
 READERS: dict[str, Callable[[Path], LabelledImages]] = {
     ".zip": read_zip,
     ".npz": read_arrays,
-    ENDING: read_parquet,
+    PARQUET: read_parquet,
 }
 _SIDE, _BRIGHTEST = 8, 16
 
@@ -108,7 +110,8 @@ def read_images(sources: Sequence[str], columns: ImageColumns = BY_NAME) -> Labe
 
 
 def parquet_files(path: Path) -> list[Path]:
-    """Return a .parquet file, or those in a folder, sorted; none for another source."""
+    """Return a .parquet file, or those in a folder (`data_folder`), sorted; none for another
+    source."""
     if path.is_dir():
-        return sorted(path.glob(f"*{ENDING}"))
-    return [path] if path.is_file() and path.suffix.lower() == ENDING else []
+        return sorted(data_folder(path).glob(f"*{PARQUET}"))
+    return [path] if path.is_file() and path.suffix.lower() == PARQUET else []

@@ -18,6 +18,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle import EncoderBundle, TextBundle
+from headway.data.formats.split_files import files_of
 from headway.data.stream import Array, Batch, Batches, ByLength, Indices
 from headway.models import GPT, Bert
 from headway.tasks.job import Network, prepare_blocks
@@ -35,11 +36,13 @@ HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 
 
 def check_examples(
-    config: FineTuningRunConfig, examples: str, files: str, check: Callable[[Path], object]
+    config: FineTuningRunConfig, examples: str, files: str, endings: Sequence[str], content: str
 ) -> None:
-    """Raise UsageError if no training examples are named; then `check` each of their files.
+    """Raise UsageError if no training examples are named, or if a file is missing or of another
+    kind.
 
     examples: the word for the examples. files: the kinds of files that have them, in words.
+    endings, content: as those of `files_of`.
     """
     data = config.data
     if not data.train:
@@ -47,8 +50,7 @@ def check_examples(
             f"no training {examples} are named",
             hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {files}",
         )
-    for name in (*data.train, *data.valid):
-        check(Path(name))
+    files_of(data.train, data.valid, endings, content)
 
 
 def require_encoder(start: str | None, model: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import TypeVar
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
 from headway.bundle import EncoderBundle, TextBundle
-from headway.data.documents import COLLECTIONS, Part, read_documents, text_files
+from headway.data.documents import COLLECTIONS, Part, has_validation, read_documents, text_files
+from headway.data.formats.split_files import TRAIN, VALID
 from headway.data.prepared import Progress, numbered, prepared, progress_of
+from headway.data.read_once import ReadOnce
 from headway.models import BertConfig, GPTConfig
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
@@ -61,6 +63,39 @@ def check_max_length(bundle: TextBundle | EncoderBundle, start: str, length: int
         )
 
 
+class RunningText:
+    """The training and validation text of a run; each text is read once.
+
+    data: the settings. emit: receives progress. train: the texts of data.train.
+    """
+
+    def __init__(
+        self, data: TextDataConfig, emit: Emit = lambda event: None, folder: Path | None = None
+    ) -> None:
+        """folder: where the copies of large texts are written (`ReadOnce`)."""
+        self.data, self.emit = data, emit
+        self.train = [TextSplit(source, data, emit, folder) for source in data.train]
+        self._valid = None
+        if data.valid:
+            self._valid = _once(
+                lambda: read_documents(data.valid, data.split, data.key, VALID), folder
+            )
+
+    def held_out(self) -> Iterator[Part]:
+        """Yield the validation text: data.valid, or the end of every text of data.train."""
+        if self._valid is not None:
+            yield from self._valid
+            return
+        for text in self.train:
+            yield from text.valid()
+
+    def every(self) -> Iterator[Part]:
+        """Yield the text of all files."""
+        for text in self.train:
+            yield from text.every()
+        yield from self._valid or ()
+
+
 def fitted_model(
     config: R, start: TextBundle | EncoderBundle | None, vocabulary: int, length: int
 ) -> R:
@@ -100,7 +135,7 @@ def tokenizer_of_run(
 
 
 def prepare_texts(
-    halves: Sequence[TextSplit],
+    text: RunningText,
     folder: Path,
     open_it: Callable[[Path], C],
     make: Callable[[Iterator[Part], Path, Progress], C],
@@ -114,7 +149,6 @@ def prepare_texts(
     training corpora, one for each text, and the held-out corpora: likewise, or a single corpus if
     they are `joined` or if data.valid is set.
     """
-    data, emit = halves[0].data, halves[0].emit
 
     def corpus(name: str, parts: Callable[[], Iterator[Part]]) -> C:
         return prepared(
@@ -122,33 +156,55 @@ def prepare_texts(
             open_it,
             lambda path, progress: make(parts(), path, progress),
             lambda corpus: {"count": tokens(corpus), "unit": "tokens"},
-            emit,
+            text.emit,
             "bytes",
         )
 
     def split(name: str, read: Callable[[TextSplit], Iterator[Part]]) -> list[C]:
-        names = numbered(name, len(halves))
-        return [corpus(name, partial(read, half)) for name, half in zip(names, halves, strict=True)]
+        halves = zip(numbered(name, len(text.train)), text.train, strict=True)
+        return [corpus(name, partial(read, half)) for name, half in halves]
 
     train = split("train", TextSplit.train)
-    if data.valid or joined:
-        return train, [corpus("valid", lambda: held_out(data, halves))]
+    if text.data.valid or joined:
+        return train, [corpus("valid", text.held_out)]
     return train, split("valid", TextSplit.valid)
 
 
-def held_out(data: TextDataConfig, halves: Sequence[TextSplit]) -> Iterator[Part]:
-    """Read the validation text: data.valid, or the end of every text of data.train."""
-    if data.valid:
-        yield from read_documents(data.valid, data.split, data.key)
-    for half in () if data.valid else halves:
-        yield from half.valid()
-
-
 class TextSplit:
-    """One text of data.train, split into training text and held-out text at its end."""
+    """One text of data.train, split into training text and held-out text at its end.
 
-    def __init__(self, source: str, data: TextDataConfig, emit: Emit) -> None:
+    The held-out text of a folder with files of a validation split is that split. parts: the whole
+    text, without that split.
+    """
+
+    def __init__(
+        self, source: str, data: TextDataConfig, emit: Emit, folder: Path | None = None
+    ) -> None:
+        """folder: as that of `ReadOnce`."""
         self.source, self.data, self.emit = source, data, emit
+        self.parts = _once(self._measured, folder)
+        self._valid = None
+        if not data.valid and has_validation(source):
+            self._valid = _once(lambda: self._documents(VALID), folder)
+        self._characters, self._starts = 0, array("q")
+
+    def _measured(self) -> Iterator[Part]:
+        """Read the text, and count its characters up to the start of each document."""
+        progress = progress_of(self.emit, self.source, "characters")
+        for part in self._documents(TRAIN):
+            if part.first:
+                self._starts.append(self._characters)
+            self._characters += len(part.text)
+            progress(self._characters)
+            yield part
+
+    def every(self) -> Iterator[Part]:
+        """Yield the whole text, and the validation split of its folder."""
+        yield from self.parts
+        yield from self._valid or ()
+
+    def _documents(self, split: str) -> Iterator[Part]:
+        return read_documents([self.source], self.data.split, self.data.key, split)
 
     @cached_property
     def border(self) -> int:
@@ -157,31 +213,27 @@ class TextSplit:
         It is computed when the text is first split, which a resumed run does not need. Raises
         DataError if the text is empty.
         """
-        progress = progress_of(self.emit, self.source, "characters")
-        characters, starts = 0, array("q")
-        for part in self._parts():
-            if part.first:
-                starts.append(characters)
-            characters += len(part.text)
-            progress(characters)
-        if not characters:
+        if not len(self.parts):
             raise DataError("the text is empty", self.source)
+        starts, characters = self._starts, self._characters
         target = int(characters * (1 - self.data.held_out))
         return target if len(starts) == 1 else min(starts[1:], key=lambda x: abs(x - target))
 
-    def _parts(self) -> Iterator[Part]:
-        return read_documents([self.source], self.data.split, self.data.key)
-
     def train(self) -> Iterator[Part]:
+        """Yield the training text."""
         border = self.border
-        if self.data.valid:
-            yield from self._parts()
+        if self.data.valid or self._valid is not None:
+            yield from self.parts
             return
         for part, is_held_out in self._cut(border):
             if not is_held_out:
                 yield part
 
     def valid(self) -> Iterator[Part]:
+        """Yield the held-out text."""
+        if self._valid is not None:
+            yield from self._valid
+            return
         first = True
         for part, is_held_out in self._cut(self.border):
             if is_held_out:
@@ -194,7 +246,7 @@ class TextSplit:
         A single document is split at the end of a line; several documents are split between two.
         """
         offset = 0
-        for part in self._parts():
+        for part in self.parts:
             if offset >= border or offset + len(part.text) <= border:
                 yield part, offset >= border
             else:
@@ -202,3 +254,9 @@ class TextSplit:
                 yield Part(part.text[:at], part.first), False
                 yield Part(part.text[at:], False), True
             offset += len(part.text)
+
+
+def _once(read: Callable[[], Iterator[Part]], folder: Path | None) -> ReadOnce[Part]:
+    return ReadOnce(
+        read, lambda part: [part.text, part.first], lambda values: Part(*values), folder
+    )

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from headway.base.errors import DataError
-from headway.data.formats.images import SPLITS, TRAIN, LabelledImage, LabelledImages, label_name
+from headway.data.formats.images import LabelledImage, LabelledImages, label_name
 from headway.data.formats.npz import Array, ArrayFile
+from headway.data.formats.split_files import SPLITS, TRAIN
 from headway.data.images import Pixels
 
 NAMES = "classes"

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.base.files import check_plain, read_bytes
+from headway.data.formats.split_files import SPLITS, TRAIN
 from headway.data.images import (
     BYTES_LIMIT,
     ENDINGS,
@@ -25,9 +26,6 @@ from headway.data.images import (
 )
 from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
 
-TRAIN, VALID = "train", "valid"
-SPLITS = {"train": TRAIN, "valid": VALID, "val": VALID, "validation": VALID, "test": "test"}
-"""Accepted names of split folders -> the split."""
 MEMBERS_LIMIT = 2_000_000
 
 

@@ -13,19 +13,18 @@ from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
-from headway.base.errors import DataError, UsageError
-from headway.base.files import check_plain, parse_json, read_bytes
+from headway.base.errors import DataError
+from headway.base.files import read_bytes
 from headway.data.formats.images import (
     MEMBERS_LIMIT,
-    SPLITS,
-    TRAIN,
     LabelledImage,
     LabelledImages,
     label_name,
 )
+from headway.data.formats.records import column_types, open_parquet
+from headway.data.formats.split_files import TRAIN, shard_of
 from headway.data.images import BYTES_LIMIT as IMAGE_LIMIT
 
-ENDING = ".parquet"
 BYTES_LIMIT = 8 * 2**30  # of a file's columns, unpacked
 USUAL = {
     "image": (("image", "img"), ("images", "pixel_values", "picture", "photo", "audio")),
@@ -36,7 +35,6 @@ USUAL = {
 }
 """Usual names of the column of images, and of that of labels; those of the second group count if
 there is none of the first."""
-NOTES = b"huggingface"  # metadata key whose value has the names of the classes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,53 +61,22 @@ def read_parquet(source: Path, columns: ImageColumns = BY_NAME) -> LabelledImage
     Raises UsageError if pyarrow is not installed; DataError with the file and the row, and for
     columns that are missing or ambiguous.
     """
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError:
-        raise UsageError(
-            "reading .parquet files needs the package pyarrow, which is not installed",
-            str(source),
-            "pip install 'headway[parquet]'",
-        ) from None
     where = str(source)
-    try:
-        check_plain(source)
-        file = parquet.ParquetFile(source)
-        groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
-        size, rows = sum(group.total_byte_size for group in groups), file.metadata.num_rows
-        if size > BYTES_LIMIT or rows > MEMBERS_LIMIT:
-            raise DataError(
-                f"the file has {rows:,} rows of {size:,} bytes in all, but at most "
-                f"{MEMBERS_LIMIT:,} rows and {BYTES_LIMIT:,} bytes are allowed",
-                where,
-                "split it into several files",
-            )
-        schema = file.schema_arrow
-        features = _features((schema.metadata or {}).get(NOTES), where)
+    with open_parquet(source, MEMBERS_LIMIT, BYTES_LIMIT) as file:
+        schema, types = file.schema_arrow, column_types(file, where)
         with_bytes = [field.name for field in schema if _may_have_images(field.type)]
-        with_classes = [name for name in schema.names if _has_classes(features.get(name))]
+        with_classes = [name for name in schema.names if _has_classes(types.get(name))]
         image = _column("image", schema.names, with_bytes, columns, where)
         label = _column("label", schema.names, with_classes, columns, where)
         table = file.read(columns=[image, label])
-    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(
-            f"the file cannot be read as parquet: {error}", where, "copy or download it again"
-        ) from error
-    image_column, names = table.column(image), _names(features, label, where)
-    images = LabelledImages()
+    image_column, names = table.column(image), _names(types, label, where)
+    images, shard = LabelledImages(), shard_of(source)
     for i, value in enumerate(table.column(label).to_pylist()):
         row = f"{where}[{i}]"
         data = partial(_bytes, image_column, i, source.parent, row)
         labelled = LabelledImage(label_name(value, names, f"{row}, column {label!r}"), row, data)
-        getattr(images, _split(source)).append(labelled)
+        getattr(images, TRAIN if shard is None else shard.split).append(labelled)
     return images
-
-
-def _split(source: Path) -> str:
-    return SPLITS.get(source.name.split("-")[0].split(".")[0], TRAIN)
 
 
 def _column(
@@ -150,22 +117,14 @@ def _may_have_images(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _features(metadata: bytes | None, where: str) -> dict[str, Any]:
-    """Return the descriptions of columns in the metadata of Hugging Face, by column."""
-    value: Any = None if metadata is None else parse_json(metadata, where)
-    for key in ("info", "features"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
-
-
 def _has_classes(feature: Any) -> bool:
     """Return whether a column has class numbers, by its description."""
     return isinstance(feature, dict) and "names" in feature
 
 
-def _names(features: dict[str, Any], label: str, where: str) -> list[str] | None:
+def _names(types: dict[str, Any], label: str, where: str) -> list[str] | None:
     """Return the names of the classes in order, or None if the metadata does not have them."""
-    value = features[label]["names"] if _has_classes(features.get(label)) else None
+    value = types[label]["names"] if _has_classes(types.get(label)) else None
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):

@@ -2,53 +2,76 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from decimal import Decimal
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from headway.base.errors import DataError
-from headway.base.files import parse_json
-from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats.csv_rows import CELL_LIMIT
+from headway.base.errors import DataError, UsageError
+from headway.base.files import check_plain, parse_json
+from headway.data.bad_rows import BadRows
 from headway.data.formats.lines import ending, location, read_lines
-from headway.data.formats.parquet_rows import PARQUET, parquet_rows
 
-ENDINGS = (".jsonl", ".ndjson", ".json", PARQUET)
-FILE_LIMIT = 512 * 2**20  # bytes of a line of a .json file, which is often the whole file
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+PARQUET = ".parquet"
+LINES = (".jsonl", ".ndjson")
+ENDINGS = (*LINES, ".json", PARQUET)
+LINE_LIMIT = 64 * 2**20
+"""Maximum length of a line of a .jsonl file in bytes; it may be a whole document, even a book."""
+FILE_LIMIT = 512 * 2**20
+"""Maximum length of a line of a .json file in bytes, which is often the whole file."""
+BATCH = 512  # rows of a Parquet file in memory at once
+ROWS_LIMIT = 100_000_000
+BYTES_LIMIT = 64 * 2**30  # of the columns of a Parquet file, unpacked
+METADATA = b"huggingface"  # key of the schema's metadata with the types of the columns
 Record = tuple[int, dict[str, object]]  # line or row number, values by name
 
 
 def read_records(
-    path: Path, longest: int = CELL_LIMIT, bad_rows: BadRows = NONE_LEFT_OUT
+    path: Path, bad_rows: BadRows, lines: Iterator[str] | None = None
 ) -> Iterator[Record]:
     """Yield (number, values by name) for each record of a file, whose name ends in `ENDINGS`.
 
     A line of a .jsonl file is a JSON object. A .json file is a list of objects, or has such lines.
     Numbers that are not finite may be in values that are not used, and become float. A Parquet file
-    has rows, and columns of class numbers become class names (`parquet_rows`). longest: maximum
-    number of bytes of a line. bad_rows: the policy for records that are invalid.
+    has rows, and columns of class numbers become class names (`parquet_rows`). bad_rows: the policy
+    for records that are invalid. lines: those of a JSON file that is already open (`json_lines`).
 
     Raises DataError with file and line or row for a record that is invalid.
     """
     if ending(path) == PARQUET:
         yield from parquet_rows(path)
         return
-    if ending(path) == ".json" and is_list(path):
-        content = "\n".join(read_lines(path, FILE_LIMIT)).encode()
+    first, lines = begun(json_lines(path) if lines is None else lines)
+    if ending(path) == ".json" and first.lstrip().startswith("["):
+        content = "\n".join(lines).encode()
         rows = enumerate(parse_json(content, str(path), only_finite=False), start=1)
         yield from bad_rows.parsed(rows, partial(_listed, path))
     else:
-        lines = enumerate(read_lines(path, longest), start=1)
-        filled = ((number, line) for number, line in lines if line.strip())
+        filled = (pair for pair in enumerate(lines, start=1) if pair[1].strip())
         yield from bad_rows.parsed(filled, partial(_parsed, path))
 
 
-def is_list(path: Path) -> bool:
-    """Return whether a .json file begins with a list."""
-    first = next((line for line in read_lines(path, FILE_LIMIT) if line.strip()), "")
-    return first.lstrip().startswith("[")
+def json_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file of JSON, plain or .gz, as `read_lines` does."""
+    return read_lines(path, FILE_LIMIT if ending(path) == ".json" else LINE_LIMIT)
+
+
+def begun(lines: Iterator[str]) -> tuple[str, Iterator[str]]:
+    """Return the first line that is not blank, and all lines, from the first one on.
+
+    Without such a line, the first is a blank one, or empty.
+    """
+    head: list[str] = []
+    for line in lines:
+        head.append(line)
+        if line.strip():
+            break
+    return head[-1] if head else "", chain(head, lines)
 
 
 def _listed(path: Path, numbered: tuple[int, object]) -> Record:
@@ -83,28 +106,114 @@ def _object(row: object, where: str) -> dict[str, object]:
     return row
 
 
-def plain_text(value: object) -> str | None:
-    """Return what a value of a record, which may be a class, is as a text; None if it is none.
+def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """Yield (number from 1, values by name) of each row of a Parquet file.
 
-    A text is stripped. A number is its digits (classes are often 0 and 1), and the same with or
-    without ".0"; a Boolean is true or false. Lists, objects, null and NaN are no texts.
+    Class numbers, also in lists, become the class names of the metadata; -1, which marks an unknown
+    class, becomes None. Bytes in UTF-8 become texts.
+
+    Raises UsageError if pyarrow is not installed; DataError with the file, and the row if one is
+    invalid.
     """
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float | Decimal) and math.isfinite(value):
-        is_whole = value == int(value) and abs(int(value)) < 2**53
-        return str(int(value)) if is_whole else str(value)
-    return None
+    number = 0
+    with open_parquet(path, ROWS_LIMIT, BYTES_LIMIT) as file:
+        types = column_types(file, str(path))
+        for batch in file.iter_batches(BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                where = location(path, number)
+                yield (
+                    number,
+                    {
+                        name: _value(value, types.get(name), name, where)
+                        for name, value in row.items()
+                    },
+                )
 
 
-def what_is(value: object) -> str:
-    """Return a description of a value that is no text, for messages."""
-    if value is None:
-        return "null, or missing"
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    return repr(value)[:60]
+@contextmanager
+def open_parquet(path: Path, rows_limit: int, bytes_limit: int) -> Iterator[ParquetFile]:
+    """Open a Parquet file of at most so many rows and bytes, unpacked.
+
+    Raises UsageError if pyarrow is not installed. DataError with the file if it is larger, or, in
+    the whole block, for what cannot be read.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UsageError(
+            "reading .parquet files needs the package pyarrow, which is not installed",
+            str(path),
+            "pip install 'headway[parquet]'",
+        ) from None
+    try:
+        check_plain(path)
+        with parquet.ParquetFile(path) as file:
+            groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+            size, rows = sum(group.total_byte_size for group in groups), file.metadata.num_rows
+            if size > bytes_limit or rows > rows_limit:
+                raise DataError(
+                    f"the file has {rows:,} rows of {size:,} bytes in all, but at most "
+                    f"{rows_limit:,} rows and {bytes_limit:,} bytes are allowed",
+                    str(path),
+                    "split it into several files",
+                )
+            yield file
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(
+            f"the file cannot be read as parquet: {error}",
+            str(path),
+            "copy or download it again",
+        ) from error
+
+
+def column_types(file: ParquetFile, where: str) -> dict[str, Any]:
+    """Return the types of columns by name, as far as the metadata of Hugging Face declare them."""
+    metadata = file.schema_arrow.metadata or {}
+    value: Any = parse_json(metadata[METADATA], where) if METADATA in metadata else None
+    for key in ("info", "features"):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def _value(value: Any, feature: Any, name: str, where: str) -> Any:
+    """Return a value with class names in the place of class numbers, and texts for bytes.
+
+    feature: the type of the column in the metadata; lists have that of their values.
+    """
+    if isinstance(value, list):
+        inner = feature[0] if isinstance(feature, list) and feature else feature
+        inner = inner.get("feature", inner) if isinstance(inner, dict) else inner
+        return [_value(item, inner, name, where) for item in value]
+    if isinstance(value, dict):
+        fields = feature.get("feature", feature) if isinstance(feature, dict) else {}
+        return {
+            key: _value(item, fields.get(key) if isinstance(fields, dict) else None, key, where)
+            for key, item in value.items()
+        }
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    names = feature.get("names") if isinstance(feature, dict) else None
+    if type(value) is int and isinstance(names, list):
+        return _class_name(value, names, name, where)
+    return value
+
+
+def _class_name(number: int, names: list[Any], column: str, where: str) -> str | None:
+    if number == -1:
+        return None
+    class_name = names[number] if 0 <= number < len(names) else None
+    if not isinstance(class_name, str):
+        raise DataError(
+            f"class number {number} of {column!r} has no name: the file names {len(names):,} "
+            "classes",
+            where,
+            f"number the classes from 0 to {len(names) - 1}, or name the other classes too",
+        )
+    return class_name

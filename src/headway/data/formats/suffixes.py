@@ -8,7 +8,7 @@ import re
 import zlib
 from contextlib import suppress
 
-from headway.data.formats.csv_rows import SEPARATORS
+from headway.data.formats.tables import SEPARATORS
 
 HEAD = 2**16
 """The number of first bytes by which `suffix_of` decides."""

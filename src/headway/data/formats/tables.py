@@ -1,177 +1,168 @@
-"""Reads rows by column name from tables with a header (.tsv, .csv) and records (.jsonl, .json,
-.parquet), plain or .gz."""
+"""Reads the cells of tables of tabs, and of .csv files, whose separator is found in the first rows.
+
+A tab ends a cell of a table of tabs and a newline ends a row; quotes have no special meaning. The
+cells of a .csv file may be quoted; quoted ones may contain separators and line breaks.
+"""
 
 from __future__ import annotations
 
-import math
+import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headway.base.errors import DataError, UsageError
-from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats import records
-from headway.data.formats.csv_rows import (
-    CELL_LIMIT,
-    TAB,
-    Separator,
-    csv_rows,
-    separator_of,
+from headway.base.errors import DataError
+from headway.data.formats.lines import ending, location, read_lines
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+CELL_LIMIT = 16 * 2**20
+"""Maximum length of a line in bytes, and of a cell in characters."""
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+SAMPLE = 50  # lines in which the separator is sought
+
+_DECLARED = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # the first line of a file for Excel
+_FAULTS = (
+    (
+        "unexpected end of data",
+        "a quote begins in this row and does not end",
+        "close it, or write a quote inside a quoted cell as two quotes",
+    ),
+    (
+        "field larger than field limit",
+        f"a cell has more than {CELL_LIMIT:,} characters",
+        "if a quote is not closed, close it; else shorten the cell",
+    ),
+    (
+        "expected after",
+        "a quoted cell ends, but no separator follows",
+        "write a quote inside a quoted cell as two quotes",
+    ),
+    (
+        "new-line character",
+        "a cell without quotes has a carriage return",
+        "quote the cell, or remove the character: tr -d '\\r'",
+    ),
 )
-from headway.data.formats.lines import check_file, ending, location, read_lines
+"""Part of the message of `csv.Error`, what it means, and how to mend the file."""
 
-ENDINGS = (".tsv", ".tab", ".csv", *records.ENDINGS)
-LARGEST = 1e18  # largest magnitude of a regression target; its square still fits into float32
-_COMMA = re.compile(r"(?P<whole>[+-]?\d*),(?P<decimals>\d+)(?:[eE][+-]?\d+)?")
-Row = tuple[int, dict[str, object]]  # line number, values by column name
+# The limit of the standard library, 131,072 characters, is less than a long document.
+csv.field_size_limit(CELL_LIMIT)
 
 
-def check_table(path: Path) -> None:
-    """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
-    check_file(path, ENDINGS, "rows of texts")
+@dataclass(frozen=True)
+class Separator:
+    """What separates the cells of a file. is_declared: whether its first line declares it."""
+
+    character: str
+    is_declared: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the character in the plural, for messages."""
+        return SEPARATORS.get(self.character, repr(self.character))
 
 
-def read_rows(
-    path: Path, columns: Mapping[str, str], bad_rows: BadRows = NONE_LEFT_OUT
-) -> Iterator[Row]:
-    """Yield (line number, values by column name) for each row; empty lines are skipped.
+TAB = Separator("\t")
 
-    The cells of a .tsv file are separated by tabs, and quotes have no special meaning. The cells of
-    a .csv file are separated by commas, semicolons, tabs or vertical bars (`separator_of`); quoted
-    ones may contain separators and line breaks. columns: maps each name
-    that the first line of a table must contain to the flag that sets it, for errors. Records
-    (`read_records`) need not contain them. bad_rows: the policy for rows that are invalid.
 
-    Raises UsageError for a missing file, an unknown suffix, or a missing column; DataError with
-    file and line for a row with more or fewer cells than the header, and for an invalid record.
+@dataclass(frozen=True)
+class Table:
+    """A table that is open for reading. rows: yields (number of the row's last line, cells)."""
+
+    separator: Separator
+    rows: Iterator[tuple[int, list[str]]]
+
+
+def open_table(
+    path: Path,
+    fits: Callable[[Sequence[str]], bool] | None = None,
+    separator: Separator | None = None,
+) -> Table:
+    """Open a .csv file, or any other file as a table of tabs.
+
+    Empty rows of a .csv file are skipped, and spaces after a separator do not belong to a cell. The
+    first line may declare the separator: sep=; An undeclared separator is one of `SEPARATORS`: the
+    first one with which the first row `fits`; without `fits`, the one with which the first rows
+    have the same number of cells, at least two. If none does, it is a comma. separator: that of a
+    file that was opened before.
+
+    Raises DataError if several separators do. The rows raise DataError with file and line for a
+    quote that is not closed or not doubled, and for a cell that is too long.
     """
-    check_table(path)
-    if ending(path) in records.ENDINGS:
-        yield from records.read_records(path, bad_rows=bad_rows)
-        return
-    if ending(path) == ".csv":
-        separator = separator_of(path, lambda cells: bool(columns) and set(columns) <= set(cells))
-        rows = csv_rows(path, separator)
-    else:
-        separator, rows = TAB, _tabs(path)
-    first = next(rows, None)
-    if first is None:
-        return
-    header = [cell.strip() for cell in first[1]]
-    _check_header(header, columns, location(path, first[0]), separator)
-
-    def by_name(numbered: tuple[int, list[str]]) -> Row:
-        number, cells = numbered
-        if len(cells) != len(header):
-            raise DataError(
-                f"the row has {len(cells)} cells, separated by {separator.name}, but the first "
-                f"line has {len(header)}",
-                location(path, number),
-                "write one cell for each column of the first line, or delete the row",
-            )
-        return number, dict(zip(header, cells, strict=True))
-
-    yield from bad_rows.parsed(rows, by_name)
+    lines = read_lines(path, CELL_LIMIT)
+    if ending(path) != ".csv":
+        numbered = enumerate(lines, start=1)
+        return Table(TAB, ((number, line.split("\t")) for number, line in numbered))
+    if separator is None:
+        sample = list(islice(lines, SAMPLE))
+        separator = _separator_of(sample, path, fits)
+        lines = chain(sample, lines)
+    return Table(separator, _csv_rows(lines, separator, path))
 
 
-def _check_header(
-    header: list[str], columns: Mapping[str, str], where: str, separator: Separator
-) -> None:
-    for name, flag in columns.items():
-        if header.count(name) == 1:
-            continue
-        is_one = len(header) == 1
-        hint = f"name the column with {flag} NAME, one of these"
-        if is_one and separator == TAB:
-            hint = f"rename the file to .csv if other characters separate its cells; or {hint}"
-        elif is_one:
-            hint = f"declare another separator in a line before it, such as sep=;, or {hint}"
-        raise UsageError(
-            f"{'no column is' if name not in header else 'more than one column is'} named "
-            f"{name!r} in the first line, which has {len(header)} "
-            f"{'column' if is_one else 'columns'} separated by {separator.name}: "
-            f"{listed(header)}",
-            where,
-            hint,
-        )
-
-
-def listed(cells: Sequence[str]) -> str:
-    """Return the cells of the first row of a table with their numbers, for a message."""
-    shown = [cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:12]]
-    more = [f"and {len(cells) - 12} more"] if len(cells) > 12 else []
-    return ", ".join([f"{number} {cell!r}" for number, cell in enumerate(shown, 1)] + more)
-
-
-def checked_text(row: Mapping[str, object], name: str, where: str, flag: str = "") -> str:
-    """Return the text of a cell, stripped.
-
-    flag: as in `no_value`. Raises DataError if the value is empty or not a text.
-    """
-    value = row.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise no_value(row, name, where, "a text", flag)
-    return value.strip()
-
-
-def no_value(
-    row: Mapping[str, object], name: str, where: str, expected: str, flag: str = ""
-) -> DataError:
-    """Return the error for a value that is missing, empty, or not what is expected.
-
-    flag: the flag that names the column or key, for the hint.
-    """
-    value = row.get(name)
-    if name not in row:
-        keys = ", ".join(repr(key)[:30] for key in list(row)[:12])
-        hint = f"name another with {flag} NAME, or add the value" if flag else "add the value"
-        return DataError(f"the value of {name!r} is missing; there are {keys}", where, hint)
-    is_empty = isinstance(value, str) and not value.strip()
-    fault = "empty" if is_empty else f"{records.what_is(value)}, but must be {expected}"
-    hint = "enter a value, or delete the row"
-    return DataError(f"the value of {name!r} is {fault}", where, hint)
-
-
-def parsed_number(value: object, name: str, where: str) -> float:
-    """Return the number in a cell, from -1e18 to 1e18.
-
-    A comma separates decimals, as in 0,5, unless it may also separate thousands: 1,500. name: what
-    the cell contains, for the error. Raises DataError for a value that is not a number, not finite,
-    outside the range, or ambiguous.
-    """
-    if isinstance(value, str) and "," in value:
-        value = _with_point(value.strip(), name, where)
+def _csv_rows(
+    lines: Iterator[str], separator: Separator, path: Path
+) -> Iterator[tuple[int, list[str]]]:
+    # The line that declares the separator becomes an empty one, so that lines keep their numbers.
+    texts = chain([""], islice(lines, 1, None)) if separator.is_declared else lines
+    reader = _reader(texts, separator.character)
+    number = 1
     try:
-        number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        number = math.nan
-    except OverflowError:  # an integer of JSON has any number of digits
-        number = math.inf
-    if math.isnan(number):
-        raise DataError(
-            f"{name} {str(value)[:60]!r} is not a number", where, "correct it, or delete the row"
+        for cells in reader:
+            if any(cell.strip() for cell in cells):
+                yield reader.line_num, cells
+            number = reader.line_num + 1
+    except csv.Error as error:
+        fault, hint = next(
+            ((fault, hint) for part, fault, hint in _FAULTS if part in str(error)),
+            (str(error), "correct the row"),
         )
-    if abs(number) > LARGEST:
+        where = location(path, number)
+        fault = f"this is not valid CSV with {separator.name}: {fault}"
+        raise DataError(fault, where, hint) from error
+
+
+def _separator_of(
+    sample: Sequence[str], path: Path, fits: Callable[[Sequence[str]], bool] | None
+) -> Separator:
+    """Return the separator of a .csv file with these first lines, as `open_table` describes it."""
+    declared = _DECLARED.fullmatch(sample[0].rstrip(" ")) if sample else None
+    if declared:
+        return Separator(declared[1], True)
+    rows = {separator: _sampled(sample, separator) for separator in SEPARATORS}
+    if fits is not None:
+        for separator, cells in rows.items():
+            if cells and fits([cell.strip() for cell in cells[0]]):
+                return Separator(separator)
+    regular = [
+        separator
+        for separator, cells in rows.items()
+        if cells and len(cells[0]) > 1 and {len(row) for row in cells} == {len(cells[0])}
+    ]
+    if len(regular) > 1 and fits is None:
+        counts = " or ".join(f"{len(rows[s][0])} columns by {SEPARATORS[s]}" for s in regular)
         raise DataError(
-            f"{name} {str(value)[:60]!r} is outside the range from {-LARGEST:g} to {LARGEST:g}",
-            where,
-            "use another unit, or delete the row",
+            f"the separator is not clear: the first rows have {counts}",
+            location(path, 1),
+            f"declare it in a line before the first one, such as sep={regular[0]}",
         )
-    return number
+    return Separator(regular[0] if regular else ",")
 
 
-def _with_point(text: str, name: str, where: str) -> str:
-    """Return a number with a decimal comma with a point in its place; other texts unchanged."""
-    comma = _COMMA.fullmatch(text)
-    if comma and len(comma["decimals"]) == 3 and comma["whole"].lstrip("+-0"):
-        point, none = text.replace(",", "."), text.replace(",", "")
-        raise DataError(
-            f"{name} {text[:60]!r} may be {point} or {none}", where, f"write {point} or {none}"
-        )
-    return text.replace(",", ".") if comma else text
+def _sampled(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Return the rows of the first lines of a file, up to an error or a row that is cut off."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(cells for cells in _reader(lines, separator) if any(cells))
+    return rows
 
 
-def _tabs(path: Path) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(read_lines(path, CELL_LIMIT), start=1):
-        if line.strip():
-            yield number, line.split("\t")
+def _reader(lines: Iterable[str], separator: str) -> Reader:
+    ended = (f"{line}\n" for line in lines)
+    return csv.reader(ended, delimiter=separator, skipinitialspace=True, strict=True)

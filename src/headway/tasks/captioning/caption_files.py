@@ -12,11 +12,12 @@ from headway.base.errors import DataError
 from headway.base.files import read_bytes
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.arrays import read_unlabelled_images
-from headway.data.formats.images import SPLITS, TRAIN, LabelledImage
+from headway.data.formats.images import LabelledImage
 from headway.data.formats.lines import location
-from headway.data.formats.tables import Row, read_rows
+from headway.data.formats.split_files import SPLITS, TRAIN
 from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
 from headway.data.media_kinds import remedy_of
+from headway.data.rows import Row, read_rows
 
 SPLIT = "split"  # default name of the column of splits
 Captions = Mapping[str, tuple[str, ...]]
@@ -70,7 +71,7 @@ def read_captions(
         flags[str(columns.split)] = "--data.split-column"
     if images is not None:  # of which each row has one, so none may be missing
         return _beside(path, columns, list(read_rows(path, flags)), images, bad_rows)
-    return list(_by_path(path, columns, read_rows(path, flags, bad_rows), bad_rows))
+    return list(_by_path(columns, read_rows(path, flags, bad_rows), bad_rows))
 
 
 def _beside(
@@ -82,17 +83,16 @@ def _beside(
 ) -> list[CaptionedImage]:
     labelled = read_unlabelled_images(images)
     if len(rows) != len(labelled):
-        first = rows[len(labelled)][0] if len(rows) > len(labelled) else rows[-1][0] if rows else 1
+        extra = rows[len(labelled) :] or rows[-1:]
         raise DataError(
             f"the table has {len(rows):,} rows, but {images} has {len(labelled):,} images",
-            location(path, first),
+            extra[0].where if extra else location(path, 1),
             "give one row for each image, in the same order",
         )
 
     def captioned(pair: tuple[Row, LabelledImage]) -> CaptionedImage:
-        (number, row), image = pair
-        where = location(path, number)
-        return CaptionedImage(image, _texts(row, columns, where), _split(row, columns, where))
+        row, image = pair
+        return CaptionedImage(image, _texts(row, columns), _split(row, columns))
 
     return list(bad_rows.parsed(zip(rows, labelled, strict=True), captioned))
 
@@ -108,15 +108,13 @@ class _CaptionRow:
 
 
 def _by_path(
-    path: Path, columns: CaptionColumns, rows: Iterable[Row], bad_rows: BadRows
+    columns: CaptionColumns, rows: Iterable[Row], bad_rows: BadRows
 ) -> Iterator[CaptionedImage]:
     """Yield one image per file, in the order of the first rows, with the captions of all rows."""
 
     def parsed(row: Row) -> _CaptionRow:
-        where = location(path, row[0])
-        file = _file(row[1], columns.image, path.parent, where)
-        split = _split(row[1], columns, where)
-        return _CaptionRow(file, _texts(row[1], columns, where), split, where)
+        file, split = _file(row, columns.image), _split(row, columns)
+        return _CaptionRow(file, _texts(row, columns), split, row.where)
 
     texts_by_file: dict[Path, dict[str, tuple[str, ...]]] = {}
     splits: dict[Path, str] = {}
@@ -137,15 +135,15 @@ def _by_path(
         yield CaptionedImage(image, captions, splits[file])
 
 
-def _file(row: Mapping[str, object], column: str, folder: Path, where: str) -> Path:
-    value = row.get(column)
+def _file(row: Row, column: str) -> Path:
+    value, where = row.values.get(column), row.where
     if not isinstance(value, str) or not value.strip():
         raise DataError(
             f"the value of {column!r} is missing, or not an image path",
             where,
             "enter a path, or name the column of the paths with --data.image",
         )
-    file = folder / value.strip()
+    file = row.path.parent / value.strip()
     try:
         exists = file.is_file()
     except (OSError, ValueError):  # too long for a name, or with a zero in it
@@ -165,16 +163,16 @@ def _file(row: Mapping[str, object], column: str, folder: Path, where: str) -> P
     return file
 
 
-def _texts(row: Mapping[str, object], columns: CaptionColumns, where: str) -> Captions:
+def _texts(row: Row, columns: CaptionColumns) -> Captions:
     """Return the captions of a row by language, with each run of whitespace as one space."""
     captions = {}
     for language in columns.text:
-        value = row.get(language) or ()
+        value = row.values.get(language) or ()
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list | tuple) or not all(isinstance(t, str) for t in values):
             raise DataError(
                 f"the value of {language!r} is not a text or a list of texts",
-                where,
+                row.where,
                 "write the caption as a string",
             )
         texts = tuple(" ".join(text.split()) for text in values if text.strip())
@@ -183,20 +181,20 @@ def _texts(row: Mapping[str, object], columns: CaptionColumns, where: str) -> Ca
     if not captions:
         raise DataError(
             f"the row has no caption in {', '.join(columns.text)}",
-            where,
+            row.where,
             "write a caption, or delete the row",
         )
     return captions
 
 
-def _split(row: Mapping[str, object], columns: CaptionColumns, where: str) -> str:
-    if columns.split is None or (columns.split == SPLIT and SPLIT not in row):
+def _split(row: Row, columns: CaptionColumns) -> str:
+    if columns.split is None or (columns.split == SPLIT and SPLIT not in row.values):
         return ""
-    value = row.get(columns.split)
+    value = row.values.get(columns.split)
     if not isinstance(value, str) or value.strip().lower() not in SPLITS:
         raise DataError(
             f"{columns.split} must be one of {', '.join(SPLITS)}, but is {str(value)[:80]}",
-            where,
+            row.where,
             "correct it, or set --data.split-column none if the column is not a split",
         )
     return SPLITS[value.strip().lower()]

@@ -19,11 +19,11 @@ from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.bundle import ImageEncoding, TextBundle
 from headway.data.augmentation import AugmentationConfig, augmented, view_generator
 from headway.data.bad_rows import BadRows
-from headway.data.formats import check_table
 from headway.data.image_corpus import TEXTS, ImageCorpus, open_images
 from headway.data.image_examples import ImageExamples, examples_of_images
 from headway.data.image_reader import ImageReader, Normalise
 from headway.data.padding import padded
+from headway.data.rows import check_table
 from headway.data.split import check_sides, evenly_spaced, hold_out
 from headway.data.stream import Batch, Indices
 from headway.tasks.captioning.caption_files import (

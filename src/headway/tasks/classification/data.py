@@ -16,7 +16,8 @@ from headway.base.settings import setting
 from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.formats import check_table, read_rows
+from headway.data.formats.split_files import files_of
+from headway.data.rows import ENDINGS, ROWS, read_rows
 from headway.data.split import check_known, check_sides, hold_out
 from headway.data.stream import Indices
 from headway.tasks.classification.config import (
@@ -119,7 +120,7 @@ class PreparedTexts:
 def check_texts(config: ClassifyRunConfig) -> None:
     """Raise UsageError if texts or the pre-trained model are missing, or if settings conflict."""
     data = config.data
-    check_examples(config, "texts", ".tsv, .csv, .jsonl or .parquet", check_table)
+    check_examples(config, "texts", ".tsv, .csv, .jsonl or .parquet", ENDINGS, ROWS)
     if len(set(data.columns.named.values())) < len(data.columns.named):
         names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
         raise UsageError(f"{names}: the columns must be different")
@@ -165,17 +166,18 @@ def labelled_texts(
     have, and for a label that is no number if data.kind is number.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    texts = list(read_labelled([Path(name) for name in data.train], data.columns, bad_rows))
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
+    texts = list(read_labelled(train_files, data.columns, bad_rows))
     sources = ", ".join(data.train)
     _check_labels(texts, data, sources)
-    if data.valid:
-        valid = list(read_labelled([Path(name) for name in data.valid], data.columns, bad_rows))
+    if valid_files:
+        valid = list(read_labelled(valid_files, data.columns, bad_rows))
         if data.kind == "number":
             _ = [text.number for text in valid]  # raises DataError for a label that is no number
         else:
             labels = {text.label for text in texts}
             check_known(labels_of(valid), labels, "label", "the training texts")
-        train, sources = texts, ", ".join(data.valid)
+        train, sources = texts, ", ".join(map(str, valid_files))
     else:
         classes = data.kind == "class"
         train, valid = hold_out(
@@ -187,7 +189,7 @@ def labelled_texts(
             unit="texts" if data.second is None else "pairs",
         )
     bad_rows.announce(emit)
-    content = None if data.valid else attrgetter("text")
+    content = None if valid_files else attrgetter("text")
     check_sides(train, valid, f"{len(texts):,} texts", sources, content=content)
     return train, valid
 
@@ -354,8 +356,8 @@ def columns_of(bundle: ClassifierBundle, path: Path, config: object) -> Classify
         return data
     reads_pairs = bundle.reader.pairs
     if reads_pairs is None:
-        _, first = next(read_rows(path, {}), (0, {}))
-        reads_pairs = pairs().data.second in first
+        first = next(read_rows(path, {}), None)
+        reads_pairs = first is not None and pairs().data.second in first.values
     names = pairs().data if reads_pairs else classify().data
     if bundle.reader.numbers is None:
         return names

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,7 @@ from pathlib import Path
 from headway.base.errors import UsageError
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.records import plain_text
-from headway.data.formats.tables import ENDINGS, Row, no_value, parsed_number, read_rows
+from headway.data.rows import ENDINGS, Row, parsed_number, read_rows
 
 LINES = ".txt"
 
@@ -72,18 +71,12 @@ def read_labelled(
     flags = {name: f"--data.{role}" for role, name in columns.named.items()}
     for path in paths:
         rows = read_rows(path, flags, bad_rows)
-        yield from bad_rows.parsed(rows, partial(_labelled, path, columns, flags))
+        yield from bad_rows.parsed(rows, partial(_labelled, columns))
 
 
-def _labelled(path: Path, columns: Columns, flags: Mapping[str, str], row: Row) -> LabelledText:
-    number, values = row
-    where, cells = location(path, number), {}
-    for role, name in columns.named.items():
-        value = plain_text(values.get(name))
-        if not value:
-            raise no_value(values, name, where, "a text or number", flags[name])
-        cells[role] = value
-    return LabelledText(cells["text"], cells.get("label", ""), where, cells.get("second"))
+def _labelled(columns: Columns, row: Row) -> LabelledText:
+    cells = {role: row.label(name) for role, name in columns.named.items()}
+    return LabelledText(cells["text"], cells.get("label", ""), row.where, cells.get("second"))
 
 
 def check_unlabelled(path: Path) -> None:

@@ -21,7 +21,7 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.opening import load_as
 from headway.tasks.sections import RunSettings, TextDataConfig, TextStudentTrainingConfig
-from headway.tasks.text_data import TextSplit, check_text, prepare_texts, tokenizer_of_run
+from headway.tasks.text_data import RunningText, check_text, prepare_texts, tokenizer_of_run
 from headway.text import (
     CharacterTokenizer,
     TextBPE,
@@ -90,12 +90,12 @@ def prepare_language(
     all text, because unknown characters could not be encoded.
     """
     data = config.data
-    halves = [TextSplit(source, data, emit) for source in data.train]
+    text = RunningText(data, emit, folder)
     tokenizer = tokenizer_of_run(
-        folder, load_tokenizer, lambda: _tokenizer(data, start, halves, emit), emit
+        folder, load_tokenizer, lambda: _tokenizer(data, start, text), emit
     )
     train, (valid,) = prepare_texts(
-        halves,
+        text,
         folder,
         lambda path: TextCorpus.open(path, tokenizer),
         lambda parts, path, progress: prepare_text(parts, tokenizer, path, progress),
@@ -106,18 +106,17 @@ def prepare_language(
 
 
 def _tokenizer(
-    data: LanguageDataConfig, start: TextBundle | None, halves: Sequence[TextSplit], emit: Emit
+    data: LanguageDataConfig, start: TextBundle | None, text: RunningText
 ) -> tuple[TextTokenizer, str]:
     """Return the tokenizer that the settings name, and its origin."""
     if start is not None:
         return start.tokenizer, "of the pre-trained model"
     if data.tokenizer not in TRAINED:
         return load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
-    emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+    text.emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
     if data.tokenizer == "characters":
-        parts = read_documents((*data.train, *data.valid), data.split, data.key)
-        return CharacterTokenizer.train(part.text for part in parts), data.tokenizer
-    texts = (part.text for half in halves for part in half.train())
+        return CharacterTokenizer.train(part.text for part in text.every()), data.tokenizer
+    texts = (part.text for half in text.train for part in half.train())
     kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
     return kind.train(texts, data.vocabulary), data.tokenizer
 

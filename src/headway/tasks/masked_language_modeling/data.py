@@ -19,13 +19,7 @@ from headway.data.store import Array, Store, ids_dtype, new_store
 from headway.tasks.job import Emit
 from headway.tasks.masked_language_modeling.config import EncoderDataConfig, EncoderRunConfig
 from headway.tasks.opening import load_as
-from headway.tasks.text_data import (
-    TextSplit,
-    check_text,
-    held_out,
-    prepare_texts,
-    tokenizer_of_run,
-)
+from headway.tasks.text_data import RunningText, check_text, prepare_texts, tokenizer_of_run
 from headway.text import EncoderTokenizer, extended, new_words, split_sentences
 
 LONGEST = 64  # tokens; a longer sentence is split into several
@@ -194,12 +188,12 @@ def prepare_encoder(
     text or no held-out text.
     """
     data = config.data
-    halves = [TextSplit(source, data, emit) for source in data.train]
+    text = RunningText(data, emit, folder)
     tokenizer = tokenizer_of_run(
-        folder, EncoderTokenizer.load, lambda: _tokenizer(config, start, halves, emit), emit
+        folder, EncoderTokenizer.load, lambda: _tokenizer(config, start, text), emit
     )
     train, valid = prepare_texts(
-        halves,
+        text,
         folder,
         lambda path: SentenceCorpus.open(path, tokenizer),
         lambda parts, path, progress: prepare_sentences(parts, tokenizer, path, progress),
@@ -229,8 +223,7 @@ def sentences_of_files(paths: Sequence[Path], data: EncoderDataConfig) -> list[s
 
 def held_out_sentences(data: EncoderDataConfig) -> list[str]:
     """Read the held-out sentences of a run from its text. Raises DataError if there are none."""
-    halves = [TextSplit(source, data, lambda event: None) for source in data.train]
-    return _sentences(held_out(data, halves), ", ".join(data.valid or data.train))
+    return _sentences(RunningText(data).held_out(), ", ".join(data.valid or data.train))
 
 
 def _sentences(parts: Iterator[Part], where: str) -> list[str]:
@@ -243,8 +236,7 @@ def _sentences(parts: Iterator[Part], where: str) -> list[str]:
 def _tokenizer(
     config: EncoderRunConfig,
     start: EncoderBundle | None,
-    halves: Sequence[TextSplit],
-    emit: Emit,
+    text: RunningText,
 ) -> tuple[EncoderTokenizer, str]:
     """Return the tokenizer that the settings name, and its origin."""
     data = config.data
@@ -252,35 +244,29 @@ def _tokenizer(
         tokenizer, how = start.tokenizer, "of the pre-trained model"
         if not data.new_tokens:
             return tokenizer, how
-        texts = (part.text for half in halves for part in half.train())
+        texts = (part.text for half in text.train for part in half.train())
         words = new_words(tokenizer, texts, data.new_tokens)
         tokenizer = extended(tokenizer, words)
-        _report_fertility(start.tokenizer, tokenizer, config, halves, emit)
+        _report_fertility(start.tokenizer, tokenizer, text)
         return tokenizer, f"{how}, and {len(words):,} new tokens"
     if data.tokenizer is not None:
         return load_as(EncoderBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
-    emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
-    sources = [(part.text for part in half.train()) for half in halves]
+    text.emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+    sources = [(part.text for part in half.train()) for half in text.train]
     learned = EncoderTokenizer.train_on(sources, data.vocabulary, data.lower, data.smoothing)
     return learned, "WordPiece"
 
 
-def _report_fertility(
-    old: EncoderTokenizer,
-    new: EncoderTokenizer,
-    config: EncoderRunConfig,
-    halves: Sequence[TextSplit],
-    emit: Emit,
-) -> None:
+def _report_fertility(old: EncoderTokenizer, new: EncoderTokenizer, text: RunningText) -> None:
     """Emit the tokens per word of held-out text, with the original and the extended vocabulary."""
-    parts = sentences_of(held_out(config.data, halves))
+    parts = sentences_of(text.held_out())
     texts = [part.text for part in islice(parts, COMPARED)]
     words = max(1, sum(len(text.split()) for text in texts))
     before, after = (
         sum(map(len, tokenizer.encode_batch(texts))) / words for tokenizer in (old, new)
     )
-    text = (
+    note = (
         f"held-out text has {before:.3f} tokens per word with the original vocabulary and "
         f"{after:.3f} with the extended one"
     )
-    emit({"kind": "note", "text": text})
+    text.emit({"kind": "note", "text": note})

@@ -15,8 +15,9 @@ import torch.nn.functional as F
 
 from headway.base.errors import DataError, HeadwayWarning, UsageError
 from headway.bundle import EncoderBundle
-from headway.data.formats import TABLES, ending
+from headway.data.formats.lines import ending
 from headway.data.prepared import numbered
+from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,

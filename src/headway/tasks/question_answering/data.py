@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
+from headway.data.formats.records import ENDINGS
+from headway.data.formats.split_files import files_of
 from headway.data.split import check_sides, hold_out
 from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
 from headway.tasks.question_answering.model import AnswerReader
 from headway.tasks.question_answering.question_files import (
+    QUESTIONS,
     Answer,
     Question,
-    check_questions,
     read_questions,
 )
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
@@ -35,7 +38,7 @@ class PreparedQuestions:
 
 def check_answers(config: AnswerRunConfig) -> None:
     """Raise UsageError if questions or the pre-trained encoder are missing."""
-    check_examples(config, "questions", "SQuAD's .json, .jsonl or .parquet", check_questions)
+    check_examples(config, "questions", "SQuAD's .json, .jsonl or .parquet", ENDINGS, QUESTIONS)
     require_encoder(config.training.start, "a question-answering model")
 
 
@@ -50,10 +53,11 @@ def answered_questions(
     data.skip_impossible is set.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    questions = _answered(data.train, data.skip_impossible, bad_rows)
-    valid = _answered(data.valid, data.skip_impossible, bad_rows) if data.valid else []
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, QUESTIONS)
+    questions = _answered(train_files, data.skip_impossible, bad_rows)
+    valid = _answered(valid_files, data.skip_impossible, bad_rows) if valid_files else []
     bad_rows.announce(emit)
-    if data.valid:
+    if valid_files:
         return questions, valid
     train, valid = hold_out(questions, lambda question: question.context, data.held_out)
     contexts = len({question.context for question in questions})
@@ -67,9 +71,9 @@ def answered_questions(
     return train, valid
 
 
-def _answered(names: tuple[str, ...], skip: bool, bad_rows: BadRows) -> list[Question]:
+def _answered(paths: Sequence[Path], skip: bool, bad_rows: BadRows) -> list[Question]:
     answered = []
-    for question in read_questions([Path(name) for name in names], bad_rows):
+    for question in read_questions(paths, bad_rows):
         if question.answers:
             answered.append(question)
         elif not skip:
@@ -80,7 +84,7 @@ def _answered(names: tuple[str, ...], skip: bool, bad_rows: BadRows) -> list[Que
                 "--data.skip-impossible true leaves such questions out",
             )
     if not answered:
-        raise DataError("there is no question with an answer", ", ".join(names))
+        raise DataError("there is no question with an answer", ", ".join(map(str, paths)))
     return answered
 
 

@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headway.base.errors import DataError
 from headway.base.files import parse_json
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats.lines import check_file, ending, location, read_lines
-from headway.data.formats.records import (
-    ENDINGS,
-    FILE_LIMIT,
-    Record,
-    is_list,
-    plain_text,
-    read_records,
-)
-from headway.data.formats.tables import no_value
+from headway.data.formats.lines import check_file, ending
+from headway.data.formats.records import ENDINGS, PARQUET, begun, json_lines
+from headway.data.rows import Row, plain_text, read_rows
 
+QUESTIONS = "questions"
 _SHOWN = 60
 _TEXTS, _STARTS = "answers.text", "answers.answer_start"  # columns of flattened records
 
@@ -58,7 +51,7 @@ def read_questions(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> 
     """Yield the questions of files in order.
 
     A .json file has the format of SQuAD 1.1 and 2.0: data, paragraphs, qas. Other files, and a
-    .json file of a list or of lines, have records (`read_records`) with question and context,
+    .json file of a list or of lines, have records (`read_rows`) with question and context,
     optionally id, and either answer and start (the character index of the answer), or answers with
     the lists text and answer_start, as on the Hugging Face hub; they are empty if the context does
     not contain an answer. bad_rows: the policy for questions that are invalid.
@@ -68,25 +61,27 @@ def read_questions(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> 
     """
     for path in paths:
         check_questions(path)
-        if ending(path) == ".json" and _is_squad(path):
-            yield from bad_rows.parsed(_squad(path), _of_squad)
-        else:
-            records = read_records(path, FILE_LIMIT, bad_rows)
-            yield from bad_rows.parsed(records, partial(_of_record, path))
+        lines = None
+        if ending(path) != PARQUET:
+            first, lines = begun(json_lines(path))
+            if ending(path) == ".json" and is_squad(first):
+                yield from bad_rows.parsed(_squad(path, lines), _of_squad)
+                continue
+        yield from bad_rows.parsed(read_rows(path, {}, bad_rows, lines), _of_record)
 
 
 def check_questions(path: Path) -> None:
     """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
-    check_file(path, ENDINGS, "questions")
+    check_file(path, ENDINGS, QUESTIONS)
 
 
-def _is_squad(path: Path) -> bool:
-    """Return whether a .json file is one object, as SQuAD's, not a list or lines of objects."""
-    if is_list(path):
+def is_squad(first: str) -> bool:
+    """Return whether a .json file with this first line is one object, as SQuAD's, not a list or
+    lines of objects."""
+    if first.lstrip().startswith("["):
         return False
-    first = next((line for line in read_lines(path, FILE_LIMIT) if line.strip()), "")
     try:
-        record = parse_json(first.encode(), str(path), only_finite=False)
+        record = parse_json(first.encode(), "", only_finite=False)
     except DataError:  # an object of several lines
         return True
     return not isinstance(record, dict) or "question" not in record
@@ -102,10 +97,9 @@ class _SquadRow:
     where: str
 
 
-def _squad(path: Path) -> Iterator[_SquadRow]:
+def _squad(path: Path, lines: Iterator[str]) -> Iterator[_SquadRow]:
     where = str(path)
-    text = "\n".join(read_lines(path, FILE_LIMIT)).encode()
-    content = parse_json(text, where, only_finite=False)
+    content = parse_json("\n".join(lines).encode(), where, only_finite=False)
     for i, article in enumerate(_list(content, "data", where)):
         for j, paragraph in enumerate(_list(article, "paragraphs", f"{where}, article {i + 1}")):
             inside = f"{where}, article {i + 1}, paragraph {j + 1}"
@@ -134,25 +128,24 @@ def _of_squad(squad_row: _SquadRow) -> Question:
     return _checked(Question(question_id, text, context, tuple(answers), where))
 
 
-def _of_record(path: Path, record: Record) -> Question:
-    number, row = record
-    where = location(path, number)
-    text, context = (_text(row, key, where) for key in ("question", "context"))
-    value = row.get("id")
-    question_id = str(number) if value is None else plain_text(value) or str(number)
-    return _checked(Question(question_id, text, context, tuple(_answers(row, where)), where))
+def _of_record(row: Row) -> Question:
+    values, where = row.values, row.where
+    text, context = (_text(values, key, where) for key in ("question", "context"))
+    question_id = plain_text(values.get("id")) or str(row.line)
+    return _checked(Question(question_id, text, context, tuple(_answers(row)), where))
 
 
-def _answers(row: dict[str, Any], where: str) -> Iterator[Answer]:
+def _answers(row: Row) -> Iterator[Answer]:
     """Yield the answers of a record, in one of the forms of `read_questions`."""
-    if row.get("is_impossible") is True:
+    values, where = row.values, row.where
+    if values.get("is_impossible") is True:
         return
-    if "answers" not in row and _TEXTS not in row:
-        if "answer" not in row:
-            raise no_value(row, "answers", where, "an object with the lists text and answer_start")
-        yield Answer(_text(row, "answer", where), _number(row, "start", where))
+    if "answers" not in values and _TEXTS not in values:
+        if "answer" not in values:
+            raise row.fault("answers", "an object with the lists text and answer_start")
+        yield Answer(_text(values, "answer", where), _number(values, "start", where))
         return
-    value = row.get("answers", {"text": row.get(_TEXTS), "answer_start": row.get(_STARTS)})
+    value = values.get("answers", {"text": values.get(_TEXTS), "answer_start": values.get(_STARTS)})
     if isinstance(value, list):  # [{"text": ..., "answer_start": ...}, ...]
         for answer in value:
             yield Answer(_text(answer, "text", where), _number(answer, "answer_start", where))

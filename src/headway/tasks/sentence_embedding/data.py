@@ -12,7 +12,8 @@ from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.formats import check_table
+from headway.data.formats.split_files import files_of
+from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices
 from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
@@ -102,7 +103,7 @@ class PreparedPairs:
 def check_pairs(config: EmbedRunConfig) -> None:
     """Raise UsageError if pairs or the pre-trained encoder are missing."""
     files = ".tsv, .csv or .jsonl with the columns first and second"
-    check_examples(config, "pairs", files, check_table)
+    check_examples(config, "pairs", files, ENDINGS, ROWS)
     require_encoder(config.training.start, "a sentence encoder")
 
 
@@ -116,10 +117,11 @@ def similar_texts(
     than two pairs, if only some pairs of a file have scores, or if all scores are equal.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    pairs, sources = read_texts(data.train, data, bad_rows), ", ".join(data.train)
-    if data.valid:
-        train, valid = pairs, read_texts(data.valid, data, bad_rows)
-        sources = ", ".join(data.valid)
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
+    pairs, sources = read_texts(train_files, data, bad_rows), ", ".join(data.train)
+    if valid_files:
+        train, valid = pairs, read_texts(valid_files, data, bad_rows)
+        sources = ", ".join(map(str, valid_files))
     else:
         train, valid = hold_out(pairs, lambda pair: pair.first, data.held_out)
     bad_rows.announce(emit)
@@ -127,7 +129,7 @@ def similar_texts(
         if len(side) < 2:
             raise DataError(
                 f"the {name} split has {len(side)} of {len(pairs):,} pairs, but at least two are "
-                f"needed{'' if data.valid else repeats(pair.first for pair in pairs)}",
+                f"needed{'' if valid_files else repeats(pair.first for pair in pairs)}",
                 sources,
                 "--data.valid FILE, or another --data.held-out",
             )
@@ -143,10 +145,9 @@ def similar_texts(
 
 
 def read_texts(
-    names: Sequence[str], data: EmbedDataConfig, bad_rows: BadRows = NONE_LEFT_OUT
+    paths: Sequence[Path], data: EmbedDataConfig, bad_rows: BadRows = NONE_LEFT_OUT
 ) -> list[SimilarTexts]:
     """Read the pairs of files. Raises DataError if only some of them have scores."""
-    paths = [Path(name) for name in names]
     pairs = list(read_similar(paths, data.first, data.second, data.score, bad_rows))
     scored = [pair.score is not None for pair in pairs]
     if any(scored) and not all(scored):

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
-from headway.data.formats.lines import location
-from headway.data.formats.tables import Row, checked_text, parsed_number, read_rows
+from headway.data.rows import Row, parsed_number, read_rows
 
 
 @dataclass(frozen=True)
@@ -39,18 +38,12 @@ def read_similar(
     malformed row.
     """
     columns = {first: "--data.first", second: "--data.second"}
+
+    def similar(row: Row) -> SimilarTexts:
+        number = None
+        if score in row.values:
+            number = parsed_number(row.values[score], "the score", row.where)
+        return SimilarTexts(row.text(first), row.text(second), number, row.where)
+
     for path in paths:
-
-        def similar(row: Row, path: Path = path) -> SimilarTexts:
-            number, values = row
-            where = location(path, number)
-            texts = [checked_text(values, name, where, flag) for name, flag in columns.items()]
-            return SimilarTexts(texts[0], texts[1], _score(values, score, where), where)
-
         yield from bad_rows.parsed(read_rows(path, columns, bad_rows), similar)
-
-
-def _score(row: dict[str, object], name: str, where: str) -> float | None:
-    if name not in row:
-        return None
-    return parsed_number(row[name], "the score", where)

@@ -17,7 +17,8 @@ from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
 from headway.bundle import EncoderBundle
-from headway.data.formats import TABLES, ending
+from headway.data.formats.lines import ending
+from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
@@ -129,7 +130,7 @@ def read_examples(
 ) -> SimilarPairs:
     """Read and encode the pairs of tables."""
     data = config.data if isinstance(config, EmbedRunConfig) else EmbedDataConfig()
-    return _encoded(bundle, read_texts([str(path) for path in paths], data), data)
+    return _encoded(bundle, read_texts(paths, data), data)
 
 
 def held_out_examples(

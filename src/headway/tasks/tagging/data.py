@@ -6,7 +6,7 @@ Files have CoNLL columns, CoNLL-U or records (.jsonl, .json, .parquet), plain or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import check_file, ending, location, read_lines
 from headway.data.formats.records import ENDINGS as RECORDS
-from headway.data.formats.records import Record, plain_text, read_records, what_is
-from headway.data.formats.tables import no_value
+from headway.data.formats.split_files import files_of
+from headway.data.rows import Row, plain_text, read_rows, what_is
 from headway.data.split import check_known, check_sides, hold_out
 from headway.data.word_targets import WordTargets
 from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
@@ -26,6 +26,7 @@ from headway.tasks.tagging.model import TagReader
 
 COLUMNS = (".conll", ".conllu", ".conll03", ".iob", ".iob2", ".bio", ".txt", ".tsv")
 ENDINGS = (*COLUMNS, *RECORDS)
+TAGGED = "tagged words"
 CONLL_U = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The columns of a .conllu file (universaldependencies.org/format.html)."""
 
@@ -71,21 +72,22 @@ def read_tagged(
     for path in paths:
         check_tagged(path)
         if ending(path) in RECORDS:
-            records = read_records(path, bad_rows=bad_rows)
-            yield from bad_rows.parsed(records, partial(_of_record, path, column))
+            records = read_rows(path, {column or _TAGS: "--data.column"}, bad_rows)
+            yield from bad_rows.parsed(records, partial(_of_record, column))
         else:
             yield from _read_columns(path, column, bad_rows)
 
 
 def check_tagged(path: Path) -> None:
     """Raise UsageError unless the file exists and has one of the suffixes `ENDINGS`."""
-    check_file(path, ENDINGS, "tagged words")
+    check_file(path, ENDINGS, TAGGED)
 
 
 def _read_columns(path: Path, column: str | None, bad_rows: BadRows) -> Iterator[TaggedSentence]:
     universal = ending(path) == ".conllu"
     chosen = _column_index(path, column, universal)
-    form = _form_of(path, chosen, universal)
+    lines = list(read_lines(path))  # gone over twice; the sentences of a file are in memory anyway
+    form = _form_of(lines, chosen, universal)
 
     def tagged(lines: list[_Line]) -> TaggedSentence:
         for number, cells in lines:
@@ -99,13 +101,15 @@ def _read_columns(path: Path, column: str | None, bad_rows: BadRows) -> Iterator
                 raise DataError(f"the {missing} is empty", location(path, number), hint)
         return TaggedSentence(words, tags, location(path, lines[0][0]))
 
-    yield from bad_rows.parsed(_sentences(path, form, chosen, universal), tagged)
+    yield from bad_rows.parsed(_sentences(lines, form, chosen, universal), tagged)
 
 
-def _sentences(path: Path, form: _Form, chosen: int, universal: bool) -> Iterator[list[_Line]]:
+def _sentences(
+    lines: Sequence[str], form: _Form, chosen: int, universal: bool
+) -> Iterator[list[_Line]]:
     """Yield the lines of each sentence that have words."""
     sentence: list[_Line] = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         if universal and line.startswith("#"):
             continue
         cells = _cells(line)
@@ -145,12 +149,12 @@ class _Form:
         return len(cells) != self.width or cells[chosen].strip() not in self.tags
 
 
-def _form_of(path: Path, chosen: int, universal: bool) -> _Form:
+def _form_of(lines: Sequence[str], chosen: int, universal: bool) -> _Form:
     """Return the form of the lines of a file."""
     tags: set[str] = set()
     line_of_first = width = 0
     begins = True
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(lines, start=1):
         cells = _cells(line)
         if not cells:
             begins = True
@@ -207,48 +211,45 @@ def _column_index(path: Path, column: str | None, universal: bool) -> int:
     )
 
 
-def _of_record(path: Path, column: str | None, record: Record) -> TaggedSentence:
-    number, row = record
-    where = location(path, number)
-    words_key = next((key for key in _WORDS if key in row), _WORDS[0])
-    tags_key = column or _only_tags(row, where)
-    words, tags = (_texts(row, key, where) for key in (words_key, tags_key))
+def _of_record(column: str | None, row: Row) -> TaggedSentence:
+    words_key = next((key for key in _WORDS if key in row.values), _WORDS[0])
+    tags_key = column or _only_tags(row)
+    words, tags = (_texts(row, key) for key in (words_key, tags_key))
     if len(words) != len(tags):
         raise DataError(
             f"the sentence has {len(words)} words, but {len(tags)} {tags_key}",
-            where,
+            row.where,
             "write one tag for each word",
         )
     if not words:
-        raise DataError("the sentence has no words", where, "delete the line")
-    return TaggedSentence(words, tags, where)
+        raise DataError("the sentence has no words", row.where, "delete the line")
+    return TaggedSentence(words, tags, row.where)
 
 
-def _only_tags(row: Mapping[str, object], where: str) -> str:
+def _only_tags(row: Row) -> str:
     """Return the key of the tags of a record: tags, or the only one like ner_tags."""
-    keys = [key for key in row if key == _TAGS or key.endswith(f"_{_TAGS}")]
+    keys = [key for key in row.values if key == _TAGS or key.endswith(f"_{_TAGS}")]
     if _TAGS in keys or not keys:
         return _TAGS
     if len(keys) > 1:
         raise UsageError(
             f"the record has several kinds of tags: {', '.join(keys)}",
-            where,
+            row.where,
             f"choose one with --data.column, such as --data.column {keys[-1]}",
         )
     return keys[0]
 
 
-def _texts(row: Mapping[str, object], key: str, where: str) -> tuple[str, ...]:
-    value = row.get(key)
+def _texts(row: Row, key: str) -> tuple[str, ...]:
+    value = row.values.get(key)
     if not isinstance(value, list):
-        flag = "" if key in _WORDS else "--data.column"
-        raise no_value(row, key, where, "a list of texts", flag)
+        raise row.fault(key, "a list of texts")
     texts = [plain_text(item) for item in value]
     if None in texts:
         kind = what_is(value[texts.index(None)])
-        raise DataError(f"an entry of {key!r} is {kind}", where, "write one text for each word")
+        raise DataError(f"an entry of {key!r} is {kind}", row.where, "write one text for each word")
     if not all(texts):
-        raise DataError(f"an entry of {key!r} is empty", where, "write one text for each word")
+        raise DataError(f"an entry of {key!r} is empty", row.where, "write one text for each word")
     return tuple(text for text in texts if text is not None)
 
 
@@ -266,7 +267,8 @@ class PreparedTags:
 
 def check_tags(config: TagRunConfig) -> None:
     """Raise UsageError if sentences or the pre-trained encoder are missing."""
-    check_examples(config, "sentences", ".conll, .conllu, .jsonl or .parquet", check_tagged)
+    files = ".conll, .conllu, .jsonl or .parquet"
+    check_examples(config, "sentences", files, ENDINGS, TAGGED)
     require_encoder(config.training.start, "a tagger")
 
 
@@ -281,16 +283,17 @@ def tagged_sentences(
     is empty, if there is only one tag, or for a tag of data.valid that data.train does not have.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    sentences = list(read_tagged([Path(name) for name in data.train], data.column, bad_rows))
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, TAGGED)
+    sentences = list(read_tagged(train_files, data.column, bad_rows))
     sources = ", ".join(data.train)
     tags = {tag for sentence in sentences for tag in sentence.tags}
     if len(tags) < 2:
         actual = f"all words have the tag {tags.pop()!r}" if tags else "there are no words"
         raise DataError(f"expected at least two different tags, but {actual}", sources)
-    if data.valid:
-        valid = list(read_tagged([Path(name) for name in data.valid], data.column, bad_rows))
+    if valid_files:
+        valid = list(read_tagged(valid_files, data.column, bad_rows))
         check_known(tags_of(valid), tags, "tag", "the training sentences")
-        train, sources = sentences, ", ".join(data.valid)
+        train, sources = sentences, ", ".join(map(str, valid_files))
     else:
         train, valid = hold_out(
             sentences,
@@ -301,7 +304,7 @@ def tagged_sentences(
             unit="sentences",
         )
     bad_rows.announce(emit)
-    content = None if data.valid else _text
+    content = None if valid_files else _text
     check_sides(train, valid, f"{len(sentences):,} sentences", sources, content=content)
     return train, valid
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import DataError
-from headway.data.bad_rows import STOP, BadRows
-from headway.data.prepared import Progress, numbered, prepared
+from headway.data.bad_rows import BadRows
+from headway.data.prepared import Progress, numbered, prepared, progress_of
+from headway.data.read_once import ReadOnce
 from headway.data.split import is_held_out, repeats
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
@@ -20,7 +22,7 @@ from headway.tasks.translation.directions import (
     languages_of,
     tagged,
 )
-from headway.tasks.translation.pair_files import Pair
+from headway.tasks.translation.pair_files import Pair, PairFiles
 from headway.tasks.translation.pairs.reading import read_pairs
 from headway.tasks.translation.parallel_corpus import Corpus, prepare
 from headway.tasks.translation.span_corruption import SENTINELS
@@ -76,18 +78,17 @@ def prepare_data(
     emit: receives progress. start: the model that is fine-tuned, whose tokenizers are used.
     """
     corpora = corpora_of(config)
-    for note in (files.note for corpus in corpora for _, files in corpus.files.items()):
-        if note is not None:
+    for files in (files for corpus in corpora for _, files in corpus.files.items()):
+        for note in files.notes:
             emit({"kind": "note", "text": note})
-    _announce_bad_rows(config, corpora, emit)
-    fraction = _held_out_fraction(corpora)
-    tokenizers = _tokenizers(config, corpora, fraction, folder, emit, start)
+    pairs = PairsOnce(config, corpora, folder, progress_of(emit, "pairs", "pairs"))
+    tokenizers = _tokenizers(config, pairs, folder, emit, start)
 
-    def corpus(name: str, pairs: Reader) -> Corpus:
+    def corpus(name: str, read: Callable[[], Iterator[Pair]]) -> Corpus:
         def make(path: Path, progress: Progress) -> Corpus:
             aligned = bool(config.alignments) and name != VALID
             longest = config.max_length
-            return prepare(pairs(), tokenizers, path, longest, progress, aligned=aligned)
+            return prepare(read(), tokenizers, path, longest, progress, aligned=aligned)
 
         return prepared(
             folder / "data" / name,
@@ -98,27 +99,14 @@ def prepare_data(
             "pairs",
         )
 
-    train_pairs, valid_pairs = _readers(corpora, fraction, languages_of(corpora))
     names = numbered("train", len(corpora))
-    train = [corpus(name, pairs) for name, pairs in zip(names, train_pairs, strict=True)]
-    valid = corpus(VALID, valid_pairs)
+    train = [corpus(name, partial(pairs.train, number)) for number, name in enumerate(names)]
+    valid = corpus(VALID, pairs.valid)
     directions = tuple(c.direction.name for c in corpora if c.direction is not None)
     joined = Corpus.joined(train)
-    return Prepared(tokenizers, joined, valid, _with_both_sides(valid_pairs()), directions)
-
-
-def _announce_bad_rows(
-    config: TranslationDataConfig, corpora: Sequence[DirectedSplits], emit: Callable[[Event], None]
-) -> None:
-    """Emit the rows that are left out of the training and validation files, if any may be."""
-    if config.bad_rows == STOP:
-        return
-    bad_rows = BadRows.of(config.bad_rows)
-    for corpus in corpora:
-        for _, files in corpus.files.items():
-            for _ in read_pairs(files, bad_rows):
-                pass
-    bad_rows.announce(emit)
+    valid_pairs = _with_both_sides(pairs.valid())
+    pairs.announce_bad_rows(emit)
+    return Prepared(tokenizers, joined, valid, valid_pairs, directions)
 
 
 def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
@@ -132,10 +120,8 @@ def validation_pairs(config: TranslationDataConfig) -> list[Pair]:
 def held_out_pairs(config: TranslationDataConfig) -> Iterator[Pair]:
     """Read all validation pairs of a run: those of the validation file, or held-out training
     pairs."""
-    corpora = corpora_of(config)
-    fraction = _held_out_fraction(corpora)
-    _, valid_pairs = _readers(corpora, fraction, languages_of(corpora))
-    return valid_pairs()
+    corpora = [replace(corpus, alignments=None) for corpus in corpora_of(config)]
+    return PairsOnce(config, corpora).valid()
 
 
 def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
@@ -144,8 +130,7 @@ def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
 
 def _tokenizers(
     config: TranslationDataConfig,
-    corpora: Sequence[DirectedSplits],
-    fraction: float,
+    pairs: PairsOnce,
     folder: Path,
     emit: Callable[[Event], None],
     start: TranslatorBundle | None,
@@ -157,7 +142,7 @@ def _tokenizers(
         tokenizers, how = start.tokenizer, "of the pre-trained model"
     else:
         emit({"kind": "preparing", "what": "tokenizer", "done": 0})
-        tokenizers = _trained(config, corpora, fraction)
+        tokenizers = _trained(config, pairs)
         kind = _KINDS[config.tokenizer].subwords.name
         how = f"{kind}, {'joint' if tokenizers.joint else 'one per language'}"
     if not reused:
@@ -166,18 +151,19 @@ def _tokenizers(
     return tokenizers
 
 
-def _trained(
-    config: TranslationDataConfig, corpora: Sequence[DirectedSplits], fraction: float
-) -> TokenizerPair:
+def _trained(config: TranslationDataConfig, pairs: PairsOnce) -> TokenizerPair:
     """Train tokenizers on the training pairs, with the tags that the configuration needs."""
-    train_pairs, _ = _readers(corpora, fraction, None)
-    tags = [tag_of(language) for language in languages_of(corpora)]
-    if any(corpus.back_translated for corpus in corpora):
+    tags = [tag_of(language) for language in pairs.languages]
+    if any(corpus.back_translated for corpus in pairs.corpora):
         tags.append(BACK_TRANSLATED)
     if config.corruption:
         tags += [f"<extra_id_{number}>" for number in range(SENTINELS)]
     return TokenizerPair.train(
-        lambda: ((p.source, p.target) for pairs in train_pairs for p in pairs()),
+        lambda: (
+            (pair.source, pair.target)
+            for number in range(len(pairs.corpora))
+            for pair in pairs.train(number, are_tagged=False)
+        ),
         config.vocabulary,
         config.joint,
         tags,
@@ -185,29 +171,51 @@ def _trained(
     )
 
 
-Reader = Callable[[], Iterator[Pair]]
-"""Reads pairs anew each time it is called."""
+class PairsOnce:
+    """The pairs of all corpora of a run; each of their files is read once.
 
-
-def _readers(
-    corpora: Sequence[DirectedSplits], fraction: float, languages: Sequence[str] | None
-) -> tuple[list[Reader], Reader]:
-    """Return functions that read the training pairs of each corpus, and the validation pairs of all
-    corpora by turns.
-
-    fraction: that of the pairs which is held out of a corpus without a validation file; none is
-    held out of a back-translated one. languages: the target languages, whose tags the sources get,
-    as those of back-translated corpora get <BT>; None for texts without any tag. With several
-    corpora no sentence that is held out, as a source or as a target, occurs in training.
+    A fraction of the pairs is held out of a corpus without a validation file, but none of a
+    back-translated one. With several corpora no sentence that is held out, as a source or as a
+    target, occurs in training.
     """
-    several = len(corpora) > 1
 
-    def train_of(corpus: DirectedSplits) -> Iterator[Pair]:
+    def __init__(
+        self,
+        config: TranslationDataConfig,
+        corpora: Sequence[DirectedSplits],
+        folder: Path | None = None,
+        progress: Progress = lambda count: None,
+    ) -> None:
+        """folder, progress: as those of `ReadOnce`."""
+        self.corpora, self.languages = corpora, languages_of(corpora)
+        self._bad_rows = BadRows.of(config.bad_rows)
+
+        def once(files: PairFiles, alignments: Path | None = None) -> ReadOnce[Pair]:
+            def read() -> Iterator[Pair]:
+                pairs = read_pairs(files, self._bad_rows)
+                return pairs if alignments is None else with_links(pairs, alignments)
+
+            return ReadOnce(read, _packed, _unpacked, folder, progress)
+
+        def valid(number: int, corpus: DirectedSplits) -> ReadOnce[Pair] | None:
+            if corpus.files.valid is not None:
+                return once(corpus.files.valid)
+            read = partial(self._held_out, number)
+            return ReadOnce(read, _packed, _unpacked, folder) if corpus.holds_out else None
+
+        self._train = [once(corpus.files.train, corpus.alignments) for corpus in corpora]
+        self._valid = [valid(number, corpus) for number, corpus in enumerate(corpora)]
+
+    def train(self, number: int, *, are_tagged: bool = True) -> Iterator[Pair]:
+        """Yield the training pairs of a corpus.
+
+        are_tagged: whether the sources get the tags of their target language, and those of
+        back-translated corpora <BT>.
+        """
+        corpus = self.corpora[number]
         is_file = corpus.files.valid is not None
-        pairs = read_pairs(corpus.files.train)
-        if corpus.alignments is not None:
-            pairs = with_links(pairs, corpus.alignments)
-        for pair in pairs:
+        several, fraction = len(self.corpora) > 1, self._fraction
+        for pair in self._train[number]:
             if is_file or not (
                 is_held_out(pair.source, fraction)
                 or (several and is_held_out(pair.target, fraction))
@@ -215,46 +223,65 @@ def _readers(
                 yield tagged(
                     pair,
                     corpus.direction,
-                    languages or (),
-                    back_translated=corpus.back_translated and languages is not None,
+                    self.languages if are_tagged else (),
+                    back_translated=corpus.back_translated and are_tagged,
                 )
 
-    def valid_of(corpus: DirectedSplits) -> Iterator[Pair]:
-        is_file = corpus.files.valid is not None
-        if not is_file and not corpus.holds_out:
-            return
-        for pair in read_pairs(corpus.files.valid or corpus.files.train):
-            if is_file or is_held_out(pair.source, fraction):
-                yield tagged(pair, corpus.direction, languages or ())
-
-    def valid() -> Iterator[Pair]:
-        for group in zip_longest(*map(valid_of, corpora)):
+    def valid(self) -> Iterator[Pair]:
+        """Yield the validation pairs of all corpora by turns."""
+        for group in zip_longest(*map(self._valid_of, range(len(self.corpora)))):
             yield from (pair for pair in group if pair is not None)
 
-    return [partial(train_of, corpus) for corpus in corpora], valid
+    def _valid_of(self, number: int) -> Iterator[Pair]:
+        direction = self.corpora[number].direction
+        for pair in self._valid[number] or ():
+            yield tagged(pair, direction, self.languages)
+
+    def _held_out(self, number: int) -> Iterator[Pair]:
+        fraction = self._fraction
+        return (pair for pair in self._train[number] if is_held_out(pair.source, fraction))
+
+    @cached_property
+    def _fraction(self) -> float:
+        """The fraction of the pairs that is held out of the corpora without a validation file.
+
+        It is 0 if there is no such corpus. Raises DataError if one of them would have no pair that
+        is held out.
+        """
+        without = [
+            (corpus, pairs)
+            for corpus, pairs in zip(self.corpora, self._train, strict=True)
+            if corpus.holds_out
+        ]
+        if not without:
+            return 0.0
+        total = sum(len(pairs) for _, pairs in without)
+        fraction = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
+        for corpus, pairs in without:
+            if not any(is_held_out(pair.source, fraction) for pair in pairs):
+                hint = "give a validation file: --data.valid FILE"
+                if len(self.corpora) > 1:
+                    hint = "put it into a folder with a validation file: train.tsv and valid.tsv"
+                sources = [pair.source for pair in pairs]
+                raise DataError(
+                    f"there are too few training pairs ({len(sources)}) to hold out some for "
+                    f"validation{repeats(sources)}",
+                    " + ".join(map(str, corpus.files.train.all_paths)),
+                    hint,
+                )
+        return fraction
+
+    def announce_bad_rows(self, emit: Callable[[Event], None]) -> None:
+        """Emit the rows that were left out, unless a resumed run did not read all files."""
+        every = (*self._train, *self._valid)
+        if all(pairs is None or pairs.is_read for pairs in every):
+            self._bad_rows.announce(emit)
 
 
-def _held_out_fraction(corpora: Sequence[DirectedSplits]) -> float:
-    """Return the fraction of the pairs that is held out of the corpora without a validation file.
+def _packed(pair: Pair) -> list[object]:
+    return [pair.source, pair.target, pair.line, pair.links]
 
-    It is 0 if there is no such corpus. Raises DataError if one of them would have no pair that is
-    held out.
-    """
-    without = [corpus.files.train for corpus in corpora if corpus.holds_out]
-    if not without:
-        return 0.0
-    total = sum(1 for files in without for _ in read_pairs(files))
-    fraction = min(HELD_OUT, HELD_OUT_MOST / max(total, 1))
-    for files in without:
-        if not any(is_held_out(pair.source, fraction) for pair in read_pairs(files)):
-            hint = "give a validation file: --data.valid FILE"
-            if len(corpora) > 1:
-                hint = "put it into a folder with a validation file: train.tsv and valid.tsv"
-            sources = [pair.source for pair in read_pairs(files)]
-            raise DataError(
-                f"there are too few training pairs ({len(sources)}) to hold out some for "
-                f"validation{repeats(sources)}",
-                " + ".join(map(str, files.paths)),
-                hint,
-            )
-    return fraction
+
+def _unpacked(values: list[Any]) -> Pair:
+    source, target, line, links = values
+    return Pair(source, target, line, "", tuple(map(tuple, links)) if links else ())

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from headway.base.errors import UsageError
 from headway.data.bad_rows import BadRows
-from headway.data.formats import ending
+from headway.data.formats.lines import ending
+from headway.data.formats.split_files import grouped
 from headway.data.mixing import check_weights
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.pair_files import Pair, PairFiles, is_language
-from headway.tasks.translation.pairs.plain_lines import plain_files
-from headway.tasks.translation.pairs.reading import OPENERS, pair_files
+from headway.tasks.translation.pairs.reading import OPENERS, pair_files, plain_files
 from headway.tasks.translation.pairs.splits import Splits, locate
 from headway.tasks.translation.target_languages import tag_of
 from headway.text import BACK_TRANSLATED
@@ -119,28 +119,34 @@ def _corpora(config: TranslationDataConfig) -> list[DirectedSplits]:
             "of two aligned files; translate-multi30k and the plans of headway compare need none "
             "where HEADWAY_DATA names a folder with mt/multi30k",
         )
-    check_weights(config.weights, len(config.train))
-    _check_back_translated(config)
+    named = grouped([Path(path) for path in config.train])
+    check_weights(config.weights, len(named))
+    _check_back_translated(config, len(named))
     alignments: list[Path | None] = [Path(path) for path in config.alignments]
-    alignments = alignments or [None] * len(config.train)
-    if len(config.train) == 1 and not config.directions:
-        return [DirectedSplits(_splits(config), None, alignments[0])]
-    _check_several(config)
+    alignments = alignments or [None] * len(named)
+    if len(named) == 1 and not config.directions:
+        return [DirectedSplits(_splits(config, named[0]), None, alignments[0])]
+    _check_several(config, len(named))
     if config.directions:
         directions = [Direction.parse(text) for text in config.directions]
     else:
-        directions = [direction_of(Path(path), config) for path in config.train]
+        directions = [direction_of(paths[0], config) for paths in named]
     return [
         DirectedSplits(
-            located(Path(path), direction, config),
+            _joined([located(path, direction, config) for path in paths]),
             direction,
             of_corpus,
             back_translated=number in config.back_translated,
         )
-        for number, (path, direction, of_corpus) in enumerate(
-            zip(config.train, directions, alignments, strict=True), start=1
+        for number, (paths, direction, of_corpus) in enumerate(
+            zip(named, directions, alignments, strict=True), start=1
         )
     ]
+
+
+def _joined(parts: Sequence[Splits]) -> Splits:
+    """Return the splits of a corpus from those of the files that were named for it."""
+    return replace(parts[0], train=PairFiles.joined([part.train for part in parts]))
 
 
 def _texts(config: TranslationDataConfig) -> Splits:
@@ -151,10 +157,10 @@ def _texts(config: TranslationDataConfig) -> Splits:
     return Splits(train, plain_files([Path(config.valid)]) if config.valid else None)
 
 
-def _splits(config: TranslationDataConfig) -> Splits:
+def _splits(config: TranslationDataConfig, paths: Sequence[Path]) -> Splits:
     """Return the files of the only corpus of a run."""
     source, target, tags = config.source, config.target, config.inline_tags
-    files = locate(Path(config.train[0]), source, target, tags)
+    files = _joined([locate(path, source, target, tags) for path in paths])
 
     def files_of(path: str | None, default: PairFiles | None) -> PairFiles | None:
         return pair_files(Path(path), source, target, tags) if path else default
@@ -164,9 +170,11 @@ def _splits(config: TranslationDataConfig) -> Splits:
     )
 
 
-def _check_back_translated(config: TranslationDataConfig) -> None:
-    """Raise UsageError for a corpus that does not exist, and if no corpus has real sources."""
-    count = len(config.train)
+def _check_back_translated(config: TranslationDataConfig, count: int) -> None:
+    """Raise UsageError for a corpus that does not exist, and if no corpus has real sources.
+
+    count: the number of corpora.
+    """
     for number in config.back_translated:
         if not 1 <= number <= count:
             raise UsageError(
@@ -181,11 +189,10 @@ def _check_back_translated(config: TranslationDataConfig) -> None:
         )
 
 
-def _check_several(config: TranslationDataConfig) -> None:
-    if config.directions and len(config.directions) != len(config.train):
+def _check_several(config: TranslationDataConfig, count: int) -> None:
+    if config.directions and len(config.directions) != count:
         raise UsageError(
-            f"--data.directions has {len(config.directions)} directions for {len(config.train)} "
-            "corpora",
+            f"--data.directions has {len(config.directions)} directions for {count} corpora",
             hint="give one for each corpus, in their order: en-de,en-fr",
         )
     named = [name for name in ("valid", "test") if getattr(config, name)]
@@ -228,8 +235,7 @@ def direction_in_name(path: Path) -> Direction | None:
 def located(path: Path, direction: Direction, config: TranslationDataConfig) -> Splits:
     """Return the files of a corpus. A table of two columns needs no header with the languages."""
     source, target, tags = direction.source, direction.target, config.inline_tags
-    is_table = path.is_file() and (ending(path) not in OPENERS or ending(path) == ".csv")
-    if is_table:
+    if path.is_file() and ending(path) not in OPENERS:
         try:
             return Splits(train=pair_files(path, source, target, tags))
         except UsageError:

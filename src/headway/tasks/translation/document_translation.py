@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file, write_file
 from headway.base.settings import setting
-from headway.data.formats import ending
+from headway.data.formats.lines import ending
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationRunConfig
 from headway.tasks.translation.documents.opening import DOCUMENTS, open_document

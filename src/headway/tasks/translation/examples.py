@@ -25,8 +25,7 @@ from headway.tasks.translation.directions import (
     tagged,
 )
 from headway.tasks.translation.pair_files import Pair, PairFiles
-from headway.tasks.translation.pairs.plain_lines import plain_files
-from headway.tasks.translation.pairs.reading import pair_files, read_pairs
+from headway.tasks.translation.pairs.reading import pair_files, plain_files, read_pairs
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.parallel_corpus import prepare as prepare_corpus
 from headway.tasks.translation.span_corruption import SpanCorruption, corruption_of
@@ -94,7 +93,10 @@ def read_examples(
     ]
     name = ", ".join(pair_file.describe() for pair_file, _ in files)
     examples = _full(bundle, pairs, further, name, run, options)
-    notes = [_zero_shot(examples.pairs, run.data.directions), *(file.note for file, _ in files)]
+    notes = [
+        _zero_shot(examples.pairs, run.data.directions),
+        *(note for file, _ in files for note in file.notes),
+    ]
     corruption = corruption_of(run.data, bundle.tokenizer, run.training.seed)
     return replace(examples, note="; ".join(filter(None, notes)), corruption=corruption)
 

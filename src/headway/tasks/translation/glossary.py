@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
-from headway.data.formats.lines import read_lines
+from headway.data.formats.tables import open_table
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,12 @@ class Glossary:
         if not path.is_file():
             raise UsageError("there is no such file", str(path), "check the path of the glossary")
         terms: dict[str, str] = {}
-        for number, line in enumerate(read_lines(path), 1):
-            if not line.strip():
+        for number, row in open_table(path).rows:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
                 continue
-            cells = [cell.strip() for cell in line.split("\t")]
             if len(cells) != 2 or not all(cells):
+                line = "\t".join(row)
                 raise DataError(
                     f"expected a source term, a tab and a target term, but found {line[:60]!r}",
                     f"{path}:{number}",

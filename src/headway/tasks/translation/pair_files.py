@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
 
 from headway.base.errors import UsageError
 from headway.data.bad_rows import STOP
-from headway.data.formats.csv_rows import Separator
-from headway.data.formats.tables import listed
+from headway.data.formats.tables import Separator
+from headway.data.rows import listed
 
 InlineTags = Literal["keep", "drop"]
-Format = Literal["lines", "table", "csv", "jsonl", "po", "mo", "tmx", "xliff", "plain"]
+Format = Literal["lines", "table", "jsonl", "po", "mo", "tmx", "xliff", "plain"]
 _COLUMNS = ("src", "tgt", "trg")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_@.][A-Za-z0-9@._-]+)?")
 
@@ -47,7 +47,8 @@ class PairFiles:
     separated by commas. is_swapped: whether the corpus is read from the translations to the
     originals. inline_tags: whether the tags inside the texts of TMX and XLIFF are kept as text or
     dropped. unclear_header: the first row of a table, if it is read as a pair and may be a header.
-    bad_rows: what happens to rows that are no pair (`BadRows.of`).
+    bad_rows: what happens to rows that are no pair (`BadRows.of`). further: the other files of the
+    corpus, which are read after this one, in their order.
     """
 
     paths: tuple[Path, ...]
@@ -61,6 +62,22 @@ class PairFiles:
     inline_tags: InlineTags = "keep"
     unclear_header: tuple[str, ...] | None = None
     bad_rows: str = STOP
+    further: tuple[PairFiles, ...] = ()
+
+    @classmethod
+    def joined(cls, files: Sequence[PairFiles]) -> PairFiles:
+        """Return a corpus of several files, of one split."""
+        return replace(files[0], further=tuple(files[1:]))
+
+    @property
+    def every(self) -> tuple[PairFiles, ...]:
+        """The files one by one."""
+        return (replace(self, further=()), *self.further)
+
+    @property
+    def all_paths(self) -> tuple[Path, ...]:
+        """The paths of all files."""
+        return tuple(path for files in self.every for path in files.paths)
 
     def describe(self) -> str:
         """Return a short description: `train.tsv (en -> de, header)` or `train.en + train.de`."""
@@ -71,18 +88,20 @@ class PairFiles:
         details = [f"{self.source} -> {self.target}"]
         if self.columns is not None:
             details.append("header" if self.header else "no header")
+        if self.further:
+            details.append(f"{len(self.every):,} files")
         return f"{self.paths[0].name} ({', '.join(details)})"
 
     @property
-    def note(self) -> str | None:
-        """A sentence on a first row that may be a header, but is read as a pair; else None."""
-        if self.unclear_header is None:
-            return None
-        return (
-            f"{self.paths[0]}: the first row is read as a pair, not as the names of the columns: "
-            f"{listed(self.unclear_header)}; if they are names, choose the columns by them "
+    def notes(self) -> list[str]:
+        """A sentence on each first row that may be a header, but is read as a pair."""
+        return [
+            f"{files.paths[0]}: the first row is read as a pair, not as the names of the columns: "
+            f"{listed(files.unclear_header)}; if they are names, choose the columns by them "
             "(--source NAME --target NAME)"
-        )
+            for files in self.every
+            if files.unclear_header is not None
+        ]
 
     def pair(self, original: str, translation: str, line: int) -> Pair:
         """Return the pair of an original and its translation in the direction of the corpus."""

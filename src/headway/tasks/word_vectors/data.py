@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import numpy.typing as npt
 
 from headway.base.errors import UsageError
 from headway.base.files import not_a_file
-from headway.data.formats import read_texts
 from headway.data.prepared import Progress, prepared, progress_of
+from headway.data.read_once import ReadOnce
+from headway.data.rows import read_texts
 from headway.data.split import is_held_out
 from headway.data.store import Store, new_store
 from headway.tasks.job import Emit
@@ -86,14 +88,23 @@ def check_files(paths: Sequence[Path]) -> None:
 def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
     """Prepare vocabulary and encoded text in the run folder, or reuse them."""
     paths = [Path(path) for path in config.train]
-    first_lines = list(islice(read_texts(paths, config.column), FEW_LINES))
-    fraction = config.held_out if len(first_lines) == FEW_LINES else 0.0
+    lines = ReadOnce(
+        lambda: read_texts(paths, config.column),
+        lambda line: line,
+        str,
+        folder,
+        progress_of(emit, "text", "lines"),
+    )
+
+    @cache
+    def fraction() -> float:
+        return config.held_out if sum(1 for _ in islice(lines, FEW_LINES)) == FEW_LINES else 0.0
 
     def part(held_out: bool, progress: Progress) -> Iterator[str]:
-        for number, line in enumerate(read_texts(paths, config.column), start=1):
+        for number, line in enumerate(lines, start=1):
             if number % 20_000 == 0:
                 progress(number)
-            if is_held_out(line, fraction) == held_out:
+            if is_held_out(line, fraction()) == held_out:
                 yield line
 
     reused = (folder / "vocabulary.json").exists()
@@ -121,7 +132,8 @@ def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
         )
 
     train = encoded("train", False)
-    valid = encoded("valid", True) if fraction else train
+    is_split = (folder / "data" / "valid").exists() or fraction() > 0
+    valid = encoded("valid", True) if is_split else train
     return PreparedText(vocabulary, train, valid if valid.has_neighbours else train)
 
 

@@ -17,7 +17,7 @@ import torch
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
-from headway.data.formats import read_texts
+from headway.data.rows import read_texts
 from headway.data.stream import Batches
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig, words_model

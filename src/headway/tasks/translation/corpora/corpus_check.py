@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -31,13 +32,16 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\
 
 @dataclass
 class Finding:
-    """The number of lines with a finding, and the line numbers of the first ones."""
+    """The number of lines with a finding, the line numbers of the first ones, and the file and line
+    of the very first."""
 
     count: int = 0
     first_lines: tuple[int, ...] = ()
+    where: str = ""
 
-    def note(self, line: int) -> None:
+    def note(self, line: int, where: str) -> None:
         self.count += 1
+        self.where = self.where or where
         if len(self.first_lines) < FIRST_LINES:
             self.first_lines += (line,)
 
@@ -101,12 +105,16 @@ class _Incomplete(BadRows):
     def leave_out(self, error: DataError) -> None:
         self.first = self.first or error
         # FILE:3 of a text, FILE[3] of a list in JSON, FILE, row 3 of a .parquet file
-        self.rows.note(int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1]))
+        line = int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1])
+        self.rows.note(line, str(error.where))
 
 
 @dataclass
 class _Tally:
-    """What is counted while one corpus is read, with hashes of its sources and of its pairs."""
+    """What is counted while one corpus is read, with hashes of its sources and of its pairs.
+
+    starts: the number of the first pair of each file, and the file.
+    """
 
     report: SplitReport
     incomplete: _Incomplete = field(default_factory=_Incomplete)
@@ -115,6 +123,12 @@ class _Tally:
     sources: "array[int]" = field(default_factory=lambda: array("Q"))
     both: "array[int]" = field(default_factory=lambda: array("Q"))
     lines: "array[int]" = field(default_factory=lambda: array("Q"))
+    starts: list[tuple[int, Path]] = field(default_factory=list)
+
+    def where(self, index: int) -> str:
+        """Return the file and line of a pair."""
+        path = next(path for start, path in reversed(self.starts) if start <= index)
+        return location(path, self.lines[index])
 
 
 def check(splits: Splits) -> CheckReport:
@@ -140,11 +154,13 @@ def check(splits: Splits) -> CheckReport:
 
 def _tallied(files: PairFiles) -> _Tally:
     """Count the pairs up to the first error."""
-    report = SplitReport(files=tuple(str(path) for path in files.paths))
+    report = SplitReport(files=tuple(map(str, files.all_paths)))
     tally = _Tally(report)
     try:
-        for pair in read_pairs(files, tally.incomplete):
-            _count(pair, tally)
+        for of_file in files.every:
+            tally.starts.append((len(tally.lines), of_file.paths[0]))
+            for pair in read_pairs(of_file, tally.incomplete):
+                _count(pair, tally)
     except HeadwayError as error:
         tally.error = error
     report.pairs = len(tally.lines)
@@ -162,16 +178,22 @@ def _count(pair: Pair, tally: _Tally) -> None:
     for name, side in sides.items():
         for unit, length in (("characters", len(side)), ("words", len(side.split()))):
             tally.lengths.setdefault(f"{name} {unit}", Counter())[length] += 1
-    shorter, longer = sorted(map(len, sides.values()))
+    for finding in _findings(pair, tally.report):
+        finding.note(pair.line, tally.where(len(tally.lines) - 1))
+
+
+def _findings(pair: Pair, report: SplitReport) -> Iterator[Finding]:
+    """Yield what the pair is an example of."""
+    shorter, longer = sorted((len(pair.source), len(pair.target)))
     if not shorter:
-        tally.report.empty.note(pair.line)
+        yield report.empty
         return
     if longer > RATIO_LIMIT * shorter:
-        tally.report.ratio_outliers.note(pair.line)
-    if any(map(CONTROL_CHARACTERS.search, sides.values())):
-        tally.report.control_characters.note(pair.line)
+        yield report.ratio_outliers
+    if any(map(CONTROL_CHARACTERS.search, (pair.source, pair.target))):
+        yield report.control_characters
     if pair.source == pair.target:
-        tally.report.identical.note(pair.line)
+        yield report.identical
 
 
 def pair_hash(*texts: str) -> int:
@@ -188,7 +210,7 @@ def _note_leaked(tally: _Tally, train_hashes: npt.NDArray[np.uint64]) -> None:
     hashes = _hashes(tally.sources)
     leaks = np.isin(hashes, train_hashes) & (hashes != np.uint64(pair_hash("")))
     for position in np.flatnonzero(leaks):
-        tally.report.leaked.note(tally.lines[int(position)])
+        tally.report.leaked.note(tally.lines[int(position)], tally.where(int(position)))
 
 
 def _summary(counter: Counter[int]) -> Lengths:
@@ -210,33 +232,32 @@ def _faults(files: PairFiles, tally: _Tally) -> Iterator[str]:
     if first is not None:
         more = "" if rows.count == 1 else f" ({rows.count:,} such rows: {rows.listed})"
         yield f"{first.where}: {first.what}{more}"
-    yield from _sentence(files, tally.report.empty, "an empty side")
+    yield from _sentence(tally.report.empty, "an empty side")
     also = ("also occurs", "also occur")
-    yield from _sentence(files, tally.report.leaked, "in the training set", also)
+    yield from _sentence(tally.report.leaked, "in the training set", also)
 
 
 def _warnings(files: PairFiles, report: SplitReport) -> Iterator[str]:
-    if files.note is not None:
-        yield files.note
+    yield from files.notes
     if report.duplicates:
         noun = "pair repeats" if report.duplicates == 1 else "pairs repeat"
         yield f"{report.duplicates:,} {noun} an earlier one"
     ratio = f"one side more than {RATIO_LIMIT} times as long as the other"
-    yield from _sentence(files, report.ratio_outliers, ratio)
-    yield from _sentence(files, report.identical, "the same text on both sides")
-    yield from _sentence(files, report.control_characters, "control or replacement characters")
+    yield from _sentence(report.ratio_outliers, ratio)
+    yield from _sentence(report.identical, "the same text on both sides")
+    yield from _sentence(report.control_characters, "control or replacement characters")
 
 
 def _sentence(
-    files: PairFiles, finding: Finding, description: str, verbs: tuple[str, str] = ("has", "have")
+    finding: Finding, description: str, verbs: tuple[str, str] = ("has", "have")
 ) -> Iterator[str]:
     """Yield a sentence such as `valid.en:3: 2 pairs have an empty side (lines 3, 9)`, if any.
 
     verbs: those for one pair and for several.
     """
     if finding.count:
-        where = location(files.paths[0], finding.first_lines[0])
         if finding.count == 1:
-            yield f"{where}: 1 pair {verbs[0]} {description}"
+            yield f"{finding.where}: 1 pair {verbs[0]} {description}"
         else:
-            yield f"{where}: {finding.count:,} pairs {verbs[1]} {description} ({finding.listed})"
+            pairs = f"{finding.count:,} pairs {verbs[1]} {description}"
+            yield f"{finding.where}: {pairs} ({finding.listed})"

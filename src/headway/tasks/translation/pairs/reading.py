@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from headway.base.errors import UsageError
+from headway.base.files import not_a_file
 from headway.data.bad_rows import BadRows
-from headway.data.formats.lines import ending
+from headway.data.formats.lines import ending, read_lines
 from headway.data.formats.records import ENDINGS as RECORDS
+from headway.data.rows import TABLES
 from headway.tasks.translation.documents.mo import mo_files, read_mo
 from headway.tasks.translation.documents.po import po_files, read_po
 from headway.tasks.translation.documents.tmx import read_tmx, tmx_files
 from headway.tasks.translation.documents.xliff import read_xliff, xliff_files
 from headway.tasks.translation.pair_files import Format, InlineTags, Pair, PairFiles
-from headway.tasks.translation.pairs.json_pairs import json_files, read_json_pairs
-from headway.tasks.translation.pairs.plain_lines import read_plain
-from headway.tasks.translation.pairs.tables import aligned_files, read_table, read_two, table_files
+from headway.tasks.translation.pairs.tables import (
+    aligned_files,
+    json_files,
+    read_json_pairs,
+    read_table,
+    read_two,
+    table_files,
+)
+from headway.text import split_sentences
 
+PASSAGE = 400
+"""Maximum number of characters of a text of span corruption, unless a sentence is longer."""
 Opener = Callable[[Path, str | None, str | None, InlineTags], PairFiles]
 
 
-def _comma_files(
-    path: Path, source: str | None, target: str | None, inline_tags: InlineTags
-) -> PairFiles:
-    return table_files(path, source, target, "csv")
-
-
 OPENERS: Mapping[str, Opener] = {
-    ".csv": _comma_files,
     **dict.fromkeys(RECORDS, json_files),
     ".po": po_files,
     ".mo": mo_files,
@@ -36,7 +39,44 @@ OPENERS: Mapping[str, Opener] = {
     ".xlf": xliff_files,
     ".xliff": xliff_files,
 }
-"""Name of a suffix -> the function that opens such a file. Other files are tables of tabs."""
+"""Name of a suffix -> the function that opens such a file. Other files are tables."""
+
+
+def plain_files(paths: Sequence[Path]) -> PairFiles:
+    """Return the corpus of text files, plain or .gz, whose texts are the sources and the targets of
+    an encoder-decoder's pre-training. Raises UsageError if one does not exist."""
+    for path in paths:
+        if not path.is_file():
+            hint = "name text files, such as text.txt or text.txt.gz"
+            raise UsageError(not_a_file(path), str(path), hint)
+    return PairFiles(paths=tuple(paths), source="text", target="text", format="plain")
+
+
+def read_plain(corpus: PairFiles) -> Iterator[Pair]:
+    """Stream the lines of the files, each as a pair with itself; empty lines are left out.
+
+    A line of more than `PASSAGE` characters is divided into passages of whole sentences. Raises
+    what `read_lines` raises.
+    """
+    for path in corpus.paths:
+        for number, line in enumerate(read_lines(path), start=1):
+            for passage in _passages(line.strip()):
+                yield Pair(passage, passage, number)
+
+
+def _passages(line: str) -> Iterator[str]:
+    if len(line) <= PASSAGE:
+        if line:
+            yield line
+        return
+    passage = ""
+    for sentence in split_sentences(line):
+        if passage and len(passage) + 1 + len(sentence) > PASSAGE:
+            yield passage
+            passage = ""
+        passage = f"{passage} {sentence}".strip()
+    yield passage
+
 
 READERS: Mapping[Format, Callable[[PairFiles], Iterator[Pair]]] = {
     "lines": read_two,
@@ -48,12 +88,11 @@ READERS: Mapping[Format, Callable[[PairFiles], Iterator[Pair]]] = {
 }
 ROW_READERS: Mapping[Format, Callable[[PairFiles, BadRows], Iterator[Pair]]] = {
     "table": read_table,
-    "csv": read_table,
     "jsonl": read_json_pairs,
 }
 """The readers of formats with one pair in a row."""
 
-SUFFIXES = (".tsv", ".tab", *OPENERS)
+SUFFIXES = (*TABLES, *OPENERS)
 
 
 def read_pairs(corpus: PairFiles, bad_rows: BadRows | None = None) -> Iterator[Pair]:
@@ -63,9 +102,12 @@ def read_pairs(corpus: PairFiles, bad_rows: BadRows | None = None) -> Iterator[P
     without a translation are left out. bad_rows: the policy for rows that are no pair; if unset,
     that of the corpus. Raises DataError with file and line for an invalid file.
     """
-    if corpus.format in ROW_READERS:
-        return ROW_READERS[corpus.format](corpus, bad_rows or BadRows.of(corpus.bad_rows))
-    return READERS[corpus.format](corpus)
+    bad_rows = bad_rows or BadRows.of(corpus.bad_rows)
+    for files in corpus.every:
+        if files.format in ROW_READERS:
+            yield from ROW_READERS[files.format](files, bad_rows)
+        else:
+            yield from READERS[files.format](files)
 
 
 def pair_files(

@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.base.errors import HeadwayError, UsageError
+from headway.data.formats.split_files import check_whole, data_folder, grouped
 from headway.tasks.translation.pair_files import InlineTags, PairFiles
 from headway.tasks.translation.pairs.reading import SUFFIXES, pair_files
 
-_SHARD = r"(?:-\d+-of-\d+)?"  # in names of files of Hugging Face data sets
+_SHARD = r"(?:-\d+-of-\d+(?:-.*)?)?"  # in names of files of Hugging Face data sets
 _SPLIT_NAMES = (
     ("train", re.compile(rf"train{_SHARD}")),
     ("valid", re.compile(rf"(?:valid|val|validation|dev){_SHARD}")),
@@ -42,7 +43,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A table or a pair of files in the folder. corpus: the part of its name before the split."""
+    """A corpus in the folder. corpus: the part of its name before the split."""
 
     split: str
     corpus: str
@@ -67,14 +68,15 @@ def locate(
     2. A path prefix: `data`.`source` and `data`.`target` exist; used for training.
     3. A folder, or `folder/prefix`: files whose names, split at dots, contain train; valid, val,
        validation or dev; or test (also test_2016 and similar). A table that lacks the named columns
-       is skipped if another table has them.
+       is skipped if another table has them. Numbered files of one split, such as
+       train-00000-of-00002.parquet, are one corpus.
 
     Raises UsageError, with the candidates, if no file or more than one fits.
     """
     if data.is_file():
         return Splits(train=pair_files(data, source, target, inline_tags))
     if data.is_dir():
-        return _from_folder(data, "", source, target, inline_tags)
+        return _from_folder(data_folder(data), "", source, target, inline_tags)
     if not data.parent.is_dir() or data.suffix in (*SUFFIXES, ".gz", ".txt"):
         raise UsageError("no such file or folder", where=str(data), hint="check the path")
     if source is not None and target is not None and _has_sides(data, source, target):
@@ -178,11 +180,12 @@ def _candidates(
             prefixes[stem] = (split, corpus)
     candidates: list[_Candidate] = []
     refused: list[_Refusal] = []
-    for prefix, (split, corpus) in prefixes.items():
+    for paths in grouped([folder / prefix for prefix in prefixes]):
+        split, corpus = prefixes[paths[0].name]
         try:
-            candidates.append(
-                _Candidate(split, corpus, pair_files(folder / prefix, source, target, inline_tags))
-            )
+            check_whole(split, paths)
+            files = [pair_files(path, source, target, inline_tags) for path in paths]
+            candidates.append(_Candidate(split, corpus, PairFiles.joined(files)))
         except HeadwayError as error:
             refused.append(_Refusal(split, corpus, error))
     return candidates, refused

@@ -1,24 +1,34 @@
-"""Reads a corpus of sentence pairs from a table (tabs or .csv), or from two line-aligned files."""
+"""Reads sentence pairs from tables, records (.jsonl, .json, .parquet) and two aligned files."""
 
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
 from headway.data.bad_rows import BadRows
-from headway.data.formats.columns import (
+from headway.data.formats.lines import ending, location, read_lines
+from headway.data.formats.tables import TAB, Table, open_table
+from headway.data.rows import (
+    Row,
     column_index,
     is_column_number,
+    listed,
     looks_like_header,
-    table_rows,
+    read_rows,
 )
-from headway.data.formats.csv_rows import TAB, Separator, separator_of
-from headway.data.formats.lines import location, read_lines
-from headway.data.formats.tables import listed
-from headway.tasks.translation.pair_files import Format, Pair, PairFiles, names_of, with_markers
+from headway.tasks.translation.pair_files import (
+    InlineTags,
+    Pair,
+    PairFiles,
+    names_of,
+    with_markers,
+)
 
 _NAME = re.compile(r"[^\W\d][\w.-]*")  # one word, which may name a column
+NESTED = "translation"
+"""The key of an object by language, {"translation": {"en": ..., "de": ...}}."""
 
 
 def read_table(corpus: PairFiles, bad_rows: BadRows) -> Iterator[Pair]:
@@ -33,7 +43,7 @@ def read_table(corpus: PairFiles, bad_rows: BadRows) -> Iterator[Pair]:
     names = [_column_name(corpus.header, index) for index in sources]
     needed = max(columns) + 1
     is_header = corpus.header is not None
-    for number, cells in table_rows(path, corpus.separator):
+    for number, cells in open_table(path, separator=corpus.separator).rows:
         if is_header:
             is_header = False
             continue
@@ -123,21 +133,19 @@ def side_file(prefix: Path, name: str) -> Path | None:
     return existing[0] if existing else None
 
 
-def table_files(
-    path: Path, source: str | None, target: str | None, format: Format = "table"
-) -> PairFiles:
+def table_files(path: Path, source: str | None, target: str | None) -> PairFiles:
     """Return the corpus of a table.
 
     source, target: names of columns, or numbers from 1; a source of several columns has their names
     separated by commas. Raises UsageError for a column that does not exist, DataError for an empty
     table.
     """
-    separator = _separator(path, source, target) if format == "csv" else None
-    first_line, cells = next(table_rows(path, separator), (0, None))
+    table = _opened(path, source, target)
+    first_line, cells = next(table.rows, (0, None))
     if cells is None:
         raise DataError("the file is empty", where=str(path))
     if len(cells) < 2:
-        raise _no_separator(location(path, first_line), cells[0], separator)
+        raise _no_separator(path, first_line, cells[0])
     cells = [cell.strip() for cell in cells]
     if source is None or target is None:
         if len(cells) != 2:
@@ -168,23 +176,23 @@ def table_files(
         target=names[-1],
         columns=columns,
         header=header,
-        format=format,
-        separator=separator,
+        format="table",
+        separator=table.separator,
         unclear_header=tuple(cells) if is_unclear else None,
     )
 
 
-def _separator(path: Path, source: str | None, target: str | None) -> Separator:
-    """Return the separator of a .csv file, with which the first row has the named columns."""
+def _opened(path: Path, source: str | None, target: str | None) -> Table:
+    """Open a table, whose first row must have the named columns."""
     if source is None or target is None or is_column_number(target):
-        return separator_of(path)
+        return open_table(path)
     side, other = source, target
-    return separator_of(path, lambda cells: {*names_of(side, cells), other} <= set(cells))
+    return open_table(path, lambda cells: {*names_of(side, cells), other} <= set(cells))
 
 
-def _no_separator(where: str, first: str, separator: Separator | None) -> UsageError:
-    """Return the error for a table of one column. first: the cell of its first row."""
-    is_csv = separator is not None
+def _no_separator(path: Path, line: int, first: str) -> UsageError:
+    """Return the error for a table of one column. line, first: those of its first row."""
+    is_csv = ending(path) == ".csv"
     hint = (
         "declare another separator in a line before the first one, such as sep=;"
         if is_csv
@@ -193,10 +201,64 @@ def _no_separator(where: str, first: str, separator: Separator | None) -> UsageE
     return UsageError(
         "a table of sentence pairs must have two columns, but the first line has no "
         f"{'separator' if is_csv else 'tab'}: {first.strip()[:60]!r}",
-        where,
+        location(path, line),
         f"{hint}; for two files like train.en and train.de, give their common prefix, train",
     )
 
 
 def _column_name(header: Sequence[str] | None, index: int) -> str:
     return header[index] if header else f"column {index + 1}"
+
+
+def json_files(
+    path: Path, source: str | None, target: str | None, inline_tags: InlineTags
+) -> PairFiles:
+    """Return the corpus of a .jsonl file.
+
+    source, target: the keys; by default these two words. A source of several keys has them
+    separated by commas. Raises UsageError for a key that is named twice.
+    """
+    names = [*names_of(source or "source", ()), target or "target"]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"the keys of source and target must differ, but in {source!r} and {target!r} one is "
+            "named twice",
+            str(path),
+            "name each key once",
+        )
+    return PairFiles(
+        paths=(path,), source=source or "source", target=target or "target", format="jsonl"
+    )
+
+
+def read_json_pairs(corpus: PairFiles, bad_rows: BadRows) -> Iterator[Pair]:
+    """Stream the pairs of objects like {"en": "...", "de": "..."}, or the same inside
+    {"translation": {...}}.
+
+    bad_rows: the policy for records that are no pair. Raises DataError with file and line for
+    invalid JSON, and for an object without the two texts.
+    """
+    (path,) = corpus.paths
+
+    def pair(row: Row) -> Pair:
+        inner = row.values.get(NESTED)
+        if isinstance(inner, dict) and corpus.source not in row.values:
+            row = replace(row, values=inner)
+        names = names_of(corpus.source, row.values)
+        source = with_markers(names, [_text(row, name) for name in names])
+        return Pair(source, _text(row, corpus.target).strip(), row.line)
+
+    yield from bad_rows.parsed(read_rows(path, {}, bad_rows), pair)
+
+
+def _text(row: Row, name: str) -> str:
+    value = row.values.get(name)
+    if not isinstance(value, str):
+        problem = "is not a text" if name in row.values else "is missing"
+        keys = ", ".join(repr(key)[:30] for key in list(row.values)[:8])
+        raise DataError(
+            f"the object must have a text under {name!r}, but it {problem}; its keys are {keys}",
+            row.where,
+            "name the two keys with --source and --target, or correct the line",
+        )
+    return value
