@@ -105,7 +105,7 @@ LONG = {
     "bench/decoding.py": "one comparison: the sides of Headway, transformers and CTranslate2",
     "src/headway/base/settings.py": "settings: declared, parsed, checked, overridden, explained",
     "src/headway/tasks/captioning/model.py": "the bundle of captioners, with all they can do",
-    "src/headway/tasks/classification/data.py": "from labelled files to batches, and the rows to classify",
+    "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",
     "src/headway/tasks/translation/bundle.py": "the bundle of translators, with all they can do",
 }
 """File of more than 400 lines, or `file: function` of more than 60 -> why it is one thing.
