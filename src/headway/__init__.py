@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from headway.base.waiting import wait_briefly_if_busy
 
 if TYPE_CHECKING:
     from headway.api import Run, evaluate, load, tasks, train
@@ -12,13 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "__version__", "evaluate", "load", "tasks", "train"]
 __version__ = "0.1.0"
 
-# A CPU thread of torch that has finished its part of a product waits for the others by computing
-# nothing, about 1 ms by default. Beside another program it thereby takes the time that the others
-# need: with a wait of about 0.05 ms, after which a thread sleeps, two threads are 1.4 to 2.7 times
-# as fast there, at times 20 times. Alone they are up to a tenth slower (docs/log/speed.md). Read
-# when torch is loaded.
-if "OMP_WAIT_POLICY" not in os.environ:
-    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
+wait_briefly_if_busy()  # before torch is loaded
 
 
 def __getattr__(name: str) -> Any:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -152,30 +149,3 @@ def test_a_number_in_the_environment_is_kept_for_a_run(process, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with threads_of_run(2):
         assert process.number == 3
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({}, "3000"),
-        ({"GOMP_SPINCOUNT": "7"}, "7"),
-        ({"OMP_WAIT_POLICY": "active"}, "None"),
-    ],
-)
-def test_idle_threads_wait_briefly_unless_the_user_says_how_long(variables, expected):
-    code = (
-        "import headway, os, sys; print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
-    )
-    others = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**others, **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == [expected, "False"]  # read by torch's library when it is loaded
