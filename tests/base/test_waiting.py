@@ -45,6 +45,11 @@ def test_a_program_counts_that_runs_in_every_sample():
     assert others_running(lambda: next(counts)) == 2
 
 
+def test_a_quiet_machine_is_looked_at_once():
+    counts = iter([1])
+    assert others_running(lambda: next(counts)) == 0
+
+
 @pytest.mark.parametrize("error", [FileNotFoundError(), ValueError(), IndexError()])
 def test_a_machine_that_does_not_tell_is_not_busy(error):
     def unknown():

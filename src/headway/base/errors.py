@@ -26,6 +26,11 @@ class HeadwayError(ValueError):
             parts.append(f"  try  {self.hint}")
         return "\n".join(parts)
 
+    @property
+    def on_one_line(self) -> str:
+        """Where and what, without the hint, for lists of errors."""
+        return f"{self.where}: {self.what}" if self.where else self.what
+
 
 class UsageError(HeadwayError):
     """The command or the configuration is invalid."""

@@ -36,14 +36,17 @@ def wait_briefly_if_busy(runnable: Callable[[], int] | None = None) -> None:
 
 def others_running(runnable: Callable[[], int]) -> int:
     """Return the number of threads of other programs that run all the time; 0 if unknown."""
-    counts = []
-    for _ in range(SAMPLES):
+    counts: list[int] = []
+    while len(counts) < SAMPLES:
+        if counts:
+            time.sleep(SECONDS)
         try:
             counts.append(runnable() - 1)  # without this one
         except (OSError, ValueError, IndexError):
             return 0
-        time.sleep(SECONDS)
-    return max(0, min(counts))
+        if counts[-1] <= 0:
+            return 0  # a quiet machine is known at once, so that nothing waits at the start
+    return min(counts)
 
 
 def _runnable() -> int:

@@ -6,7 +6,6 @@ The suffix and the columns of a file decide which it is.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ from headway.tasks.question_answering.question_files import is_squad, read_quest
 from headway.tasks.sentence_embedding.similar_files import read_similar
 from headway.tasks.tagging.data import COLUMNS as TAGGED
 from headway.tasks.tagging.data import read_tagged
-from headway.tasks.translation.corpora.corpus_check import CheckReport
+from headway.tasks.translation.corpora.corpus_check import CheckReport, pair_hash
 from headway.tasks.translation.corpora.corpus_check import check as check_pairs
 from headway.tasks.translation.pairs.splits import locate
 from headway.terminal.console import result
@@ -193,23 +192,23 @@ def check_kind(path: Path, kind: Kind) -> KindReport:
     if path.is_dir() and kind is not IMAGES:
         paths_by_split = split_files(path, ENDINGS)
     report = KindReport(kind.name, kind.recipe, kind.unchecked)
-    trained: set[bytes] = set()
+    trained: set[int] = set()
     for name, paths in sorted(paths_by_split.items(), key=lambda item: item[0] != TRAIN):
         split = report.splits[name] = SplitReport([str(path) for path in paths])
-        seen: set[bytes] = set()
+        seen: set[int] = set()
         labels: Counter[str] = Counter()
         bad_rows, errors = BadRows(sys.maxsize), []
         try:
             examples = chain.from_iterable(kind.read(file, bad_rows) for file in paths)
             for content, labels_of_example in examples:
-                digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
+                digest = pair_hash(content)
                 split.examples += 1
                 labels.update(labels_of_example)
                 split.repeated += digest in seen
                 split.leaked += digest in trained
                 seen.add(digest)
         except HeadwayError as error:
-            errors.append(f"{f'{error.where}: ' if error.where else ''}{error.what}")
+            errors.append(error.on_one_line)
         split.labels = dict(labels.most_common())
         trained = seen if name == TRAIN else trained
         errors = [*bad_rows.lines(), *errors] or ["no examples"] * (not split.examples)

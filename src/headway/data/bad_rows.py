@@ -84,7 +84,7 @@ class BadRows:
 
     def lines(self) -> list[str]:
         """Return one line for each row that was left out: where it is, and why."""
-        return [f"{error.where}: {error.what}" for error in self.errors]
+        return [error.on_one_line for error in self.errors]
 
     def announce(self, emit: Emit) -> None:
         """Emit an event that lists the rows that were left out, if there are any."""

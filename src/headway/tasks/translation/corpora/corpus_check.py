@@ -226,15 +226,15 @@ def _summary(counter: Counter[int]) -> Lengths:
 def _faults(files: PairFiles, tally: _Tally) -> Iterator[str]:
     rows, first = tally.incomplete.rows, tally.incomplete.first
     if tally.error is not None:
-        yield f"{tally.error.where}: {tally.error.what}" if tally.error.where else tally.error.what
+        yield tally.error.on_one_line
     elif not tally.report.pairs and first is None:
         yield f"{files.paths[0]}: has no sentence pairs"
     if first is not None:
         more = "" if rows.count == 1 else f" ({rows.count:,} such rows: {rows.listed})"
-        yield f"{first.where}: {first.what}{more}"
+        yield f"{first.on_one_line}{more}"
     yield from _sentence(tally.report.empty, "an empty side")
-    also = ("also occurs", "also occur")
-    yield from _sentence(tally.report.leaked, "in the training set", also)
+    leaked = tally.report.leaked
+    yield from _sentence(leaked, "in the training set", one="also occurs", several="also occur")
 
 
 def _warnings(files: PairFiles, report: SplitReport) -> Iterator[str]:
@@ -249,15 +249,14 @@ def _warnings(files: PairFiles, report: SplitReport) -> Iterator[str]:
 
 
 def _sentence(
-    finding: Finding, description: str, verbs: tuple[str, str] = ("has", "have")
+    finding: Finding, description: str, *, one: str = "has", several: str = "have"
 ) -> Iterator[str]:
     """Yield a sentence such as `valid.en:3: 2 pairs have an empty side (lines 3, 9)`, if any.
 
-    verbs: those for one pair and for several.
+    one, several: the verb for one pair, and for several.
     """
-    if finding.count:
-        if finding.count == 1:
-            yield f"{finding.where}: 1 pair {verbs[0]} {description}"
-        else:
-            pairs = f"{finding.count:,} pairs {verbs[1]} {description}"
-            yield f"{finding.where}: {pairs} ({finding.listed})"
+    if finding.count == 1:
+        yield f"{finding.where}: 1 pair {one} {description}"
+    elif finding.count:
+        pairs = f"{finding.count:,} pairs {several} {description}"
+        yield f"{finding.where}: {pairs} ({finding.listed})"

@@ -151,7 +151,7 @@ def _nothing_to_train(folder: Path, names: list[str], refused: list[_Refusal]) -
     if len(refused) == 1:
         return refused[0].error
     shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-    reasons = "".join(f"; {refusal.error.where}: {refusal.error.what}" for refusal in refused[:3])
+    reasons = "".join(f"; {refusal.error.on_one_line}" for refusal in refused[:3])
     return UsageError(
         f"no training pairs found among {shown}{reasons}",
         where=str(folder),
