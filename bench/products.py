@@ -1,9 +1,9 @@
 """Time of a layer's product in each dtype on this processor: python -m bench.products
 
-float32 as `FastLinear` computes it, and the products of quantised layers, with every int8 kernel
-that torch has: those whose sums are not exact are never used. The matrices are together larger
-than the caches, as those of a model are. Microseconds, the lowest of the rounds. A second table has
-the three products of a training step, in float32 by each of torch's libraries.
+float32 and bfloat16 by torch and by the compiled loops (`loops.py`), and int8 and int4. The
+matrices are together larger than the caches, as those of a model are. Microseconds, the lowest of
+the rounds. A second table has the three products of a training step, in float32 by each of torch's
+libraries.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import torch
 from headway.base.devices import MachineConfig, prepare
 from headway.base.shapes import Tensor
 from headway.cli.doctor import describe
-from headway.transforms.fast.int4 import PackedInt4, int4_product_exists
-from headway.transforms.fast.int8 import KERNELS, FbgemmInTwoParts, Int8Kernel, is_exact
+from headway.transforms.fast import loops
 from headway.transforms.fast.linear import by_mkl, by_onednn, linear, mkl_is_fast
+from headway.transforms.fast.loops import CodedMatrix
 from headway.transforms.quantize.numbers import Int4, Int8
 
-ROWS = (1, 8, 32, 128, 1024)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 1024)
 TRAINING_ROWS = (256, 1024, 4096)
 BYTES = 256 * 2**20  # of float32 matrices, beyond any cache
 
@@ -34,15 +34,19 @@ def products(inputs: int, outputs: int) -> Iterator[tuple[str, list[Product]]]:
     """Yield the name of each product, and the product with each of the matrices."""
     count = max(2, BYTES // (4 * inputs * outputs))
     matrices = [torch.randn(outputs, inputs) for _ in range(count)]
-    yield "float32", [partial(linear, weight=matrix) for matrix in matrices]
-    yield "bfloat16", [partial(_rounded, matrix.bfloat16()) for matrix in matrices]
-    small = [Int8.encode(w) for w in matrices]
-    kernels: tuple[type[Int8Kernel], ...] = (*KERNELS, FbgemmInTwoParts)
-    for kernel in kernels:
-        name = f"int8, {kernel.name}" + ("" if is_exact(kernel) else " (not exact, not used)")
-        yield name, [kernel(part["weight_int8"], part["weight_scale"]) for part in small]
-    if int4_product_exists():
-        yield "int4", [PackedInt4(Int4.encode(w)) for w in matrices]
+    yield "float32, as Headway chooses", [partial(linear, weight=matrix) for matrix in matrices]
+    yield "float32, torch", [partial(torch.nn.functional.linear, weight=m) for m in matrices]
+    packed = [torch.ops.mkldnn._reorder_linear_weight(matrix) for matrix in matrices]
+    yield "float32, oneDNN, packed", [partial(by_onednn, b=matrix) for matrix in packed]
+    yield "bfloat16, torch", [partial(_rounded, matrix.bfloat16()) for matrix in matrices]
+    if not loops.instructions():
+        return
+    yield "float32, loops", [partial(loops.product, weight=m, bias=None) for m in matrices]
+    short = [matrix.bfloat16() for matrix in matrices]
+    yield "bfloat16, loops", [partial(loops.product, weight=m, bias=None) for m in short]
+    for numbers in (Int8, Int4):
+        stored = [numbers.encode(matrix) for matrix in matrices]
+        yield f"{numbers.name}, loops", [CodedMatrix([one]) for one in stored]
 
 
 def _rounded(matrix: Tensor, x: Tensor) -> Tensor:

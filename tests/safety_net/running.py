@@ -32,6 +32,7 @@ REPRODUCIBLE = {
     "ATEN_CPU_CAPABILITY": "avx2",
     "MKL_CBWR": "COMPATIBLE",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "HEADWAY_LOOPS": "no",  # which not every machine has; tests/transforms compares them
 }
 """Environment in which x86 processors of several makes compute the same bits. Read by torch and
 its libraries when they are loaded."""

@@ -22,12 +22,12 @@ from headway.models import GPT, GPTConfig, ViT, ViTConfig
 from headway.transforms import kernels, quantize, replay_steps
 from headway.transforms.fast import block, residual, static_cache
 from headway.transforms.fast.table import fast, prepare_for_inference
-from headway.transforms.kernels import norms, one_vector
+from headway.transforms.kernels import activation_name, norms, one_vector
 from headway.transforms.kernels.linear import linear_for_training
 from headway.transforms.kernels.loss import loss_of_rows
 from headway.transforms.kernels.new_token import attend_new_tokens
 from headway.transforms.kernels.norms import added, added_and_normed
-from headway.transforms.kernels.one_vector import activation_name, linear_of_vector
+from headway.transforms.kernels.one_vector import linear_of_vector
 from headway.transforms.recorder import CudaRecorder, Recorder
 from tests.fixtures.zoo import MODELS, VOCABULARY
 

@@ -17,7 +17,7 @@ from headway.base.tensors import read_tensors, write_tensors
 from headway.transforms.fast import joint
 from headway.transforms.fast import linear as module
 from headway.transforms.fast.joint import linears
-from headway.transforms.fast.linear import FastLinear, linear, pack_weights, product
+from headway.transforms.fast.linear import FastLinear, linear, product
 from headway.transforms.fast.memory import contiguous_parameters
 
 SHAPES = {"large": (6, 40, 96, 80), "small": (2, 3, 5, 7)}  # B T I O
@@ -290,101 +290,3 @@ def test_a_parameter_outlives_its_model_and_other_devices_are_left_alone():
     del model
     gc.collect()
     assert torch.equal(weight, expected)
-
-
-def packed(inputs=640, outputs=1000):
-    """Return a layer that may keep copies of its matrix, and the same one that may not."""
-    torch.manual_seed(4)
-    plain = FastLinear(inputs, outputs).eval()
-    copy = deepcopy(plain)
-    pack_weights(copy)
-    assert copy.keeps_packed and not plain.keeps_packed
-    return copy, plain
-
-
-needs_onednn = pytest.mark.skipif(not module.available(), reason="this torch has no oneDNN")
-
-
-@needs_onednn
-@pytest.mark.parametrize("rows", [2, 5, 33, 64])
-def test_the_product_by_a_blocked_copy_has_the_same_bits(rows):
-    layer, plain = packed()
-    x = torch.randn(rows, 640)
-    with torch.no_grad():
-        assert torch.equal(layer(x), plain(x))
-    assert layer in module._PACKED and plain not in module._PACKED
-
-
-@needs_onednn
-def test_one_row_is_multiplied_without_a_copy():
-    layer, plain = packed()
-    x = torch.randn(1, 640)
-    with torch.no_grad():
-        assert torch.equal(layer(x), plain(x))
-    assert layer not in module._PACKED
-
-
-@needs_onednn
-def test_a_copy_is_made_anew_when_the_weights_have_changed():
-    layer, plain = packed()
-    x = torch.randn(4, 640)
-    with torch.no_grad():
-        layer(x)
-        for module_ in (layer, plain):
-            module_.weight.mul_(2)
-        assert torch.equal(layer(x), plain(x))
-        for module_ in (layer, plain):
-            module_.weight.data = module_.weight.data.flip(0)
-        assert torch.equal(layer(x), plain(x))
-
-
-@needs_onednn
-def test_no_copy_is_made_while_training_or_of_a_large_model(monkeypatch):
-    layer, _ = packed()
-    layer(torch.randn(4, 640)).sum().backward()
-    assert layer not in module._PACKED
-    monkeypatch.setattr(module, "PACKED_BYTES", 640 * 1000 * 4 - 1)
-    pack_weights(layer)
-    assert not layer.keeps_packed
-
-
-@needs_onednn
-def test_copies_are_freed_with_their_layer():
-    layer, _ = packed()
-    with torch.no_grad():
-        layer(torch.randn(4, 640))
-    before = len(module._PACKED)
-    del layer
-    gc.collect()
-    assert len(module._PACKED) == before - 1
-
-
-@needs_onednn
-def test_queries_keys_and_values_are_one_product_by_one_copy():
-    class Attention(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.query, self.key = FastLinear(640, 500), FastLinear(640, 300)
-
-    attention = Attention()
-    contiguous_parameters(attention)
-    layers = (attention.query, attention.key)
-    x = torch.randn(4, 640)
-    with torch.no_grad():
-        expected = linears(x, layers)
-        pack_weights(attention)
-        for actual, y in zip(linears(x, layers), expected, strict=True):
-            assert torch.equal(actual, y)
-        attention.key.weight.mul_(2)
-        assert_close(linears(x, layers)[1] - attention.key.bias, 2 * (y - attention.key.bias))
-    assert attention.query in module._PACKED and attention.key not in module._PACKED
-
-
-def test_copies_of_weights_changed_by_way_of_data_are_forgotten_on_request():
-    layer, _ = packed()
-    x = torch.randn(4, layer.in_features)
-    with torch.inference_mode():
-        before = layer(x)
-        layer.weight.data.mul_(2)
-        pack_weights(layer)
-        assert_close(layer(x) - layer.bias, 2 * (before - layer.bias), rtol=1e-4, atol=1e-4)

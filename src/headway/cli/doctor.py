@@ -16,8 +16,7 @@ from headway.base.memory import memory_bytes
 from headway.cli.flags import TEXT, PrintFlags
 from headway.cli.version import version_of
 from headway.terminal.console import data, data_json
-from headway.transforms.fast.int4 import int4_product_exists
-from headway.transforms.fast.int8 import int8_kernel, kernel_of_many_rows
+from headway.transforms.fast import loops
 from headway.transforms.kernels import obstacle as kernel_obstacle
 
 
@@ -43,18 +42,13 @@ def doctor(*, flags: PrintFlags = TEXT) -> None:
 
 
 def _small_numbers() -> dict[str, str]:
-    """Return the implementations of products in int8, int4 and float8 that this machine uses, and
-    whether it has kernels of Headway's own."""
-    kernel = int8_kernel()
-    of_many_rows = kernel_of_many_rows() or kernel
+    """Return what computes products of few rows and in small numbers on this machine, and whether
+    it has kernels of Headway's own."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     obstacle = float8_obstacle(device)
     of_kernels = kernel_obstacle(torch.device(device))
-    plain = "plain (dequantise and multiply)"
     return {
-        "int8 products": plain if kernel is None else kernel.name,
-        "int8, many rows": plain if of_many_rows is None else of_many_rows.name,
-        "int4 products": "int4pack_mm" if int4_product_exists() else plain,
+        "compiled loops": loops.description(),
         "float8 products": "scaled_mm, in training" if obstacle is None else f"none: {obstacle}",
         "kernels": "by Triton" if of_kernels is None else f"torch's alone: {of_kernels}",
     }

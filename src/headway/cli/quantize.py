@@ -35,10 +35,9 @@ class QuantizeFlags:
     )
     calibration: Path | None = setting(
         None,
-        "File of typical texts, one per line, which make the small model more accurate: int4 "
-        "rounds the weights so that the outputs for these texts change least (GPTQ); int8 scales "
-        "the inputs of each layer, so that large ones do not coarsen the others (SmoothQuant). "
-        "The first 128 lines are used. If unset, each weight is rounded to its nearest value.",
+        "File of typical texts, one per line, which make a model in int4 more accurate: the "
+        "weights are rounded so that the outputs for these texts change least (GPTQ). The first "
+        "128 lines are used. If unset, each weight is rounded to its nearest value.",
     )
     json: bool = setting(False, "Print folder and sizes as one JSON object.")
 
@@ -53,10 +52,8 @@ def quantize(run: Annotated[Path, RUN], /, *, flags: QuantizeFlags = QuantizeFla
     bfloat16 is smaller by a factor of 2. Afterwards, headway eval shows how accurate the small
     model is. The original model is not changed.
     """
-    if flags.calibration is not None and flags.to == "bfloat16":
-        raise UsageError(
-            "--calibration applies to int8 and int4, not to bfloat16", hint="leave it out"
-        )
+    if flags.calibration is not None and flags.to != "int4":
+        raise UsageError(f"--calibration applies to int4, not to {flags.to}", hint="leave it out")
     folder = _folder(run, flags.to, flags.output)
     bundle = _float32(run)
     texts = [] if flags.calibration is None else _texts(bundle, flags.calibration)

@@ -104,6 +104,13 @@ def load(
         on_cuda = bundle.device.type == CudaRecorder.device_type
         if on_cuda and can_replay(bundle.model):
             replay_steps(bundle.model)
+        if on_cuda and (numbers := numbers_of(bundle.model)) in ("int8", "int4"):
+            warnings.warn(
+                f"{folder}: {numbers} saves memory on a GPU, and is slower than bfloat16 there, "
+                "since each step decodes the matrices; its fast products are for CPUs",
+                HeadwayWarning,
+                stacklevel=2,
+            )
     return bundle
 
 

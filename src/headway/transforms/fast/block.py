@@ -17,7 +17,7 @@ from headway.transforms.fast.linear import FastLinear
 from headway.transforms.fast.multihead import FastMultiHeadAttention
 from headway.transforms.fast.quantized import FastBFloat16Linear
 from headway.transforms.fast.static_cache import StaticLayer
-from headway.transforms.kernels import Activation, computes
+from headway.transforms.kernels import Activation, activation_name, computes
 
 
 class FastDecoderOnlyBlock(DecoderOnlyBlock):
@@ -40,7 +40,7 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
         is_vector = x.shape[:2] == (1, 1) and computes(x) and not torch.is_grad_enabled()
         if not is_vector or self.training or torch.is_autocast_enabled(x.device.type):
             return False
-        from headway.transforms.kernels.one_vector import LONGEST, activation_name
+        from headway.transforms.kernels.one_vector import LONGEST
 
         attention, network = self.attention, self.feedforward
         if not isinstance(attention, FastMultiHeadAttention):
@@ -60,8 +60,6 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
     def _step_of_vector(
         self, x: Float[Tensor, "1 1 D"], step: Step, cache: StaticLayer
     ) -> Float[Tensor, "1 1 D"]:
-        from headway.transforms.kernels.one_vector import activation_name
-
         attention, network = self.attention, self.feedforward
         assert isinstance(attention, FastMultiHeadAttention)
         assert isinstance(network, FastFeedForward | FastGatedFeedForward)

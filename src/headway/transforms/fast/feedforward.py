@@ -9,7 +9,8 @@ from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.joint import has_hooks, linears
 from headway.transforms.fast.linear import FastLinear, trains_by_kernel
-from headway.transforms.fast.quantized import FastQuantizedLinear
+from headway.transforms.fast.quantized import FastCodedLinear
+from headway.transforms.kernels import activation_name
 from headway.transforms.tracing import tracing
 
 ROWS = 1024
@@ -28,7 +29,7 @@ class FastFeedForward(FeedForward):
         if (activated := self._activated(x)) is not None:
             return self.contract(self.dropout(activated))
         rows = x.numel() // max(x.shape[-1], 1)
-        is_quantised = isinstance(self.expand, FastQuantizedLinear)
+        is_quantised = isinstance(self.expand, FastCodedLinear)
         if not is_quantised or rows <= ROWS or torch.is_grad_enabled() or tracing(x):
             return super().forward(x)
         blocks = torch.split(x.reshape(1, rows, -1), ROWS, dim=1)
@@ -43,7 +44,6 @@ class FastFeedForward(FeedForward):
         if not trains_by_kernel(x, expand.weight, expand.bias):
             return None
         from headway.transforms.kernels.linear import linear_for_training
-        from headway.transforms.kernels.one_vector import activation_name
 
         if activation_name(self.activation) is None:
             return None

@@ -11,25 +11,26 @@ from torch import nn
 from headway.base.shapes import Float, Tensor
 from headway.transforms.fast.linear import FastLinear, linear
 from headway.transforms.fast.memory import adjacent
-from headway.transforms.fast.quantized import FastInt8Linear, int8_linears
+from headway.transforms.fast.quantized import FastInt4Linear, FastInt8Linear, coded_linears
 from headway.transforms.tracing import sharded, tracing
 
 
 def linears(x: Float[Tensor, "*B I"], layers: Sequence[nn.Linear]) -> tuple[Tensor, ...]:
     """Return each layer's output for x: one product if their matrices are adjacent in memory, or
-    their int8 codes packed together, or while training on a GPU."""
+    their int8 or int4 codes packed together, or while training on a GPU."""
     if any(has_hooks(layer) for layer in layers):
         return tuple(layer(x) for layer in layers)
     if torch.is_grad_enabled() or tracing(x):
         joined = _concatenated(layers) if x.is_cuda else None
     else:
-        small = [layer for layer in layers if type(layer) is FastInt8Linear]
-        if len(small) == len(layers):
-            return int8_linears(x, small)
+        for kind in (FastInt8Linear, FastInt4Linear):
+            coded = [layer for layer in layers if type(layer) is kind]
+            if len(coded) == len(layers):
+                return coded_linears(x, coded)
         joined = _joined(layers)
     if joined is None:
         return tuple(layer(x) for layer in layers)
-    y = linear(x, *joined, packed_by=[layer for layer in layers if isinstance(layer, FastLinear)])
+    y = linear(x, *joined, getattr(layers[0], "invariant", False))
     return y.split_with_sizes([layer.out_features for layer in layers], dim=-1)
 
 

@@ -3,17 +3,14 @@
 torch sends float32 products to MKL, which on processors with AVX-512 that are not Intel's reaches
 half of their speed; oneDNN, which torch uses for 16 bits, reaches all of it. Without AVX-512 MKL is
 faster for many rows, and reads transposed views in place, which oneDNN copies: gradients are
-products of such views. Both round in float32. For few rows, much of oneDNN's time is rearranging W:
-a model for inference keeps copies of W in oneDNN's layout (`pack_weights`). docs/log/speed.md has
-the tables.
+products of such views. Both round in float32. Few rows without gradients are multiplied by compiled
+loops (`loops.py`). docs/log/speed.md has the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
 from functools import cache
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +18,7 @@ from torch import nn
 
 from headway.base.shapes import Float, Tensor
 from headway.transforms.autocast import autocast_dtype
+from headway.transforms.fast import loops
 from headway.transforms.kernels import computes
 from headway.transforms.lora import LoRALinear
 from headway.transforms.tracing import sharded, tracing
@@ -29,8 +27,11 @@ from headway.transforms.tracing import sharded, tracing
 # matrices too large for a core's cache however few vectors they multiply.
 WORK, MATRIX = 1 << 20, 1 << 18
 
-FEW_ROWS = range(2, 65)
-"""Rows for which oneDNN's layout of W pays; the product has the same bits as that of W."""
+LOOPED_ROWS, LOOPED = 32, 2**14
+"""Most rows, and fewest weights, for which compiled loops (`loops.py`) are faster than torch."""
+
+MANY_ROWS = 65
+"""Rows from which MKL is faster than oneDNN, where it reaches full speed."""
 
 LARGE = 2**24
 """Outputs from which the gradient of a bias is worth a kernel of our own: what it saves on a GPU is
@@ -39,19 +40,17 @@ then more than the CPU takes to launch it."""
 ALIGNED = 8
 """Numbers of 2 bytes that a GPU reads at once."""
 
-PACKED_BYTES = 2**29
-"""Models with more bytes of linear layers keep no copies, which take up to twice that."""
-
 
 class FastLinear(nn.Linear):
-    """y = x W^T + b by `linear`. keeps_packed: whether it may keep a packed copy of W. invariant:
-    whether a row of y must have the same bits for any number of rows from 2 on."""
+    """y = x W^T + b by `linear`.
 
-    keeps_packed = False
+    invariant: whether a row of y must have the same bits for any number of rows from 2 on.
+    """
+
     invariant = False
 
     def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        return linear(input, self.weight, self.bias, packed_by=[self])
+        return linear(input, self.weight, self.bias, self.invariant)
 
 
 class FastLoRALinear(LoRALinear, FastLinear):
@@ -62,31 +61,30 @@ def linear(
     x: Float[Tensor, "*B I"],
     weight: Float[Tensor, "O I"],
     bias: Float[Tensor, " O"] | None = None,
-    packed_by: Sequence[FastLinear] = (),
+    invariant: bool = False,
 ) -> Float[Tensor, "*B O"]:
     """Return x W^T + b, in autocast's dtype if it is enabled.
 
-    dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. packed_by: the layers whose matrices
-    `weight` consists of, which may keep a packed copy.
+    dx = dy W;  dW = dy^T x;  db = the sum of dy over all rows. invariant: as in `FastLinear`.
     """
     if x.is_cuda:
         return _on_gpu(x, weight, bias)
-    # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not. Not
-    # `bool(packed_by)`: before torch 2.12, torch.compile cannot trace it, and splits its graph.
-    always = len(packed_by) > 0 and packed_by[0].invariant
-    if not _prefers_onednn(x, weight, always):
+    if tracing(x, weight):  # a graph holds for every number of rows
+        return F.linear(x, weight, bias)
+    # oneDNN's rows have the same bits for any number of them from 2 on; those of MKL do not
+    rows = x.numel() // max(x.shape[-1], 1)
+    is_looped = rows <= LOOPED_ROWS and weight.numel() >= LOOPED and not invariant
+    if is_looped and weight.dtype == torch.float32 and loops.suits(x, weight, bias):
+        looped = loops.product(x.reshape(rows, -1).contiguous(), weight, bias)
+        return looped.view(*x.shape[:-1], weight.shape[0])
+    if not _prefers_onednn(x, weight, invariant):
         return F.linear(x, weight, bias)
     flat = x.reshape(-1, x.shape[-1])
-    rows = flat.shape[0]
     wants_grad = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)
     )
-    if wants_grad:
-        y: Tensor = _Linear.apply(flat, weight, bias)  # type: ignore[no-untyped-call]
-    elif rows in FEW_ROWS and packed_by and packed_by[0].keeps_packed:
-        y = by_onednn(flat, _packed(weight, packed_by), bias)
-    else:
-        y = by_onednn(flat, weight, bias)
+    compute = _Linear.apply if wants_grad else by_onednn
+    y: Tensor = compute(flat, weight, bias)
     return y.view(*x.shape[:-1], weight.shape[0])
 
 
@@ -174,7 +172,7 @@ def _prefers_onednn(
 
 def _is_for_mkl(a: Float[Tensor, "*M K"]) -> bool:
     """Whether MKL is the faster one for these rows: for many, where it reaches full speed."""
-    return a.numel() >= FEW_ROWS.stop * a.shape[-1] and mkl_is_fast()
+    return a.numel() >= MANY_ROWS * a.shape[-1] and mkl_is_fast()
 
 
 def available() -> bool:
@@ -188,34 +186,6 @@ def by_onednn(
 ) -> Float[Tensor, "M N"]:
     """Return a b^T + bias by oneDNN, outside autograd."""
     return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
-
-
-def pack_weights(model: nn.Module) -> None:
-    """Let the linear layers of a model for inference keep copies of their matrices.
-
-    A copy is made when a layer first multiplies few rows, and again when its weights have changed
-    since: under `torch.no_grad()`, or by `load_state_dict`. Changes by way of `parameter.data` are
-    not noticed, since torch does not count them; call this again after them.
-    """
-    layers = [module for module in model.modules() if isinstance(module, FastLinear)]
-    is_small = sum(layer.weight.nbytes for layer in layers) <= PACKED_BYTES
-    for layer in layers:
-        layer.keeps_packed = is_small and not layer.weight.is_inference()
-        _PACKED.pop(layer, None)
-
-
-def _packed(weight: Tensor, layers: Sequence[FastLinear]) -> Tensor:
-    """Return the weight in oneDNN's layout, packed anew if the layers have changed since."""
-    state = (weight.data_ptr(), len(layers), *(layer.weight._version for layer in layers))
-    known = _PACKED.get(layers[0])
-    if known is None or known[0] != state:
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach())
-        known = _PACKED[layers[0]] = state, packed
-    return known[1]
-
-
-_PACKED: MutableMapping[FastLinear, tuple[tuple[int, ...], Tensor]] = WeakKeyDictionary()
-"""First of the layers whose matrices were packed -> the state they were in, and the copy."""
 
 
 class _Linear(torch.autograd.Function):

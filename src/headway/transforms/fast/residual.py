@@ -18,10 +18,12 @@ from headway.attention import Documents, Mask, Step
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Decoder, DecoderOnly, Encoder, EncoderBlock, LayerNorm, PreNorm, RMSNorm
 from headway.blocks.residual import Sublayer
+from headway.blocks.state import DecoderState
 from headway.transforms.autocast import autocast_dtype
 from headway.transforms.fast.block import FastDecoderOnlyBlock
 from headway.transforms.fast.cache import FastCache
 from headway.transforms.fast.joint import has_hooks
+from headway.transforms.fast.sublayers import looped_stack
 from headway.transforms.kernels import computes
 
 LARGE = 2**23
@@ -57,7 +59,7 @@ class FastEncoder(Encoder):
 
 
 class FastDecoderOnly(DecoderOnly):
-    """`DecoderOnly` by one kernel between two sublayers, on a GPU."""
+    """`DecoderOnly` by one kernel between two sublayers on a GPU, with looped steps on a CPU."""
 
     cache_type = FastCache
 
@@ -68,11 +70,30 @@ class FastDecoderOnly(DecoderOnly):
             return super().forward(x, documents)
         return _chained(self, x, Mask(causal=True, documents=documents))
 
+    def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
+        cache = state.cache
+        looped = looped_stack(self, cache)
+        if looped is None or not looped.suits(x, cache):
+            return super().step(x, state)
+        x = looped.step(x, self.placed(cache.step(1, x.device), x), cache.layers)
+        cache.advance(1)
+        return self.norm(x)
+
 
 class FastDecoder(Decoder):
-    """`Decoder` whose decode states have a `FastCache`."""
+    """`Decoder` whose decode states have a `FastCache`, and looped steps on a CPU."""
 
     cache_type = FastCache
+
+    def step(self, x: Float[Tensor, "N T D"], state: DecoderState) -> Float[Tensor, "N T D"]:
+        cache, memory = state.cache, state.memory
+        looped = looped_stack(self, cache)
+        if looped is None or memory is None or not looped.suits(x, cache, memory.layers):
+            return super().step(x, state)
+        step = self.placed(cache.step(1, x.device), x)
+        x = looped.step(x, step, cache.layers, memory.layers, memory.mask)
+        cache.advance(1)
+        return self.norm(x)
 
 
 def _is_chain(stack: Any, x: Float[Tensor, "B T D"]) -> bool:

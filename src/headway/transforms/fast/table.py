@@ -40,7 +40,7 @@ from headway.transforms.fast.block import FastDecoderOnlyBlock
 from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
 from headway.transforms.fast.dropout import FastDropout
 from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
-from headway.transforms.fast.linear import FastLinear, FastLoRALinear, pack_weights
+from headway.transforms.fast.linear import FastLinear, FastLoRALinear
 from headway.transforms.fast.memory import contiguous_parameters
 from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
 from headway.transforms.fast.quantized import (
@@ -125,14 +125,11 @@ def prepare_for_inference(model: M) -> M:
     """Apply `fast`, and arrange the weights on a CPU for products without gradients.
 
     The parameters move into one block of memory (`contiguous_parameters`), int8 and int4 codes into
-    the layout of their product (`release_codes`), and linear layers may keep a packed copy of their
-    matrix (`pack_weights`). Change weights afterwards under `torch.no_grad()` or by
-    `load_state_dict`, not by way of `parameter.data`; after the latter, call this again.
+    the layout of their product (`release_codes`).
     """
     model = fast(model)
     contiguous_parameters(model)
     release_codes(model)
-    pack_weights(model)
     return model
 
 

@@ -6,11 +6,13 @@ they cannot be imported without Triton.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 
 from headway.base.shapes import Tensor
 from headway.transforms.tracing import tracing
@@ -20,6 +22,19 @@ OLDEST = (8, 0)
 """Compute capability from which a GPU multiplies bfloat16: Ampere's."""
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 """The activations that kernels compute."""
+
+
+def activation_name(activation: Callable[..., object]) -> Activation | None:
+    """Return the name of an activation that kernels and compiled loops compute, or None."""
+    if isinstance(activation, partial):  # compared by content, since copies of a model copy it
+        is_tanh = activation.func is F.gelu and activation.keywords == {"approximate": "tanh"}
+        return "gelu-tanh" if is_tanh else None
+    names: dict[object, Activation] = {
+        F.relu: "relu",
+        F.gelu: "gelu",
+        F.silu: "silu",
+    }
+    return names.get(activation)
 
 
 def computes(x: Tensor) -> bool:

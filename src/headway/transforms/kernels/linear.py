@@ -17,8 +17,7 @@ import triton
 import triton.language as tl
 
 from headway.base.shapes import Float, Tensor
-from headway.transforms.kernels import Activation
-from headway.transforms.kernels.one_vector import activation_name
+from headway.transforms.kernels import Activation, activation_name
 
 WARPS = 4
 

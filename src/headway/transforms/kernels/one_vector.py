@@ -7,10 +7,6 @@ the memory, and does at the same time what would take two or three kernels more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import nn
@@ -22,19 +18,6 @@ from headway.transforms.kernels import Activation, starts_early
 
 LONGEST = 2**14
 """Inputs of the widest layer: a row of the matrix must fit into the registers of a program."""
-
-
-def activation_name(activation: Callable[..., object]) -> Activation | None:
-    """Return the name of an activation that the kernel computes, or None."""
-    if isinstance(activation, partial):  # compared by content, since copies of a model copy it
-        is_tanh = activation.func is F.gelu and activation.keywords == {"approximate": "tanh"}
-        return "gelu-tanh" if is_tanh else None
-    names: dict[object, Activation] = {
-        F.relu: "relu",
-        F.gelu: "gelu",
-        F.silu: "silu",
-    }
-    return names.get(activation)
 
 
 def linear_of_vector(

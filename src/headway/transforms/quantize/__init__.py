@@ -8,9 +8,9 @@ Linear layers and embeddings are replaced, except those of fewer than `SMALLEST`
 biases, position tables and recurrent cells stay float32. `fast` then gives the layers the fastest
 product of this machine (`transforms/fast/quantized.py`).
 
-A saved model has, in place of `NAME.weight`, `NAME.weight_int8` (O I) and `NAME.weight_scale` (O),
-and if it was calibrated `NAME.weight_columns` (I); `NAME.weight_int4` (O I/2, two codes a byte),
-`NAME.weight_scale` and `NAME.weight_centre` (O I/g); or `NAME.weight_bfloat16`.
+A saved model has, in place of `NAME.weight`, `NAME.weight_int8` (O I) and `NAME.weight_scale` (O
+I/32); `NAME.weight_int4` (O I/2, two codes a byte), `NAME.weight_scale` and `NAME.weight_centre` (O
+I/g); or `NAME.weight_bfloat16`.
 docs/quantisation.md has the whole format.
 """
 
@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from headway.base.shapes import Tensor
-from headway.transforms.quantize.calibration import input_products, input_squares
+from headway.transforms.quantize.calibration import input_products
 from headway.transforms.quantize.gptq import calibrated_int4
 from headway.transforms.quantize.layers import (
     EMBEDDINGS,
@@ -33,8 +33,7 @@ from headway.transforms.quantize.layers import (
     QuantizedEmbedding,
     QuantizedLinear,
 )
-from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int4, Int8, NumberName
-from headway.transforms.quantize.smoothing import column_scales
+from headway.transforms.quantize.numbers import GROUP, GROUPS, NUMBERS, Int4, NumberName
 from headway.transforms.twins import plain_class
 
 M = TypeVar("M", bound=nn.Module)
@@ -53,16 +52,18 @@ def quantize(
     """Store the model's matrices in small numbers, in place; return the model.
 
     to: int8, int4 or bfloat16. group: number of consecutive inputs that share a scale in int4: 32,
-    64 or 128. calibrate: runs the float32 model on typical inputs; int4 then rounds so that the
-    outputs of each layer for these inputs change least (`gptq.py`), instead of each weight to its
-    nearest code, and int8 scales the inputs of each layer (`smoothing.py`). Replaced parameters are
-    not trained any more. To replace the model itself, use the returned one. ValueError for unknown
-    numbers, a model that is quantised already, and a model without a matrix that is large enough.
+    64 or 128. calibrate: for int4; runs the float32 model on typical inputs, so that each layer is
+    rounded to change its outputs for these inputs least (`gptq.py`), instead of each weight to its
+    nearest code. Replaced parameters are not trained any more. To replace the model itself, use the
+    returned one. ValueError for unknown numbers, calibration of other numbers than int4, a model
+    that is quantised already, and a model without a matrix that is large enough.
     """
     if to not in NUMBERS:
         raise ValueError(f"{to=} must be one of: {', '.join(NUMBERS)}")
     if group not in GROUPS:
         raise ValueError(f"{group=} must be one of: {', '.join(map(str, GROUPS))}")
+    if calibrate is not None and to != "int4":
+        raise ValueError(f"{to} needs no calibration; leave it out, or choose int4")
     if is_quantized(model):
         raise ValueError("the model is quantised already; quantise the float32 model instead")
     layers = _large_layers(model)
@@ -70,13 +71,7 @@ def quantize(
         raise ValueError(
             f"the model has no linear layer or embedding of at least {SMALLEST:,} weights"
         )
-    products: Mapping[Tensor, Tensor] = {}
-    columns: Mapping[Tensor, Tensor] = {}
-    if calibrate is not None and to == "int4":
-        products = input_products(layers.values(), calibrate)
-    if calibrate is not None and to == "int8":
-        squares = input_squares(layers.values(), calibrate)
-        columns = column_scales(squares.keys() - _tables(layers), squares)
+    products = {} if calibrate is None else input_products(layers.values(), calibrate)
     stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
     with torch.no_grad():
         for layer in layers.values():
@@ -85,8 +80,6 @@ def quantize(
             weight = layer.weight.detach().float()
             if layer.weight in products:
                 codes = calibrated_int4(weight, products[layer.weight], group)
-            elif layer.weight in columns:
-                codes = Int8.encode_columns(weight, columns[layer.weight])
             else:
                 codes = NUMBERS[to].encode(weight, group)
             stored[layer.weight] = to, _as_parameters(codes)
@@ -142,15 +135,11 @@ def prepare(model: M, tensors: Mapping[str, Tensor]) -> M:
         if isinstance(layer, nn.Linear | nn.Embedding)
     }
     stored: dict[Tensor, tuple[str, dict[str, nn.Parameter]]] = {}
-    tables = _tables(layers)
     for name, layer in layers.items():
         for numbers in NUMBERS.values():
             if f"{name}.{numbers.names[0]}" in tensors:
                 rows, columns = layer.weight.shape
                 shapes = numbers.shapes(rows, columns, _group(name, tensors))
-                further = numbers.column_name
-                if further and f"{name}.{further}" in tensors and layer.weight not in tables:
-                    shapes[further] = torch.float32, (columns,)
                 parts = {n: torch.empty(s, dtype=d, device="meta") for n, (d, s) in shapes.items()}
                 stored[layer.weight] = numbers.name, _as_parameters(parts)
     return _with_stored(model, layers, stored)
@@ -160,11 +149,6 @@ def _group(name: str, tensors: Mapping[str, Tensor]) -> int:
     """Return the group size of a layer in int4; it does not matter for other numbers."""
     codes, scale = tensors.get(f"{name}.weight_int4"), tensors.get(f"{name}.weight_scale")
     return GROUP if codes is None or scale is None else Int4.group_of(codes, scale)
-
-
-def _tables(layers: Mapping[str, nn.Linear | nn.Embedding]) -> set[Tensor]:
-    """Return the matrices whose rows are looked up, so that their columns have no inputs."""
-    return {layer.weight for layer in layers.values() if isinstance(layer, nn.Embedding)}
 
 
 def _large_layers(model: nn.Module) -> dict[str, nn.Linear | nn.Embedding]:

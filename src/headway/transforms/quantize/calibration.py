@@ -14,26 +14,11 @@ def input_products(
     layers: Iterable[nn.Module], calibrate: Callable[[], object]
 ) -> dict[Tensor, Float[Tensor, "I I"]]:
     """Return the sum of x x^T over all inputs of each matrix while `calibrate` runs."""
-    return _sums(layers, calibrate, lambda rows: rows.T @ rows)
-
-
-def input_squares(
-    layers: Iterable[nn.Module], calibrate: Callable[[], object]
-) -> dict[Tensor, Float[Tensor, " I"]]:
-    """Return the sum of x^2 over all inputs of each matrix while `calibrate` runs."""
-    return _sums(layers, calibrate, lambda rows: rows.square().sum(0))
-
-
-def _sums(
-    layers: Iterable[nn.Module],
-    calibrate: Callable[[], object],
-    of_rows: Callable[[Float[Tensor, "R I"]], Tensor],
-) -> dict[Tensor, Tensor]:
     sums: dict[Tensor, Tensor] = {}
 
     def add(layer: nn.Linear, inputs: tuple[Tensor, ...]) -> None:
         rows = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).float()
-        sums[layer.weight] = sums.get(layer.weight, torch.zeros(())) + of_rows(rows)
+        sums[layer.weight] = sums.get(layer.weight, torch.zeros(())) + rows.T @ rows
 
     linears = {layer for layer in layers if isinstance(layer, nn.Linear)}
     hooks = [layer.register_forward_pre_hook(add) for layer in linears]

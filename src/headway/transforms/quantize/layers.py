@@ -1,13 +1,13 @@
 """Linear layers and embeddings whose matrix is stored in small numbers: the plain classes.
 
-    int8             y = x8 W8^T + b,   x8[r] = c[r] + round(127 (x[r] - c[r]) / h[r]) h[r] / 127
-    int4, bfloat16   y = x W^T + b
+    int8, int4   y = x8 W^T + b,   x8[r, i] = q s[r, g],   q = round(x[r, i] / s[r, g])
+    bfloat16     y = x W^T + b
 
-int8 rounds the inputs too, so that the product is one of integers: each row to 255 steps around its
-centre c[r] = (max + min) / 2, of half-width h[r] = (max - min) / 2. Each row has its own, so that
-its output does not depend on the other rows of the batch. With scales t of the columns
-(`smoothing.py`) the inputs are x t, and W8 t is the matrix that the numbers stand for. The gradient
-is that of the product without rounding (straight-through: Bengio et al. 2013, section 4).
+Layers in int8 and int4 round their inputs too, so that the product of a group of `GROUP` inputs is
+one of integers: to 255 steps between plus and minus the largest size in the group, s[r, g] = max
+|x[r, g]| / 127. Each row has its own steps, so that its output does not depend on the other rows of
+the batch. The gradient is that of the product without rounding (straight-through: Bengio et al.
+2013, section 4).
 
 >>> linear = nn.Linear(3, 2)
 >>> small = Int8Linear.of(linear, Int8.encode(linear.weight.detach()))
@@ -26,7 +26,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.base.shapes import Float, Int, Tensor
-from headway.transforms.quantize.numbers import BFloat16, Int4, Int8, Numbers
+from headway.transforms.quantize.numbers import GROUP, BFloat16, Int4, Int8, Numbers
+
+LEAST = 1e-30
+"""Of the largest size of a group of inputs, so that its steps are no zeros."""
 
 L = TypeVar("L", bound="QuantizedLinear")
 E = TypeVar("E", bound="QuantizedEmbedding")
@@ -46,10 +49,7 @@ class _Stored(nn.Module):
 
     def stored(self) -> dict[str, Tensor]:
         """Return the stored tensors by name."""
-        names = self.numbers.names
-        if self.numbers.column_name in self._parameters:
-            names = (*names, self.numbers.column_name)
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in self.numbers.names}
 
 
 class QuantizedLinear(nn.Linear, _Stored):
@@ -85,20 +85,21 @@ class QuantizedLinear(nn.Linear, _Stored):
         return F.linear(input, self.weight.to(input.dtype), self.bias)
 
 
-class Int8Linear(QuantizedLinear):
-    """`QuantizedLinear` of int8 weights, whose inputs are rounded to 8 bits, each row by itself."""
+class CodedLinear(QuantizedLinear):
+    """`QuantizedLinear` whose inputs are rounded to 8 bits, each row by itself."""
+
+    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        return super().forward(rounded_inputs(input))
+
+
+class Int8Linear(CodedLinear):
+    """`CodedLinear` of int8 weights."""
 
     numbers = Int8
 
-    def forward(self, input: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        stored = self.stored()
-        columns = stored.get("weight_columns")
-        x = rounded_rows(input if columns is None else input * columns.to(input.dtype))
-        return F.linear(x, Int8.rows(stored).to(input.dtype), self.bias)
 
-
-class Int4Linear(QuantizedLinear):
-    """`QuantizedLinear` of int4 weights."""
+class Int4Linear(CodedLinear):
+    """`CodedLinear` of int4 weights."""
 
     numbers = Int4
 
@@ -159,19 +160,13 @@ EMBEDDINGS: dict[str, type[QuantizedEmbedding]] = {
 }
 
 
-def rounded_rows(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B I"]:
-    """Round each row to 255 equal steps from its minimum to its maximum."""
-    centre, half = row_range(x)
-    rounded = centre + ((x - centre) / half * 127).round() / 127 * half
+def rounded_inputs(x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B I"]:
+    """Round each group of `GROUP` inputs to 255 equal steps between plus and minus its largest."""
+    width = x.shape[-1]
+    padded = F.pad(x.detach().float(), (0, -width % GROUP))
+    groups = padded.view(*x.shape[:-1], padded.shape[-1] // GROUP, GROUP)
+    largest = groups.abs().amax(-1, keepdim=True).clamp_min_(LEAST)
+    # not 127 / largest, for which torch multiplies by the rounded inverse
+    codes = (groups * (torch.full_like(largest, 127) / largest)).round_()
+    rounded = (codes * (largest / 127)).flatten(-2)[..., :width].to(x.dtype)
     return x + (rounded - x).detach() if x.requires_grad else rounded
-
-
-def row_range(x: Float[Tensor, "*B I"]) -> tuple[Float[Tensor, "*B 1"], Float[Tensor, "*B 1"]]:
-    """Return the centre of each row, and half the distance from its minimum to its maximum.
-
-    The distance is above 0 also for a row of equal numbers.
-    """
-    # two passes: aminmax is 10 times slower on a CPU
-    high, low = x.detach().amax(-1, keepdim=True), x.detach().amin(-1, keepdim=True)
-    half = ((high - low) / 2).clamp_min_(torch.finfo(torch.float32).tiny * 2**24)
-    return (high + low) / 2, half

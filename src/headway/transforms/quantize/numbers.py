@@ -1,12 +1,11 @@
 """Small numbers: how a float32 matrix W (O I) is stored as int8, int4 or bfloat16, and read again.
 
-    int8       W[o, i] = q[o, i] s[o],   q in -127 ... 127,   s[o] = max_i |W[o, i]| / 127
-               or q[o, i] s[o] t[i], with a scale of each column (`smoothing.py`)
-    int4       W[o, i] = (q[o, i] - 8) s[o, g] + c[o, g],   q in 0 ... 15,   g: group of inputs
+    int8       W[o, i] = q[o, i] s[o, g],   q in -127 ... 127,   s[o, g] = max |W[o, g]| / 127
+    int4       W[o, i] = (q[o, i] - 8) s[o, g] + c[o, g],   q in 0 ... 15
     bfloat16   W[o, i] = w[o, i],   8 of float32's 24 significant bits
 
-Jacob et al. 2018, section 2.1; one scale for each output row (Krishnamoorthi 2018, section 3.3) or
-for each group of a row (Frantar et al. 2023, section 4).
+g is the group of consecutive inputs that i belongs to. Jacob et al. 2018, section 2.1; a scale for
+each group of a row: Frantar et al. 2023, section 4.
 
 >>> weight = torch.tensor([[1.0, -0.5, 0.25, 0.0]])
 >>> stored = Int8.encode(weight)
@@ -28,9 +27,9 @@ import torch.nn.functional as F
 from headway.base.shapes import Float, Tensor, UInt8
 
 GROUP = 32
-"""Default number of consecutive inputs that share a scale in int4."""
+"""Consecutive inputs that share a scale in int8, and by default in int4."""
 GROUPS = (32, 64, 128)
-"""Group sizes of int4 for which there is a fast product."""
+"""Group sizes of int4: multiples of `GROUP`."""
 
 NumberName = Literal["int8", "int4", "bfloat16"]
 Layouts = dict[str, tuple[torch.dtype, tuple[int, ...]]]
@@ -39,13 +38,11 @@ Layouts = dict[str, tuple[torch.dtype, tuple[int, ...]]]
 class Numbers(ABC):
     """A way to store a matrix.
 
-    names: of its tensors, each with one row for each row of W. column_name: of a further tensor
-    that it may have, with one number for each column.
+    names: of its tensors, each with one row for each row of W.
     """
 
     name: ClassVar[NumberName]
     names: ClassVar[tuple[str, ...]]
-    column_name: ClassVar[str | None] = None
 
     @staticmethod
     @abstractmethod
@@ -64,43 +61,35 @@ class Numbers(ABC):
 
 
 class Int8(Numbers):
-    """One byte for each number, one scale for each row, and maybe one for each column."""
+    """One byte for each number, and a scale in bfloat16 for each group of `GROUP` of a row.
+
+    Columns are padded to a multiple of the group.
+    """
 
     name = "int8"
     names = ("weight_int8", "weight_scale")
-    column_name = "weight_columns"
 
     @staticmethod
     def encode(weight: Float[Tensor, "O I"], group: int = GROUP) -> dict[str, Tensor]:
         del group
-        scale = _positive(weight.abs().amax(1) / 127)
-        codes = (weight / scale[:, None]).round_().clamp_(-127, 127).to(torch.int8)
-        return {"weight_int8": codes, "weight_scale": scale}
-
-    @staticmethod
-    def encode_columns(
-        weight: Float[Tensor, "O I"], columns: Float[Tensor, " I"]
-    ) -> dict[str, Tensor]:
-        """Round the matrix divided by a scale of each column."""
-        # a copy: matrices with the same scales are saved each with its own
-        return {**Int8.encode(weight / columns), "weight_columns": columns.clone()}
+        padded = F.pad(weight, (0, -weight.shape[1] % GROUP))
+        groups = padded.view(len(weight), -1, GROUP)
+        scale = _positive(groups.abs().amax(-1) / 127).to(torch.bfloat16)
+        codes = (groups / scale.float()[..., None]).round_().clamp_(-127, 127)
+        return {"weight_int8": codes.to(torch.int8).flatten(1), "weight_scale": scale}
 
     @staticmethod
     def decode(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
-        rows = Int8.rows(stored)
-        columns = stored.get("weight_columns")
-        return rows if columns is None else rows * columns
-
-    @staticmethod
-    def rows(stored: Mapping[str, Tensor]) -> Float[Tensor, "*R I"]:
-        """Return the float32 matrix without the scales of its columns."""
-        return stored["weight_int8"] * stored["weight_scale"][..., None]
+        scale = stored["weight_scale"].float()
+        codes = stored["weight_int8"]
+        return (codes.view(*scale.shape, GROUP) * scale[..., None]).view(codes.shape)
 
     @classmethod
     def shapes(cls, rows: int, columns: int, group: int) -> Layouts:
+        groups = -(-columns // GROUP)
         return {
-            "weight_int8": (torch.int8, (rows, columns)),
-            "weight_scale": (torch.float32, (rows,)),
+            "weight_int8": (torch.int8, (rows, groups * GROUP)),
+            "weight_scale": (torch.bfloat16, (rows, groups)),
         }
 
 

@@ -1,0 +1,339 @@
+/* Products for one set of instructions: SET, with names by NAME and TARGET.
+
+   V is the number of float32 numbers of a vector. A tile is what is summed in registers at once:
+   some outputs for some rows of x. Loops over the parts of a tile have constant bounds, so that the
+   compiler unrolls them. */
+
+#define INLINE static inline __attribute__((always_inline)) TARGET
+#define LINE 64 /* bytes that memory gives at once */
+#define MANY 16 /* rows for which a product is bound by computing */
+#define AHEAD 1024 /* bytes of W that are asked for before they are read */
+#define UNROLL _Pragma("GCC unroll 8")
+
+#if SET == AVX512
+#define V 16
+#define OUTPUTS 4 /* of a tile of 4 rows: 16 of 32 registers */
+#define floats __m512
+#define ints __m512i
+#define halves __m256i
+#define load_floats _mm512_loadu_ps
+#define store_floats _mm512_storeu_ps
+#define load_ints(p) _mm512_loadu_si512((const void *)(p))
+#define load_halves(p) _mm256_loadu_si256((const __m256i *)(p))
+#define set_floats _mm512_set1_ps
+#define set_ints _mm512_set1_epi32
+#define add_floats _mm512_add_ps
+#define multiply _mm512_mul_ps
+#define multiply_add _mm512_fmadd_ps
+#define to_floats _mm512_cvtepi32_ps
+#define to_ints _mm512_cvtps_epi32
+#define subtract _mm512_sub_ps
+#define divide _mm512_div_ps
+#define max_floats _mm512_max_ps
+#define min_floats _mm512_min_ps
+#define add_ints _mm512_add_epi32
+#define as_ints _mm512_castps_si512
+#define and_ints _mm512_and_si512
+#define shift_right(a, n) _mm512_srli_epi16(a, n)
+#define shift_left(a, n) _mm512_slli_epi32(a, n)
+#define widen _mm512_cvtepu16_epi32
+#define as_floats _mm512_castsi512_ps
+INLINE float NAME(total)(floats a) { return _mm512_reduce_add_ps(a); }
+#else
+#define V 8
+#define OUTPUTS 2
+#define floats __m256
+#define ints __m256i
+#define halves __m128i
+#define load_floats _mm256_loadu_ps
+#define store_floats _mm256_storeu_ps
+#define load_ints(p) _mm256_loadu_si256((const __m256i *)(p))
+#define load_halves(p) _mm_loadu_si128((const __m128i *)(p))
+#define set_floats _mm256_set1_ps
+#define set_ints _mm256_set1_epi32
+#define add_floats _mm256_add_ps
+#define multiply _mm256_mul_ps
+#define multiply_add _mm256_fmadd_ps
+#define to_floats _mm256_cvtepi32_ps
+#define to_ints _mm256_cvtps_epi32
+#define subtract _mm256_sub_ps
+#define divide _mm256_div_ps
+#define max_floats _mm256_max_ps
+#define min_floats _mm256_min_ps
+#define add_ints _mm256_add_epi32
+#define as_ints _mm256_castps_si256
+#define and_ints _mm256_and_si256
+#define shift_right(a, n) _mm256_srli_epi16(a, n)
+#define shift_left(a, n) _mm256_slli_epi32(a, n)
+#define widen _mm256_cvtepu16_epi32
+#define as_floats _mm256_castsi256_ps
+INLINE float NAME(total)(floats a) {
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+#endif
+
+/* ---- float32 and bfloat16: a dot product for each number of y ---- */
+
+INLINE floats NAME(weights)(const void *w, int64_t i, const int is_short) {
+    if (is_short) return as_floats(shift_left(widen(load_halves((const uint16_t *)w + i)), 16));
+    return load_floats((const float *)w + i);
+}
+
+INLINE float NAME(weight)(const void *w, int64_t i, const int is_short) {
+    if (!is_short) return ((const float *)w)[i];
+    union { uint32_t bits; float number; } u = {(uint32_t)((const uint16_t *)w)[i] << 16};
+    return u.number;
+}
+
+/* Compute a tile of O outputs from output o on and R rows from row r on. */
+INLINE void NAME(dots)(const product *p, int64_t o, int64_t r, const int O, const int R,
+                       const int is_short) {
+    const matrix *m = p->by;
+    const int64_t n = m->inputs, whole = n - n % V;
+    const int64_t ahead = R > 1 ? 2 * O * n * (is_short ? 2 : 4) : AHEAD;
+    const char *w[8];
+    const float *x[4];
+    floats sum[8][4];
+    UNROLL for (int j = 0; j < O; j++)
+        w[j] = (const char *)m->w + (o + j) * n * (is_short ? 2 : 4);
+    UNROLL for (int k = 0; k < R; k++) x[k] = (const float *)p->x + (r + k) * n;
+    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) sum[j][k] = set_floats(0);
+    for (int64_t i = 0; i < whole; i += V) {
+        floats of_x[4];
+        UNROLL for (int k = 0; k < R; k++) of_x[k] = load_floats(x[k] + i);
+        UNROLL for (int j = 0; j < O; j++) {
+            if (i % (is_short ? 32 : 16) == 0) /* of a row, or of the tile after the next one */
+                _mm_prefetch(w[j] + i * (is_short ? 2 : 4) + ahead, _MM_HINT_T1);
+            floats of_w = NAME(weights)(w[j], i, is_short);
+            UNROLL for (int k = 0; k < R; k++)
+                sum[j][k] = multiply_add(of_w, of_x[k], sum[j][k]);
+        }
+    }
+    UNROLL for (int j = 0; j < O; j++) UNROLL for (int k = 0; k < R; k++) {
+        float y = NAME(total)(sum[j][k]);
+        for (int64_t i = whole; i < n; i++) y += NAME(weight)(w[j], i, is_short) * x[k][i];
+        p->y[(r + k) * p->stride + o + j] = m->bias ? y + m->bias[o + j] : y;
+    }
+}
+
+/* Compute 8 outputs from output o on for R rows from row r on, which stay in the cache. */
+INLINE void NAME(eight)(const product *p, int64_t o, int64_t r, const int R, const int is_short) {
+    const int O = R > 1 ? OUTPUTS : 8; /* one row is bound by reading: of more rows at once */
+    for (int j = 0; j < 8; j += O) NAME(dots)(p, o + j, r, O, R, is_short);
+}
+
+INLINE void NAME(dot_rows)(const product *p, int64_t first, int64_t last, const int is_short) {
+    const int64_t end = 8 * last < p->by->outputs ? 8 * last : p->by->outputs;
+    for (int64_t o = 8 * first; o < end; o += 8) {
+        int64_t r = 0;
+        if (o + 8 > end) {
+            for (; o < end; o++)
+                for (r = 0; r < p->rows; r++) NAME(dots)(p, o, r, 1, 1, is_short);
+            return;
+        }
+        for (; r + 4 <= p->rows; r += 4) NAME(eight)(p, o, r, 4, is_short);
+        if (r + 2 <= p->rows) { NAME(eight)(p, o, r, 2, is_short); r += 2; }
+        if (r < p->rows) NAME(eight)(p, o, r, 1, is_short);
+    }
+}
+
+static TARGET void NAME(float32_rows)(const void *of, int64_t first, int64_t last) {
+    NAME(dot_rows)(of, first, last, 0);
+}
+
+static TARGET void NAME(bfloat16_rows)(const void *of, int64_t first, int64_t last) {
+    NAME(dot_rows)(of, first, last, 1);
+}
+
+/* ---- x in codes: 255 steps from minus the largest size of a group to plus it ---- */
+
+static TARGET void NAME(round_rows)(const void *of, int64_t first, int64_t last) {
+    const rounding *to = of;
+    const int64_t groups = to->groups;
+    for (int64_t r = first; r < last; r++)
+        for (int64_t g = 0; g < groups; g++) {
+            const int64_t start = g * GROUP, there = to->inputs - start;
+            const float *x = to->x + r * to->inputs + start;
+            int8_t *codes = to->codes + r * groups * GROUP + start;
+            float padded[GROUP], largest;
+            if (there < GROUP) {
+                for (int i = 0; i < GROUP; i++) padded[i] = i < there ? x[i] : 0;
+                x = padded;
+            }
+            /* bits of sizes are ordered as the sizes are, and those of NaN are above all others */
+            int32_t bits[GROUP], most = 0;
+            __builtin_memcpy(bits, x, sizeof bits);
+            for (int i = 0; i < GROUP; i++) {
+                const int32_t size = bits[i] & 0x7fffffff;
+                most = size > most ? size : most;
+            }
+            __builtin_memcpy(&largest, &most, sizeof largest);
+            if (largest < LEAST) largest = LEAST;
+            const float factor = 127 / largest;
+            int32_t sum = 0, rounded[GROUP];
+            for (int i = 0; i < GROUP; i++) rounded[i] = (int32_t)__builtin_rintf(x[i] * factor);
+            for (int i = 0; i < GROUP; i++) {
+                codes[i] = (int8_t)rounded[i];
+                sum += rounded[i];
+            }
+            to->scale[r * groups + g] = largest / 127;
+            to->sum[r * groups + g] = sum;
+        }
+}
+
+/* ---- W in codes: vectors of V outputs, each with 4 inputs beside each other ---- */
+
+/* Return sum + the products of 4 unsigned codes of W and 4 codes of x, for each output. */
+INLINE ints NAME(dot4)(ints sum, ints w, ints x) {
+#if SET == AVX512
+    return _mm512_dpbusd_epi32(sum, w, x);
+#elif SET == AVX_VNNI
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
+#else
+    const ints pairs = _mm256_maddubs_epi16(w, x);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#endif
+}
+
+INLINE ints NAME(four)(const int8_t *x) {
+    int32_t codes;
+    __builtin_memcpy(&codes, x, 4);
+    return set_ints(codes);
+}
+
+/* Return the products of a group of 32 inputs, where W's 8-bit codes are stored + 128 with VNNI.
+   AVX2 adds pairs of products in 16 bits, which |x| and W with the sign of x fit into. */
+INLINE void NAME(group_of_int8)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
+                                const int N, const int R) {
+    UNROLL for (int j = 0; j < GROUP / 4; j++) {
+        ints of_w[2];
+        UNROLL for (int n = 0; n < N; n++) {
+            if (j * V * 4 % LINE == 0) _mm_prefetch(w[n] + j * V * 4 + AHEAD, _MM_HINT_T1);
+            of_w[n] = load_ints(w[n] + j * V * 4);
+        }
+        UNROLL for (int k = 0; k < R; k++) {
+            const ints of_x = NAME(four)(x[k] + 4 * j);
+#if SET == AVX2
+            const ints size = _mm256_abs_epi8(of_x);
+            UNROLL for (int n = 0; n < N; n++)
+                sum[n][k] = NAME(dot4)(sum[n][k], size, _mm256_sign_epi8(of_w[n], of_x));
+#else
+            UNROLL for (int n = 0; n < N; n++) sum[n][k] = NAME(dot4)(sum[n][k], of_w[n], of_x);
+#endif
+        }
+    }
+}
+
+/* The same for 4-bit codes, of which a byte has that of input i in its lower half and that of
+   input i + 16 in its upper one. 16 products of AVX2 fit into 16 bits. */
+INLINE void NAME(group_of_int4)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
+                                const int N, const int R) {
+    const ints low = set_ints(0x0f0f0f0f);
+    UNROLL for (int j = 0; j < GROUP / 8; j++) {
+        ints lower[2], upper[2];
+        UNROLL for (int n = 0; n < N; n++) {
+            if (j * V * 4 % LINE == 0) _mm_prefetch(w[n] + j * V * 4 + AHEAD, _MM_HINT_T1);
+            const ints both = load_ints(w[n] + j * V * 4);
+            lower[n] = and_ints(both, low);
+            upper[n] = and_ints(shift_right(both, 4), low);
+        }
+        UNROLL for (int k = 0; k < R; k++) {
+            const ints first = NAME(four)(x[k] + 4 * j), second = NAME(four)(x[k] + 4 * j + 16);
+            UNROLL for (int n = 0; n < N; n++) {
+#if SET == AVX2
+                const ints pairs = _mm256_add_epi16(_mm256_maddubs_epi16(lower[n], first),
+                                                    _mm256_maddubs_epi16(upper[n], second));
+                sum[n][k] = _mm256_add_epi16(sum[n][k], pairs);
+#else
+                sum[n][k] = NAME(dot4)(sum[n][k], lower[n], first);
+                sum[n][k] = NAME(dot4)(sum[n][k], upper[n], second);
+#endif
+            }
+        }
+    }
+#if SET == AVX2
+    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++)
+        sum[n][k] = _mm256_madd_epi16(sum[n][k], _mm256_set1_epi16(1));
+#endif
+}
+
+/* Compute N blocks of V outputs from block b on, for R rows from row r on. */
+INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, const int R,
+                       const int bits) {
+    const matrix *m = p->by;
+    const int64_t groups = m->columns / GROUP, shared = m->group / GROUP;
+    const int64_t parts = (groups + shared - 1) / shared, line = V * GROUP * bits / 8;
+    const int8_t *w[2], *x[4];
+    floats total[2][4];
+    UNROLL for (int n = 0; n < N; n++) w[n] = (const int8_t *)m->w + (b + n) * groups * line;
+    UNROLL for (int k = 0; k < R; k++) x[k] = (const int8_t *)p->x + (r + k) * groups * GROUP;
+    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++) total[n][k] = set_floats(0);
+    for (int64_t g = 0, of_part = 0, s = 0; g < groups; g++) {
+        ints sum[2][4];
+        UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++) {
+            const int is_biased = bits == 8 && SET != AVX2; /* by 128, as unsigned codes */
+            sum[n][k] = set_ints(is_biased ? -128 * p->sum[(r + k) * groups + g] : 0);
+        }
+        if (bits == 8) NAME(group_of_int8)(sum, w, x, N, R);
+        else NAME(group_of_int4)(sum, w, x, N, R);
+        UNROLL for (int n = 0; n < N; n++) {
+            const int64_t part = ((b + n) * parts + of_part) * V;
+            if (bits == 8) {
+                const uint16_t *at = (const uint16_t *)m->parts + part;
+                const floats scale = as_floats(shift_left(widen(load_halves(at)), 16));
+                UNROLL for (int k = 0; k < R; k++) {
+                    const floats factor = multiply(scale, set_floats(p->scale[(r + k) * groups + g]));
+                    total[n][k] = multiply_add(to_floats(sum[n][k]), factor, total[n][k]);
+                }
+            } else {
+                const ints both = load_ints((const uint32_t *)m->parts + part);
+                const floats scale = as_floats(and_ints(both, set_ints((int)0xffff0000)));
+                const floats centre = as_floats(shift_left(both, 16));
+                const floats lowest = multiply_add(scale, set_floats(-8), centre);
+                UNROLL for (int k = 0; k < R; k++) {
+                    const float of_x = p->scale[(r + k) * groups + g];
+                    const float sum_x = of_x * p->sum[(r + k) * groups + g];
+                    const floats factor = multiply(scale, set_floats(of_x));
+                    total[n][k] = multiply_add(to_floats(sum[n][k]), factor, total[n][k]);
+                    total[n][k] = multiply_add(lowest, set_floats(sum_x), total[n][k]);
+                }
+            }
+        }
+        if (++s == shared) s = 0, of_part++;
+        UNROLL for (int n = 0; n < N; n++) w[n] += line;
+        UNROLL for (int k = 0; k < R; k++) x[k] += GROUP;
+    }
+    UNROLL for (int n = 0; n < N; n++) {
+        const int64_t o = (b + n) * V, there = m->outputs - o < V ? m->outputs - o : V;
+        UNROLL for (int k = 0; k < R; k++) {
+            float *y = p->y + (r + k) * p->stride + o, all[V];
+            store_floats(there == V ? y : all, total[n][k]);
+            if (there < V) for (int64_t j = 0; j < there; j++) y[j] = all[j];
+            if (m->bias) for (int64_t j = 0; j < there; j++) y[j] += m->bias[o + j];
+        }
+    }
+}
+
+INLINE void NAME(of_blocks)(const product *p, int64_t b, const int N, const int bits) {
+    int64_t r = 0;
+    for (; r + 4 <= p->rows; r += 4) NAME(tile)(p, b, r, N, 4, bits);
+    if (r + 2 <= p->rows) { NAME(tile)(p, b, r, N, 2, bits); r += 2; }
+    if (r < p->rows) NAME(tile)(p, b, r, N, 1, bits);
+}
+
+/* Few rows read one block after another, as memory is fastest; many compute two at once. */
+INLINE void NAME(blocks)(const product *p, int64_t first, int64_t last, const int bits) {
+    int64_t b = first;
+    if (p->rows >= MANY) for (; b + 2 <= last; b += 2) NAME(of_blocks)(p, b, 2, bits);
+    for (; b < last; b++) NAME(of_blocks)(p, b, 1, bits);
+}
+
+static TARGET void NAME(int8_blocks)(const void *of, int64_t first, int64_t last) {
+    NAME(blocks)(of, first, last, 8);
+}
+
+static TARGET void NAME(int4_blocks)(const void *of, int64_t first, int64_t last) {
+    NAME(blocks)(of, first, last, 4);
+}

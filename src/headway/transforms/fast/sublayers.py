@@ -1,0 +1,370 @@
+"""Sublayers of a decoder by compiled loops, for one new token of each of a few rows on a CPU.
+
+    x = x + f(norm(x)),   f: self-attention, cross-attention or a feed-forward network
+
+A step of decoding of a few texts is bound by reading the weights, and by the time that each of some
+25 operations of torch takes in every block. Here a sublayer is one call (`sublayers.h`), which
+reads the parameters of the modules, and reads and writes the tensors of the cache, in place.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, MutableMapping, Sequence
+from ctypes import c_double, c_int64, c_void_p
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from headway.attention import (
+    GroupedQueryAttention,
+    KeyValueCache,
+    KeyValues,
+    LayerCache,
+    Mask,
+    Rotary,
+    Step,
+)
+from headway.base.shapes import Float, Tensor
+from headway.blocks import (
+    DecoderBlock,
+    DecoderOnlyBlock,
+    FeedForward,
+    GatedFeedForward,
+    LayerNorm,
+    PostNorm,
+    PreNorm,
+    RMSNorm,
+)
+from headway.blocks.stack import Stack
+from headway.transforms.fast import loops
+from headway.transforms.fast.cache import FastCache
+from headway.transforms.fast.dot import FusedDot
+from headway.transforms.fast.joint import as_one
+from headway.transforms.fast.linear import FastLinear
+from headway.transforms.fast.loops import CodedMatrix, Matrix, address
+from headway.transforms.fast.multihead import FastGroupedQueryAttention, FastMultiHeadAttention
+from headway.transforms.fast.quantized import (
+    FastBFloat16Linear,
+    FastCodedLinear,
+    FastInt4Linear,
+    FastInt8Linear,
+    joined_codes,
+)
+from headway.transforms.kernels import activation_name
+from headway.transforms.tracing import tracing
+from headway.transforms.twins import plain_class
+
+ROWS = 128
+"""Most rows for which the loops are faster than torch."""
+
+ACTIVATIONS = {"relu": 0, "gelu": 1, "gelu-tanh": 2, "silu": 3}
+NORMS: Mapping[type[nn.Module], int] = {nn.Identity: 0, LayerNorm: 1, RMSNorm: 2}
+"""Numbers of activations and norms, as `loops.c` numbers them."""
+
+
+def _integers(names: str) -> list[tuple[str, type[c_int64]]]:
+    return [(name, c_int64) for name in names.split()]
+
+
+def _pointers(names: str) -> list[tuple[str, type[c_void_p]]]:
+    return [(name, c_void_p) for name in names.split()]
+
+
+class _Norm(ctypes.Structure):
+    _fields_ = (*_integers("kind"), *_pointers("gain shift"), ("eps", c_double))
+
+
+class _Connection(ctypes.Structure):
+    _fields_ = (*_integers("set threads rows dim is_post"), ("around", _Norm), *_pointers("x"))
+
+
+class _FeedForward(ctypes.Structure):
+    _fields_ = (
+        ("around", _Connection),
+        *_integers("num_first is_gated activation"),
+        ("first", Matrix * 2),
+        ("contract", Matrix),
+    )
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = (
+        ("around", _Connection),
+        *_integers("num_inputs heads shared width value_width"),
+        ("inputs", Matrix * 3),
+        ("output", Matrix),
+        ("query_norm", _Norm),
+        ("key_norm", _Norm),
+        *_pointers("cos sin"),
+        *_integers("angle_stride"),
+        *_pointers("keys values"),
+        *_integers("capacity"),
+        *_pointers("position"),
+        *_integers("position_stride is_cross num_keys sharing"),
+        *_pointers("real places"),
+    )
+
+
+class LoopedStack:
+    """The sublayers of a decoder as the compiled loops read them, for searches that start now.
+
+    The parameters may change their values, but not their memory, while a text is generated.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self._kept: list[object] = []  # what no module has
+        self._stack = stack
+        self._hooks = [
+            hooks
+            for block in stack.blocks
+            for module in block.modules()
+            if module is not block  # whose `step` is no call of the module
+            for hooks in (module._forward_hooks, module._forward_pre_hooks)
+        ]
+        self._blocks = [self._sublayers(block) for block in stack.blocks]
+
+    def suits(
+        self, x: Float[Tensor, "N T D"], cache: KeyValueCache, sources: Sequence[KeyValues] = ()
+    ) -> bool:
+        """Whether the loops compute this step. sources: as in `step`."""
+        return (
+            x.shape[1] == 1
+            and 0 < x.shape[0] <= ROWS
+            and x.dtype == torch.float32
+            and x.is_cpu
+            and not torch.is_grad_enabled()
+            and not self._stack.training
+            and bool(cache.layers[0].stores)
+            and cache.layers[0].stores[0].dtype == torch.float32
+            and all(k.dtype == torch.float32 and k.is_contiguous() for s in sources for k in s)
+            and not any(self._hooks)
+            and not torch.is_autocast_enabled("cpu")
+            and not tracing(x)
+        )
+
+    def step(
+        self,
+        x: Float[Tensor, "N 1 D"],
+        step: Step,
+        caches: Sequence[LayerCache],
+        sources: Sequence[KeyValues] = (),
+        source_mask: Mask | None = None,
+    ) -> Float[Tensor, "N 1 D"]:
+        """Return the output of the last block; keys and values are appended to the caches.
+
+        sources: keys and values for cross-attention, by layer.
+        """
+        library = loops.library()
+        assert library is not None
+        x = x.clone(memory_format=torch.contiguous_format)
+        rows, threads, at = len(x), torch.get_num_threads(), x.data_ptr()
+        for number, (cache, parts) in enumerate(zip(caches, self._blocks, strict=True)):
+            for part in parts:
+                around = part.around
+                around.rows, around.threads, around.x = rows, threads, at
+                if isinstance(part, _FeedForward):
+                    failed = library.headway_feedforward(ctypes.byref(part))
+                else:
+                    if not part.is_cross:
+                        _place(part, rows, step, cache)
+                    else:
+                        assert source_mask is not None
+                        _place_source(part, rows, sources[number], source_mask)
+                    failed = library.headway_attention(ctypes.byref(part))
+                if failed:
+                    raise MemoryError(f"no memory for a step of {rows} texts")
+        return x
+
+    def _sublayers(self, block: nn.Module) -> list[_Attention | _FeedForward]:
+        assert isinstance(block, DecoderOnlyBlock | DecoderBlock)
+        network = self._feedforward(block.feedforward, block.around_feedforward)
+        own = self._attention(block.attention, block.around_attention, is_cross=False)
+        if isinstance(block, DecoderOnlyBlock):
+            return [own, network]
+        return [own, self._attention(block.cross, block.around_cross, is_cross=True), network]
+
+    def _feedforward(self, network: Any, residual: Any) -> _FeedForward:
+        is_gated = isinstance(network, GatedFeedForward)
+        layers = [network.gate, network.expand] if is_gated else [network.expand]
+        first, contract = self._matrices(layers), self._matrices([network.contract])[0]
+        return _FeedForward(
+            around=_connection(residual, contract),
+            num_first=len(first),
+            is_gated=is_gated,
+            activation=ACTIVATIONS[activation_name(network.activation) or ""],
+            first=(Matrix * 2)(*first),
+            contract=contract,
+        )
+
+    def _attention(self, attention: Any, residual: Any, is_cross: bool) -> _Attention:
+        layers = [attention.query, attention.key, attention.value]
+        inputs = self._matrices(layers[:1] if is_cross else layers)
+        output = self._matrices([attention.output])[0]
+        made = _Attention(
+            around=_connection(residual, output),
+            num_inputs=len(inputs),
+            heads=attention.num_heads,
+            shared=attention.num_heads * attention.head_dim // attention.key.out_features,
+            width=attention.head_dim,
+            value_width=attention.value_dim,
+            inputs=(Matrix * 3)(*inputs),
+            output=output,
+            is_cross=is_cross,
+        )
+        if isinstance(attention, GroupedQueryAttention):
+            made.query_norm, made.key_norm = _norm(attention.query_norm), _norm(attention.key_norm)
+        return made
+
+    def _matrices(self, layers: Sequence[nn.Linear]) -> list[Matrix]:
+        """Return the matrices of layers with the same inputs, as few as possible."""
+        coded = [layer for layer in layers if isinstance(layer, FastCodedLinear)]
+        if coded:
+            packed = joined_codes(coded)
+            assert len(coded) == len(layers) and isinstance(packed, CodedMatrix)
+            bias = _joint_bias(layers)
+            self._kept += [packed, bias]
+            return [packed.matrix(bias, layers[0].in_features)]
+        weights, biases = [_weight(layer) for layer in layers], [layer.bias for layer in layers]
+        joined = as_one(weights, biases)
+        if joined is not None:
+            self._kept += joined
+            return [Matrix.of(*joined)]
+        return [Matrix.of(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+
+
+def _place(part: _Attention, rows: int, step: Step, cache: LayerCache) -> None:
+    """Let self-attention read and write the cache at the positions of the step."""
+    cache.make_room((), rows, step.num_keys)
+    keys, values = cache.stores
+    part.keys, part.values, part.capacity = keys.data_ptr(), values.data_ptr(), keys.shape[2]
+    part.num_keys, part.position = step.num_keys, step.positions.data_ptr()
+    part.position_stride = len(step.positions) > 1
+    if step.cos_sin is not None:
+        cos, sin = step.cos_sin
+        part.cos, part.sin = cos.data_ptr(), sin.data_ptr()
+        part.angle_stride = cos.shape[-1] if len(cos) > 1 else 0
+
+
+def _place_source(part: _Attention, rows: int, source: KeyValues, mask: Mask) -> None:
+    """Let cross-attention read the keys and values of the sources."""
+    k, v = source
+    part.keys, part.values, part.capacity = k.data_ptr(), v.data_ptr(), k.shape[2]
+    part.num_keys, part.real = k.shape[2], address(mask.keys)
+    sequences, part.places = mask.sharing.sequences, address(mask.sharing.places)
+    part.sharing = (rows if sequences is None else len(sequences)) // len(k)
+
+
+def looped_stack(stack: Stack, cache: KeyValueCache) -> LoopedStack | None:
+    """Return the loops for the searches of a cache; None if they cannot compute this stack.
+
+    The modules are looked at once for each cache.
+    """
+    if type(cache) is not FastCache:  # others have rules of their own
+        return None
+    if not cache.is_looked_at:
+        cache.is_looked_at, cache.looped = True, _of_modules(stack)
+    return cast("LoopedStack | None", cache.looped)
+
+
+_LOOPED: MutableMapping[Stack, tuple[list[int], LoopedStack | None]] = WeakKeyDictionary()
+"""Stack -> the identities of its modules and the addresses of its parameters, and its loops."""
+
+
+def _of_modules(stack: Stack) -> LoopedStack | None:
+    if not loops.instructions():
+        return None
+    state = [
+        number
+        for module in stack.modules()
+        for number in (
+            id(type(module)),
+            *map(id, module._modules.values()),
+            *(p.data_ptr() for p in module._parameters.values() if p is not None),
+            id(getattr(module, "packed", None)),
+        )
+    ]
+    known = _LOOPED.get(stack)
+    if known is None or known[0] != state:
+        can_loop = all(map(_computes, stack.blocks))
+        known = _LOOPED[stack] = state, LoopedStack(stack) if can_loop else None
+    return known[1]
+
+
+def _computes(block: nn.Module) -> bool:
+    """Whether the loops compute every module of a block."""
+    if plain_class(block) not in (DecoderOnlyBlock, DecoderBlock):
+        return False
+    named: dict[str, Any] = dict(block.named_children())
+    attentions = [named[name] for name in ("attention", "cross") if name in named]
+    network = named["feedforward"]
+    residuals = [module for name, module in named.items() if name.startswith("around_")]
+    layers = [module for module in block.modules() if isinstance(module, nn.Linear)]
+    heads = [attention for attention in attentions if isinstance(attention, GroupedQueryAttention)]
+    norms = [around.norm for around in residuals if hasattr(around, "norm")]
+    norms += [norm for attention in heads for norm in (attention.query_norm, attention.key_norm)]
+    return (
+        all(
+            type(attention) in (FastMultiHeadAttention, FastGroupedQueryAttention)
+            and type(attention.kernel) is FusedDot
+            and type(attention.positions) in (type(None), Rotary)
+            for attention in attentions
+        )
+        and plain_class(network) in (FeedForward, GatedFeedForward)
+        and activation_name(network.activation) in ACTIVATIONS
+        and all(plain_class(around) in (PreNorm, PostNorm) for around in residuals)
+        and all(type(norm) in NORMS for norm in norms)
+        and all(map(_is_readable, layers))
+        and all(
+            x.dtype == torch.float32 and x.is_cpu and x.is_contiguous()
+            for x in block.parameters()
+            if x.ndim == 1 and x.numel()  # codes that were released have no numbers
+        )
+    )
+
+
+def _is_readable(layer: nn.Linear) -> bool:
+    """Whether the loops read the numbers of a layer as they are."""
+    if type(layer) in (FastInt8Linear, FastInt4Linear):
+        return bool(layer.weight_scale.is_cpu)
+    if type(layer) not in (FastLinear, FastBFloat16Linear):
+        return False
+    weight = _weight(layer)
+    return (
+        weight.is_cpu
+        and weight.is_contiguous()
+        and weight.dtype in (torch.float32, torch.bfloat16)
+        and not getattr(layer, "invariant", False)
+    )
+
+
+def _weight(layer: nn.Linear) -> Tensor:
+    if isinstance(layer, FastBFloat16Linear):
+        return layer.stored()["weight_bfloat16"]
+    return layer.weight
+
+
+def _joint_bias(layers: Sequence[nn.Linear]) -> Tensor | None:
+    if all(layer.bias is None for layer in layers):
+        return None
+    if len(layers) == 1:
+        return layers[0].bias
+    none = [torch.zeros(layer.out_features) for layer in layers]
+    biases = zip((layer.bias for layer in layers), none, strict=True)
+    return torch.cat([zeros if bias is None else bias.detach() for bias, zeros in biases])
+
+
+def _connection(residual: Any, last: Matrix) -> _Connection:
+    is_post = isinstance(residual, PostNorm)
+    return _Connection(
+        set=loops.instructions(), dim=last.outputs, is_post=is_post, around=_norm(residual.norm)
+    )
+
+
+def _norm(norm: Any) -> _Norm:
+    kind = NORMS[type(norm)]
+    if not kind:
+        return _Norm()
+    return _Norm(kind, address(norm.gain), address(getattr(norm, "shift", None)), norm.eps)
