@@ -43,6 +43,7 @@ from headway.training import (
     StepLog,
     StopRequest,
     TrainingState,
+    beside_others,
     fit,
     graceful_stop,
     learning_rate,
@@ -264,7 +265,10 @@ def _fit(
     config, training = job.config, job.config.training
     recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
     batches = job.batches.stream(run.epoch, run.position)
-    with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
+    with (
+        prefetched(batches) if machine.prefetches else nullcontext(batches) as stream,
+        beside_others(machine) as busy,
+    ):
         fit(
             run,
             stream,
@@ -272,6 +276,7 @@ def _fit(
             [
                 *([job.objective] if isinstance(job.objective, Observer) else []),
                 *([] if recorded is None else [recorded]),
+                *busy,
                 budget,
                 Averaging(),
                 StepLog(),
