@@ -110,9 +110,9 @@ def fitted_to_time(
 ) -> tuple[AnyJob, Pace | None]:
     """Prepare the job of a run with a time limit, and measure its pace.
 
-    On a CPU the batch size is halved until the time allows `training.updates` updates; on a GPU a
-    smaller batch takes as long. An objective that learns from the batches it is given is not
-    measured: the pace is None.
+    The batch size is halved until the time allows `training.updates` updates, or until half of it
+    takes as long, as small batches on a GPU do. An objective that learns from the batches it is
+    given is not measured: the pace is None.
     """
     job = prepared_job(task, config, folder, machine, emit)
     model = untrained(job, machine).model
@@ -121,7 +121,7 @@ def fitted_to_time(
     if isinstance(job.objective, Observer):
         return job, None
     pace = measured(job, machine)
-    key = batch_setting(config) if machine.device == "cpu" else None
+    key = batch_setting(config)
     for _ in range(0 if key is None else HALVINGS):
         size = attrgetter(str(key))(job.config)
         is_enough = pace.updates >= min(config.training.updates, job.config.training.steps)

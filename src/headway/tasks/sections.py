@@ -223,6 +223,8 @@ class RunSettings:
     """The dotted keys that the examples always decide."""
     data_may_decide: ClassVar[tuple[str, ...]] = ("training.steps",)
     """The dotted keys that the examples decide if they are unset."""
+    machine_may_decide: ClassVar[tuple[str, ...]] = ()
+    """The dotted keys that the device decides if they are unset, besides those of `machine`."""
 
     @property
     def decided_by_data(self) -> frozenset[str]:
