@@ -175,6 +175,18 @@ def test_a_run_is_resumed_with_its_parts_however_much_memory_is_free(
     assert all(torch.equal(x, expected[name]) for name, x in weights(tmp_path / "paused").items())
 
 
+def test_a_run_whose_batch_was_measured_has_the_bits_of_one_that_was_not(
+    story, tmp_path, monkeypatch
+):
+    config = configured(story, model__dropout=0.1)
+    train(config, tmp_path / "plain")
+    monkeypatch.setattr(memory, "BOUND", 10**12)
+    train(config, tmp_path / "measured")
+    expected = weights(tmp_path / "plain")
+    found = weights(tmp_path / "measured")
+    assert all(torch.equal(x, expected[name]) for name, x in found.items())
+
+
 @pytest.mark.parametrize("room", [0, -1])
 def test_a_batch_that_cannot_fit_is_cut_into_single_examples(room, story, tmp_path, free):
     free[0] = room
