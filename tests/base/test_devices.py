@@ -256,14 +256,14 @@ def test_cuda_graphs_are_refused_on_another_device():
         prepare(MachineConfig(device="cpu", graphs=True))
 
 
-@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("graphs", [True, False, None])
 def test_on_a_gpu_cudnn_attends_only_where_shapes_return(graphs, monkeypatch):
     """It builds a plan for each shape, and nearly every batch of sentences has a new one."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         prepare(MachineConfig(device="cuda", dtype="float32", graphs=graphs))
-        assert torch.backends.cuda.cudnn_sdp_enabled() == graphs
+        assert torch.backends.cuda.cudnn_sdp_enabled() == bool(graphs)
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from io import StringIO
 
 import pytest
+import torch
 
 from headway.base import waiting
-from headway.base.waiting import others_running, wait_briefly_if_busy
+from headway.base.waiting import BriefWait, others_running, wait_briefly_if_busy
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +59,50 @@ def test_a_machine_that_does_not_tell_is_not_busy(error):
         raise error
 
     assert others_running(unknown) == 0
+
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="libgomp is torch's library in Linux")
+def test_idle_threads_of_a_process_that_has_begun_can_sleep_soon():
+    """libgomp lets them, if it has more threads than there are CPUs."""
+    x, weight = torch.randn(64, 256), torch.randn(256, 256)
+    expected, number = x @ weight, torch.get_num_threads()
+    wait, before = BriefWait(), threads()
+    assert wait.begin(number) and wait.begin(number) and wait.is_on
+    assert threads() >= before + 2, "one thread, and at least one of libgomp"
+    assert torch.get_num_threads() == number and torch.equal(x @ weight, expected)
+    wait.end()
+    wait.end()
+    until = time.monotonic() + 20
+    while threads() > before and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not wait.is_on and threads() <= before
+
+
+def test_a_process_without_libgomp_cannot_change_how_long_its_threads_wait(monkeypatch):
+    monkeypatch.setattr(waiting, "_loaded_libraries", lambda name: [])
+    assert not BriefWait().begin(2)
+
+
+def test_other_threads_of_this_process_are_no_other_program(monkeypatch):
+    files = {
+        "/proc/loadavg": "0.52 0.61 0.58 5/345 2731",
+        "/proc/self/task/7/stat": "7 (python) R 1 2",
+        "/proc/self/task/8/stat": "8 (a) S name) R 1 2",
+        "/proc/self/task/9/stat": "9 (pt_autograd) S 1 2",
+    }
+
+    def read(path, encoding):
+        if path not in files:
+            raise FileNotFoundError(path)  # the thread has ended
+        return StringIO(files[path])
+
+    monkeypatch.setattr(waiting, "open", read, raising=False)
+    monkeypatch.setattr(os, "listdir", lambda path: ["7", "8", "9", "10"])
+    assert others_running() == 3
 
 
 def test_the_library_decides_before_torch_is_loaded():

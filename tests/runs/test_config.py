@@ -1,9 +1,10 @@
-"""Settings that are times with a unit."""
+"""Settings of runs: times with a unit, and those that a recipe leaves to the machine."""
 
 import pytest
 
+from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
-from headway.runs import recipe
+from headway.runs import recipe, recipes
 from headway.tasks.sections import parse_time
 
 
@@ -49,3 +50,9 @@ def test_a_time_of_zero_and_one_of_years_are_refused(text):
 def test_a_recipe_refuses_a_time_at_once():
     with pytest.raises(UsageError, match="has no unit"):
         recipe("gpt-tiny", ("test", {"training.time": "5"}))
+
+
+@pytest.mark.parametrize("name", recipes())
+def test_no_recipe_decides_what_the_machine_does(name):
+    """Its device, dtype, threads, graphs and parts of batches suit the machine at hand."""
+    assert recipes()[name]().machine == MachineConfig()

@@ -49,7 +49,7 @@ def test_a_run_that_needs_too_much_memory_names_settings_that_help(tmp_path, mon
             configured(tmp_path, training__batch_size=6, training__accumulate=2), tmp_path / "run"
         )
     assert "\n" not in caught.value.what
-    assert caught.value.hint.startswith("--training.batch-size 3 --training.accumulate 4; ")
+    assert caught.value.hint.startswith("--machine.micro-batches 2; ")
     assert "--training.recompute true" in caught.value.hint
 
 

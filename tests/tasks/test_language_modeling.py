@@ -9,12 +9,16 @@ import pytest
 import torch
 
 from headway import load
+from headway.base.config_files import read_yaml
 from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.metrics_file import read_metrics
+from headway.base.settings import override
 from headway.bundle import TextBundle
-from headway.runs import saved, train
+from headway.runs import check_same, recipe, saved, train
 from headway.tasks import registry
+from headway.tasks.language_modeling import task as language_modeling
+from headway.tasks.language_modeling.config import batch_on
 from headway.tasks.language_modeling.data import (
     PreparedLanguage,
     check_sources,
@@ -324,3 +328,48 @@ def test_a_refused_run_leaves_existing_files_in_place(story, tmp_path):
     with pytest.raises(HeadwayError):
         train(configured(story, training__length=5000), run)
     assert (run / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("device", "size", "start", "expected"),
+    [
+        ("cpu", "gpt2-small", None, (16, 256)),
+        ("cpu", "gpt3-1.3b", None, (16, 256)),
+        ("cuda", "gpt2-small", None, (32, 1024)),
+        ("cuda", "gpt2-medium", None, (32, 1024)),
+        ("cuda", "gpt3-1.3b", None, (64, 1024)),
+        ("cuda", "gpt1", None, (32, 512)),
+        ("cuda", "modern-micro", None, (16, 256)),
+        ("cuda", "modern-mini", None, (16, 256)),
+        ("cuda", "gpt2-small", "a/model", (16, 256)),
+    ],
+)
+def test_a_large_model_from_scratch_has_large_batches_on_a_gpu(device, size, start, expected):
+    changes = {"model.size": size, "training.start": start}
+    decided = batch_on(device, recipe("gpt", ("test", changes)))
+    assert tuple(decided.values()) == expected
+
+
+def test_a_batch_size_or_length_of_the_user_stays():
+    changes = {"model.size": "gpt2-small", "training.batch_size": 5}
+    assert tuple(batch_on("cuda", recipe("gpt", ("test", changes))).values()) == (5, 1024)
+    changes = {"model.size": "gpt2-small", "training.length": 300}
+    assert tuple(batch_on("cuda", recipe("gpt", ("test", changes))).values()) == (32, 300)
+    assert tuple(batch_on("cuda", recipe("gpt-tiny")).values()) == (8, 128)
+
+
+def test_a_run_keeps_its_batch_on_another_device(tmp_path, monkeypatch):
+    text = tmp_path / "story.txt"
+    text.write_text(STORY)
+    config = configured(str(text), training__batch_size=None, training__length=None)
+    on_a_gpu = {"training.batch_size": 5, "training.length": 13}
+    monkeypatch.setattr(language_modeling, "batch_on", lambda device, config: on_a_gpu)
+    train(config, tmp_path / "run")
+    monkeypatch.undo()
+    check_same(tmp_path / "run", config)
+    train(override(config, {"training.steps": 9}, "test"), tmp_path / "run")
+    recorded = read_yaml(tmp_path / "run" / "run.yaml")
+    assert {key: recorded[key] for key in on_a_gpu} == on_a_gpu
+    with pytest.raises(UsageError, match=r"training\.length: 13 in the run, 11 now"):
+        longer = {"training.length": 11, "training.steps": 9}
+        check_same(tmp_path / "run", override(config, longer, "test"))

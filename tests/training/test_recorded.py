@@ -104,15 +104,32 @@ def test_what_cannot_be_recorded_is_refused():
         RecordedGradients(model, TextObjective())
 
 
-def test_an_operation_that_awaits_the_device_is_named_when_it_is_recorded():
+class NoMemory(EmulatedGraph):
+    """A device without memory for a graph."""
+
+    def record(self, function):
+        function()
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_run_goes_on_without_graphs_where_there_is_no_memory_for_them():
+    batches = texts(*[4] * 6)
+    found = trained(gpt, TextObjective(), batches, {}, NoMemory)
+    assert_close(found, trained(gpt, TextObjective(), batches, {}, None), rtol=0, atol=0)
+
+
+def test_an_operation_that_awaits_the_device_is_named_and_the_run_goes_on():
     class Awaits(TextObjective):
         def __call__(self, model, batch):
             loss = super().__call__(model, batch)
             return replace(loss, total=loss.total * (1 if float(loss.nats) < 1e9 else 2))
 
-    model = gpt()
+    model, notes = gpt(), []
     run = TrainingState(model, optimizer(model, OptimizerConfig()))
+    run.listeners.append(lambda event: notes.append(event["text"]))
     recorded = RecordedGradients(model, Awaits(), EmulatedGraph)
-    stream = iter([(0, 0, batch) for batch in texts(3, 3)])
-    with pytest.raises(UsageError, match="not permitted when a stream is capturing"):
-        fit(run, stream, Awaits(), steps=2, recorded=recorded)
+    stream = iter([(0, 0, batch) for batch in texts(3, 3, 3)])
+    fit(run, stream, Awaits(), [recorded], steps=3, recorded=recorded)
+    (note,) = notes
+    assert note.startswith("graphs: the training goes on without, which is slower")
+    assert "not permitted when a stream is capturing" in note

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headway.base.errors import UsageError
 from headway.base.memory import bound_kernel_caches, keep_freed_memory
-from headway.base.settings import THREADS, setting
+from headway.base.settings import COPIES, THREADS, setting
 from headway.base.threads import settle_threads
 
 if TYPE_CHECKING:
@@ -45,10 +45,18 @@ class MachineConfig:
         "compile the blocks of the model with torch.compile; meant for a GPU: on a CPU it takes a "
         "minute at the start and training is slower",
     )
-    graphs: bool = setting(
-        False,
+    graphs: bool | None = setting(
+        None,
         "record a training step of language models and image classifiers as a CUDA graph, which "
-        "launches all of its kernels at once: for small models or batches on a GPU",
+        "launches all of its kernels at once; if unset, on an NVIDIA GPU with enough memory",
+    )
+    micro_batches: int | None = setting(
+        None,
+        "number of equal parts in which a batch is computed, one after the other; the update is "
+        "that of training.accumulate smaller batches. If unset, the smallest whose step fits into "
+        "the memory that is free when the run starts",
+        gt=0,
+        le=COPIES,
     )
 
 
@@ -111,7 +119,7 @@ def prepare(config: MachineConfig, *, rows: int = 16) -> Machine:
             hint="leave out --graphs",
         )
     if device == "cuda":
-        set_up_gpu(repeats_shapes=config.graphs)
+        set_up_gpu(repeats_shapes=bool(config.graphs))
     if device == "cpu" or config.threads is not None:
         settle_threads(config.threads, rows=rows)
     return Machine(device, dtype_for(device, config.dtype), torch.get_num_threads())

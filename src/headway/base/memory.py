@@ -11,6 +11,10 @@ from pathlib import Path
 
 from headway.base.errors import UsageError
 
+USED = 0.8
+"""Fraction of the free memory that a step of training may take; kernels and other programs need the
+rest."""
+
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # mallopt's parameter numbers in glibc's malloc.h
 
 

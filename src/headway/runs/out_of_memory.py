@@ -23,17 +23,17 @@ def memory_explained(folder: Path) -> Iterator[None]:
 
 
 def less_memory(settings: Mapping[str, object]) -> str:
-    """Flags that reduce the memory of a run; the first ones keep the batch size of an update.
+    """Flags that reduce the memory of a run; the first one keeps the batch size of an update.
 
     settings: those of the run, by dotted key.
     """
     advice = []
-    accumulate = int(str(settings.get("training.accumulate", 1)))
+    parts = int(str(settings.get("machine.micro_batches") or 1))
     for key in ("training.tokens", "training.batch_size"):
-        size = settings.get(key)
-        if isinstance(size, int) and size > 1:
-            flag = f"--{key}".replace("_", "-")
-            advice.append(f"{flag} {size // 2} --training.accumulate {2 * accumulate}")
+        size = settings.get(key, 1) or 2  # unset: decided when the run begins
+        if isinstance(size, int) and size > parts:
+            more = next(n for n in range(parts + 1, size + 1) if size % n == 0)
+            advice.append(f"--machine.micro-batches {more}")
     if settings.get("training.recompute") is False:
         advice.append("--training.recompute true")
     return "; ".join([*advice, "a smaller model"])

@@ -9,8 +9,9 @@ are enough: in 220 seconds of two threads, 1,034 updates of 1,024 tokens reached
 
 from __future__ import annotations
 
+import math
 import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import torch
 
 from headway.base.devices import Machine, prepare
 from headway.base.settings import Configuration, flat, override
+from headway.runs.memory import fitted_to_memory, ignore, prepared_job
 from headway.runs.recipes import AnyRunConfig, with_settings
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
@@ -25,7 +27,6 @@ from headway.tasks.sections import batch_setting, parse_time
 from headway.tasks.task import AnyTask
 from headway.training import (
     EVALUATING,
-    Event,
     Observer,
     StepReport,
     TrainingState,
@@ -90,7 +91,7 @@ def bought(config: AnyRunConfig, folder: Path) -> list[str]:
     if not config.training.time:
         return []
     machine, task = prepare(config.machine), task_of_config(config)
-    fitted, pace = fitted_to_time(task, config, folder, machine, _ignore)
+    fitted, pace = fitted_to_time(task, config, folder, machine, ignore)
     if pace is None:
         return []
     lines = [pace.describe(config.training.time)]
@@ -104,31 +105,32 @@ def bought(config: AnyRunConfig, folder: Path) -> list[str]:
     return lines
 
 
-def _ignore(event: Event) -> None:
-    """Receive the events of data that are prepared again, which are the same as before."""
-
-
 def fitted_to_time(
     task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine, emit: Emit
 ) -> tuple[AnyJob, Pace | None]:
     """Prepare the job of a run with a time limit, and measure its pace.
 
-    On a CPU the batch size is halved until the time allows `training.updates` updates; on a GPU a
-    smaller batch takes as long. An objective that learns from the batches it is given is not
-    measured: the pace is None.
+    The batch size is halved until the time allows `training.updates` updates, or until half of it
+    takes as long, as small batches on a GPU do. An objective that learns from the batches it is
+    given is not measured: the pace is None.
     """
-    job = task.prepare(config, folder, machine, emit)
+    job = prepared_job(task, config, folder, machine, emit)
+    model = untrained(job, machine).model
+    job = fitted_to_memory(task, config, job, model, machine, folder, emit)
+    config = replace(config, machine=job.config.machine)
     if isinstance(job.objective, Observer):
         return job, None
     pace = measured(job, machine)
-    key = batch_setting(config) if machine.device == "cpu" else None
+    key = batch_setting(config)
     for _ in range(0 if key is None else HALVINGS):
         size = attrgetter(str(key))(job.config)
         is_enough = pace.updates >= min(config.training.updates, job.config.training.steps)
         if is_enough or size < 2:
             break
-        config = override(config, {str(key): size // 2}, "the time limit")
-        smaller = task.prepare(config, folder, machine, _ignore)
+        parts = math.gcd(job.config.machine.micro_batches, size // 2)
+        changes = {str(key): size // 2, "machine.micro_batches": parts}
+        config = override(config, changes, "the time limit")
+        smaller = prepared_job(task, config, folder, machine, ignore)
         smaller_pace = measured(smaller, machine)
         if smaller_pace.updates < WORTHWHILE * pace.updates:
             break
@@ -150,7 +152,7 @@ def suggested_size(
     work = {name: work_of(other.model) for name, other in sized.items()}
     smaller = [name for name in sized if work[name] < work_of(config.model)]
     for name in sorted(smaller, key=work.__getitem__, reverse=True)[:SIZES]:
-        pace = measured(task.prepare(sized[name], folder, machine, _ignore), machine)
+        pace = measured(prepared_job(task, sized[name], folder, machine, ignore), machine)
         if pace.updates >= sized[name].training.updates:
             return name, pace
     return None
@@ -172,7 +174,7 @@ def measured(job: AnyJob, machine: Machine) -> Pace:
     step_seconds = _step_seconds(job, machine)
     by_time = int((1 - EVALUATING) * parse_time(training.time) / step_seconds)
     updates = max(1, min(training.steps, by_time))
-    epochs = updates * training.accumulate / job.batches.batches_per_epoch
+    epochs = updates * job.accumulate / job.batches.batches_per_epoch
     return Pace(step_seconds, updates, epochs, is_limited_by_time=by_time < training.steps)
 
 
@@ -197,7 +199,7 @@ def _step_seconds(job: AnyJob, machine: Machine) -> float:
         job.objective,
         [trial],
         steps=TRIAL_STEPS if machine.device == "cpu" else GPU_TRIAL_STEPS,
-        accumulate=training.accumulate,
+        accumulate=job.accumulate,
         clip=training.clip,
         precision=machine.precision,
     )

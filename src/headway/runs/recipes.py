@@ -202,7 +202,8 @@ def changes_of(
 
 def decided_by_machine(settings: AnyRunConfig) -> frozenset[str]:
     """The dotted keys of the settings that are measured when a run begins, and recorded in it."""
-    decided = unset_settings(settings, "machine.threads")
+    own = ("machine.threads", "machine.graphs", "machine.micro_batches")
+    decided = unset_settings(settings, *own, *settings.machine_may_decide)
     if settings.machine.dtype == "auto":
         decided |= {"machine.dtype"}
     batch = batch_setting(settings)

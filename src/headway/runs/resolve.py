@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.config_files import RUN_FILE, write_yaml
-from headway.base.devices import Machine
+from headway.base.devices import Machine, select_device
 from headway.base.devices import prepare as prepare_machine
 from headway.base.errors import UsageError
 from headway.base.files import remove_unfinished_files, write_file
 from headway.base.settings import flat, override
 from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.data_files import changed_files, data_files, remember_files
+from headway.runs.memory import prepared_job
 from headway.runs.pace import Pace, fitted_to_time
 from headway.runs.recipes import (
     AnyRunConfig,
@@ -54,12 +55,14 @@ class Resolved:
     """A run before its first step.
 
     job: its configuration has a value for every setting that the machine, the data or the time
-    limit decide. pace: the measured speed of a new run with a time limit.
+    limit decide; of a run that is not `is_fitted`, those remain that the memory of its model
+    decides (`fitted_to_memory`). pace: the measured speed of a new run with a time limit.
     """
 
     job: AnyJob
     machine: Machine
     budget: Budget
+    is_fitted: bool
     pace: Pace | None
 
 
@@ -77,14 +80,15 @@ def resolve(
     note = _prepared_folder(folder, config, before, trained, history)
     if note:
         emit({"kind": "note", "text": note})
-    if config.training.time is None or trained:
-        job, pace = task.prepare(config, folder, machine, emit), None
+    is_measured = config.training.time is not None and not trained
+    if not is_measured:
+        job, pace = prepared_job(task, config, folder, machine, emit), None
     else:
         job, pace = fitted_to_time(task, config, folder, machine, emit)
     training = job.config.training
     seconds = parse_time(training.time) if training.time else None
     budget = Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
-    return Resolved(job, machine, budget, pace)
+    return Resolved(job, machine, budget, trained or is_measured, pace)
 
 
 def _on_this_machine(
@@ -101,6 +105,9 @@ def _on_this_machine(
     recorded = {} if before is None else flat(before)
     changes = {key: recorded[key] for key in decided if recorded.get(key) is not None}
     config = override(config, changes, RUN_FILE)
+    if recorded.get("machine.graphs") and select_device(config.machine.device) != "cuda":
+        # the run goes on without a GPU; its results are the same without graphs
+        config = override(config, {"machine.graphs": False}, "this machine")
     machine = prepare_machine(config.machine, rows=TRAINING_ROWS)
     measured: dict[str, object] = {"machine.dtype": machine.dtype}
     if machine.device == "cpu":

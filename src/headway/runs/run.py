@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import nn
 
 from headway.base.config_files import RUN_FILE, write_yaml
+from headway.base.devices import Machine, MachineConfig, set_up_gpu
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
@@ -21,6 +22,7 @@ from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
+from headway.runs.memory import fitted_to_memory
 from headway.runs.out_of_memory import memory_explained
 from headway.runs.pace import untrained
 from headway.runs.recipes import AnyRunConfig
@@ -43,12 +45,14 @@ from headway.training import (
     StepLog,
     StopRequest,
     TrainingState,
+    beside_others,
     fit,
     graceful_stop,
     learning_rate,
     prefetched,
 )
 from headway.transforms import not_in_float8
+from headway.transforms.recorder import CudaRecorder
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -101,21 +105,18 @@ def train(
         try:
             resolved = resolve(task, config, folder, history, emit)
             _emit_baseline(resolved.job, go_on, emit)
+            machine = resolved.machine
+            run = untrained(resolved.job, machine)
+            if not resolved.is_fitted:
+                job = fitted_to_memory(task, config, resolved.job, run.model, machine, folder, emit)
+                resolved = replace(resolved, job=job)
         except Interrupted:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
-        job, budget = resolved.job, resolved.budget
-        run = untrained(job, resolved.machine)
-        checkpoint = job.config.checkpoint
-        save = Checkpointing(
-            folder / CHECKPOINTS,
-            checkpoint.every or budget,
-            checkpoint.keep,
-            save_model=lambda path: job.bundle(run.model).save(path),
-        )
+        save = _checkpoints(run, resolved, folder)
         checkpoint_found, skipped = save.resume(run)
-        _check_steps(run, budget.steps, folder)
+        _check_steps(run, resolved.budget.steps, folder)
         # after the checkpoint has been found to fit: settings that are refused are not kept
-        write_file(folder / RUN_FILE, write_yaml(job.config, history).encode())
+        write_file(folder / RUN_FILE, write_yaml(resolved.job.config, history).encode())
         log = MetricsLog(folder / "metrics.jsonl")
         log.rewind(run.step, run.evaluated)
         run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
@@ -162,6 +163,17 @@ def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:
         emit({"kind": "note", "text": text})
 
 
+def _checkpoints(run: TrainingState, resolved: Resolved, folder: Path) -> Checkpointing:
+    """The observer that saves checkpoints, each with the model of that step."""
+    job, checkpoint = resolved.job, resolved.job.config.checkpoint
+    return Checkpointing(
+        folder / CHECKPOINTS,
+        checkpoint.every or resolved.budget,
+        checkpoint.keep,
+        save_model=lambda path: job.bundle(run.model).save(path),
+    )
+
+
 def _check_steps(run: TrainingState, steps: int, folder: Path) -> None:
     if run.step > steps:
         raise UsageError(
@@ -197,13 +209,25 @@ def _announce(run: TrainingState, resolved: Resolved) -> None:
     run.emit(
         "plan",
         parameters=parameter_count(run.model),
-        machine=str(machine),
+        machine=_described(machine, job.config.machine),
         steps=training.steps,
         time=training.time,
         seed=training.seed,
         buys=None if pace is None else pace.describe(training.time),
         **vars(job.summary),
         batches_per_epoch=job.batches.batches_per_epoch,
+    )
+
+
+def _described(machine: Machine, config: MachineConfig) -> str:
+    """Describe the machine and what it decides about a run, for the terminal."""
+    parts = config.micro_batches or 1
+    return " · ".join(
+        [
+            str(machine),
+            *(["CUDA graphs"] if config.graphs else []),
+            *([f"batches in {parts} parts"] if parts > 1 else []),
+        ]
     )
 
 
@@ -262,9 +286,15 @@ def _fit(
 ) -> None:
     job, machine, budget = resolved.job, resolved.machine, resolved.budget
     config, training = job.config, job.config.training
-    recorded = RecordedGradients(run.model, job.objective) if config.machine.graphs else None
+    recorded = None
+    if config.machine.graphs:
+        set_up_gpu(repeats_shapes=True)
+        recorded = RecordedGradients(run.model, job.objective, CudaRecorder)
     batches = job.batches.stream(run.epoch, run.position)
-    with prefetched(batches) if machine.prefetches else nullcontext(batches) as stream:
+    with (
+        prefetched(batches) if machine.prefetches else nullcontext(batches) as stream,
+        beside_others(machine) as busy,
+    ):
         fit(
             run,
             stream,
@@ -272,6 +302,7 @@ def _fit(
             [
                 *([job.objective] if isinstance(job.objective, Observer) else []),
                 *([] if recorded is None else [recorded]),
+                *busy,
                 budget,
                 Averaging(),
                 StepLog(),
@@ -281,7 +312,7 @@ def _fit(
             learning_rate=lambda step: learning_rate(
                 config.schedule, config.optimizer.lr, step, budget.total_steps(step, run.seconds)
             ),
-            accumulate=training.accumulate,
+            accumulate=job.accumulate,
             clip=training.clip,
             precision=machine.precision,
             request=request,

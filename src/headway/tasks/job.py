@@ -64,7 +64,8 @@ class Job(Generic[B, Examples, Options]):
     models cannot be teachers. example: a held-out example whose attention is recorded. baseline:
     evaluates the pre-trained model or the teacher on the held-out data before training, and returns
     a note with its scores, or None for no note. evaluated: returns the object that `Task.evaluate`
-    receives instead of the bundle, if it needs parts of the model that are not saved.
+    receives instead of the bundle, if it needs parts of the model that are not saved. is_divisible:
+    whether the loss of a batch is the sum of those of its parts.
     """
 
     config: Any
@@ -79,6 +80,13 @@ class Job(Generic[B, Examples, Options]):
     example: Example | None = None
     baseline: Callable[[Progress], str | None] | None = None
     evaluated: Callable[[Any], Any] | None = None
+    is_divisible: bool = True
+
+    @property
+    def accumulate(self) -> int:
+        """The number of batches of `batches` in an update."""
+        count: int = self.config.training.accumulate * (self.config.machine.micro_batches or 1)
+        return count
 
 
 AnyJob = Job[Any, Any, Any]

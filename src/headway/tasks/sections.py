@@ -46,8 +46,12 @@ def batch_setting(config: RunSettings) -> str | None:
     """Return the dotted key of the batch size that a time limit may make smaller; None if it may
     not, because there is no time limit or the user has set the batch size."""
     training = config.training
-    if training.time is None or not training.updates:
-        return None
+    return None if training.time is None or not training.updates else batch_key(config)
+
+
+def batch_key(config: RunSettings) -> str | None:
+    """Return the dotted key of the batch size, in tokens or in examples; None if there is none."""
+    training = config.training
     if isinstance(getattr(training, "tokens", None), int):
         return "training.tokens"
     return "training.batch_size" if hasattr(training, "batch_size") else None
@@ -219,6 +223,8 @@ class RunSettings:
     """The dotted keys that the examples always decide."""
     data_may_decide: ClassVar[tuple[str, ...]] = ("training.steps",)
     """The dotted keys that the examples decide if they are unset."""
+    machine_may_decide: ClassVar[tuple[str, ...]] = ()
+    """The dotted keys that the device decides if they are unset, besides those of `machine`."""
 
     @property
     def decided_by_data(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from headway.base.metrics_file import Event
 from headway.training.averaging import WeightAverage
 from headway.training.budget import Budget
+from headway.training.busy_machine import beside_others
 from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, fit, repeated
@@ -66,6 +67,7 @@ __all__ = [
     "TrainingState",
     "View",
     "WeightAverage",
+    "beside_others",
     "cross_entropy_sum",
     "fit",
     "for_start",

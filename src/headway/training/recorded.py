@@ -21,7 +21,7 @@ from headway.base.shapes import Tensor
 from headway.training.objectives import ImageObjective, Loss, TextObjective
 from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed
-from headway.transforms.recorder import CudaRecorder, Recorder, recorded_or_refused
+from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of
 from headway.transforms.stacks import stacked_blocks
 
 Compute = Callable[[Any], Loss]
@@ -43,15 +43,18 @@ class RecordedGradients:
     occurred before.
 
     At most `MOST_GRAPHS` are kept; batches of other shapes, and with documents, are computed as
-    always. A note says so if they are more than half of the first ones, where the object is an
-    observer of the run. Graphs are dropped if the memory of parameters changes. The random numbers,
-    as of dropout, are those of ordinary steps. UsageError if such steps cannot be recorded.
+    always. If the device refuses to record a batch, all are. Where the object is an observer of the
+    run, a note says so, or that more than half of the first batches have no graph. Graphs are
+    dropped if the memory of parameters changes. The random numbers, as of dropout, are those of
+    ordinary steps. UsageError if steps of this kind cannot be recorded.
     """
 
     def __init__(
         self, model: nn.Module, objective: object, recorder: type[Recorder] = CudaRecorder
     ) -> None:
-        _check(model, objective)
+        obstacle = obstacle_to_recording(model, objective)
+        if obstacle is not None:
+            raise obstacle
         self.model, self.recorder = model, recorder
         self._parameters = list(model.parameters())
         self._graphs: dict[Hashable, _Recorded] = {}
@@ -59,14 +62,20 @@ class RecordedGradients:
         self._built_of: list[tuple[int, bool]] = []
         self._batches = self._replayed = 0
         self._is_noted = False
+        self._refused: str | None = None
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
         """Emit the note."""
-        if self._is_noted or self._batches < FIRST:
+        if self._is_noted or (self._refused is None and self._batches < FIRST):
             return
         self._is_noted = True
         others = self._batches - self._replayed
-        if others > self._batches // 2:
+        if self._refused is not None:
+            run.emit(
+                "note",
+                text=f"graphs: the training goes on without, which is slower: {self._refused}",
+            )
+        elif others > self._batches // 2:
             run.emit(
                 "note",
                 text=f"graphs: {others} of the first {self._batches} batches were computed without "
@@ -76,7 +85,7 @@ class RecordedGradients:
     def __call__(self, compute: Compute, batch: Any) -> Loss:
         """Return `compute(batch)`, which has the objective of this object."""
         self._batches += 1
-        shape = shape_of(batch)
+        shape = None if self._refused is not None else shape_of(batch)
         if shape is None:
             return compute(batch)
         built_of = [(p.data_ptr(), p.requires_grad) for p in self._parameters]
@@ -88,15 +97,23 @@ class RecordedGradients:
             if shape not in self._seen or len(self._graphs) == MOST_GRAPHS:
                 self._seen.append(shape)
                 return compute(batch)
-            graph = self._graphs[shape] = self._recorded(compute, batch)
+            graph = self._recorded(compute, batch)
+            if graph is None:
+                return compute(batch)
+            self._graphs[shape] = graph
         self._replayed += 1
         return graph.replay(batch)
 
-    def _recorded(self, compute: Compute, batch: Any) -> _Recorded:
+    def _recorded(self, compute: Compute, batch: Any) -> _Recorded | None:
+        """Return a graph of the batch; None, and drop all, if the device refuses."""
         beside = next((graph.recorder for graph in self._graphs.values()), None)
         recorder = self.recorder(self._parameters[0].device, beside)
-        with recorded_or_refused("training step", "leave out --graphs (machine.graphs=false)"):
+        try:
             return _Recorded(compute, batch, self.model, recorder)
+        except RuntimeError as error:  # a lack of memory, too
+            self._refused = first_line(refusal_of(error))
+        self._graphs.clear()
+        return None
 
 
 class _Recorded:
@@ -122,12 +139,16 @@ class _Recorded:
         buffers = list(model.buffers())
         before = [buffer.clone() for buffer in buffers]
         devices = [recorder.device] if recorder.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):  # the runs of a recording draw numbers, too
-            self._total, self._nats, self._gradients = recorder.record(lambda: self._run(compute))
-        for buffer, value in zip(buffers, before, strict=True):
-            buffer.copy_(value)
-        for parameter, gradient in zip(self._parameters, earlier, strict=True):
-            parameter.grad = gradient
+        try:
+            with torch.random.fork_rng(devices):  # the runs of a recording draw numbers, too
+                self._total, self._nats, self._gradients = recorder.record(
+                    lambda: self._run(compute)
+                )
+        finally:
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
+            for parameter, gradient in zip(self._parameters, earlier, strict=True):
+                parameter.grad = gradient
 
     def _run(self, compute: Compute) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         for parameter in self._parameters:
@@ -154,18 +175,19 @@ class _Recorded:
         return Loss(self._total.clone(), self._nats.clone(), self._count)
 
 
-def _check(model: nn.Module, objective: object) -> None:
-    """Raise UsageError if training steps of this kind cannot be recorded."""
+def obstacle_to_recording(model: nn.Module, objective: object) -> UsageError | None:
+    """Return the error that says why training steps of this kind cannot be recorded, if so."""
     if not isinstance(objective, RECORDABLE):
-        raise UsageError(
+        return UsageError(
             f"machine.graphs=true: batches of the {type(objective).__name__} have different shapes",
             hint="leave out --graphs; language models and image classifiers can be recorded",
         )
     if any(isinstance(block.forward, Recomputed) for block in stacked_blocks(model)):
-        raise UsageError(
+        return UsageError(
             "machine.graphs=true: blocks that recompute their activations cannot be recorded",
             hint="leave out --graphs, or set training.recompute=false",
         )
+    return None
 
 
 def shape_of(batch: Any) -> Hashable | None:

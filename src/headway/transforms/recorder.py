@@ -8,13 +8,10 @@ only if all that changes is in tensors of the device. Whatever Python computes i
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
 
 import torch
-
-from headway.base.errors import UsageError
 
 R = TypeVar("R")
 
@@ -84,21 +81,6 @@ class CudaRecorder(Recorder):
 
     def replay(self) -> None:
         self._graph.replay()
-
-
-@contextmanager
-def recorded_or_refused(step: str, hint: str) -> Iterator[None]:
-    """Raise UsageError if the device refuses to record inside the block. step: what is recorded."""
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:
-        raise UsageError(
-            f"the {step} of this model could not be recorded as a CUDA graph: "
-            f"{first_line(refusal_of(error))}",
-            hint=hint,
-        ) from error
 
 
 def refusal_of(error: BaseException) -> BaseException:

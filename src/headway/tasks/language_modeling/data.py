@@ -152,12 +152,20 @@ def windows_of(bundle: TextBundle, config: object) -> Windows:
     Without a run, the window length is the model's context length, at most LONGEST_WINDOW.
     """
     if isinstance(config, RunSettings) and isinstance(config.evaluation, LanguageEvaluationConfig):
-        training = config.training  # of a language model, or of a student of one
-        assert isinstance(training, LanguageTrainingConfig | TextStudentTrainingConfig)
-        tokens = config.evaluation.tokens
-        return Windows(length=training.length, batch_size=training.batch_size, tokens=tokens)
+        return windows_of_run(config)
     length = min(bundle.config.max_length, LONGEST_WINDOW)
     return Windows(length=length, batch_size=max(1, BATCH_TOKENS // length))
+
+
+def windows_of_run(config: RunSettings) -> Windows:
+    """Return the windows of a run of a language model, or of a student of one, whose batch size and
+    length are decided."""
+    training, evaluation = config.training, config.evaluation
+    assert isinstance(training, LanguageTrainingConfig | TextStudentTrainingConfig)
+    assert isinstance(evaluation, LanguageEvaluationConfig)
+    length, batch_size = training.length, training.batch_size
+    assert length is not None and batch_size is not None
+    return Windows(length=length, batch_size=batch_size, tokens=evaluation.tokens)
 
 
 def held_out_text(

@@ -24,12 +24,13 @@ from headway.evaluation.scores import Metric, Scores
 from headway.interop import NO_SETTINGS, Exported, ExportedCTranslate2
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
-from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks
 from headway.tasks.language_modeling.config import (
     LanguageEvaluationConfig,
     LanguageRunConfig,
     LanguageScoring,
     WeightedTextConfig,
+    batch_on,
     gpt,
     gpt_shakespeare,
     gpt_tiny,
@@ -42,6 +43,7 @@ from headway.tasks.language_modeling.data import (
     held_out_text,
     prepare_language,
     read_text,
+    windows_of_run,
 )
 from headway.tasks.language_modeling.packing import PackedSequences, TextBatch, in_order
 from headway.tasks.sections import TextStudentTrainingConfig
@@ -72,6 +74,7 @@ def language_job(
     """
     config = _fitted(config, prepared, start)
     model, training, evaluation = config.model, config.training, config.evaluation
+    windows = windows_of_run(config)
     length = len(prepared.tokenizer.begin(evaluation.prompt))
     if length > model.max_length:
         raise UsageError(
@@ -81,8 +84,8 @@ def language_job(
         )
     packed = PackedSequences(
         prepared.train,
-        training.batch_size,
-        training.length,
+        windows.batch_size,
+        windows.length,
         weights=config.data.weights,
         names=config.data.train,
         seed=training.seed,
@@ -96,11 +99,8 @@ def language_job(
         adapt(gpt, config.lora)
         return prepare_blocks(gpt, training, config.machine)
 
-    windows = Windows(
-        length=training.length, batch_size=training.batch_size, tokens=evaluation.tokens
-    )
     settings = NO_SETTINGS if start is None else start.settings
-    sequences = update_size(training, batches.examples_per_epoch)
+    sequences = min(windows.batch_size, batches.examples_per_epoch) * training.accumulate
     return Job(
         config=config,
         build=build,
@@ -113,7 +113,7 @@ def language_job(
         ),
         summary=Summary(
             model=described(model),
-            batches=f"{sequences * training.length:,} tokens",
+            batches=f"{sequences * windows.length:,} tokens",
             unit="tok",
         ),
         views=documents_of,
@@ -128,13 +128,15 @@ def _fitted(
     fine-tuning."""
     decided = for_start(config.optimizer, is_fine_tuned=start is not None)
     config = override(config, decided, "the kind of training")
-    return fitted_model(config, start, prepared.tokenizer.size, config.training.length)
+    length = windows_of_run(config).length
+    return fitted_model(config, start, prepared.tokenizer.size, length)
 
 
 def prepare(config: LanguageRunConfig, folder: Path, machine: Machine, emit: Emit) -> LanguageJob:
     """Prepare tokenizer and shards in the run folder, and load the pre-trained model if any."""
+    config = override(config, batch_on(machine.device, config), "the size of the model")
     training = config.training
-    start = opened(TextBundle, training.start, training.length)
+    start = opened(TextBundle, training.start, windows_of_run(config).length)
     prepared = prepare_language(config, start, folder, emit)
     job = language_job(config, prepared, start, machine)
     epochs = training.steps * training.accumulate / job.batches.batches_per_epoch
@@ -148,7 +150,7 @@ def student_job(
     config: LanguageRunConfig, teacher: TextBundle, folder: Path, machine: Machine, emit: Emit
 ) -> LanguageJob:
     """Return the job with the text encoded by the tokenizer of a language model."""
-    check_max_length(teacher, str(config.training.start), config.training.length)
+    check_max_length(teacher, str(config.training.start), windows_of_run(config).length)
     prepared = prepare_language(config, teacher, folder, emit)
     job = language_job(config, prepared, teacher, machine)
     return replace(job, bundle=lambda model: TextBundle(model, teacher.tokenizer))

@@ -105,6 +105,7 @@ def embedding_job(
             unit="pairs",
         ),
         baseline=baseline if is_new else None,
+        is_divisible=train.scores is not None,  # else all pairs of a batch are compared
     )
 
 

@@ -16,11 +16,9 @@ from pathlib import Path
 
 from headway.base.config_files import read_yaml
 from headway.base.errors import UsageError
+from headway.base.memory import USED
 from headway.base.settings import BATCH
 from headway.transforms.fast.cross_entropy import CHUNK
-
-USED = 0.8
-"""Fraction of the free memory that a step may take; kernels and other programs need the rest."""
 
 BATCHES = 100
 """Minimum number of batches of an epoch: larger batches would make too few updates."""
