@@ -111,7 +111,7 @@ def test_all_rows_of_a_table_that_are_too_short_are_counted(folder):
     (folder / "rows.tsv").write_text("en\tde\na\tb\nx\nc\td\ny\n")
     done = headway("data", "check", "rows.tsv", cwd=folder, check=3)
     assert "rows.tsv:3: the row must have at least 2 columns" in done.stdout
-    assert "(2 such rows: lines 3, 5)" in done.stdout and "2 pairs" in done.stdout
+    assert "(2 such rows, the next at rows.tsv:5)" in done.stdout and "2 pairs" in done.stdout
     assert "training refuses these files" in done.stderr and "train anyway" not in done.stderr
     (folder / "empty.tsv").write_text("en\tde\na\tb\nx\t\n")
     assert "train anyway" in headway("data", "check", "empty.tsv", cwd=folder, check=3).stderr
