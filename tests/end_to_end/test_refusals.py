@@ -9,7 +9,7 @@ from headway.base.errors import DataError
 from headway.data.images import decoded
 from headway.runs import recipe
 from headway.tasks.job import update_size
-from headway.terminal.progress import Screen
+from headway.terminal.training import Screen
 from tests.fixtures.bundles import gpt, translator
 from tests.fixtures.command_line import ROOT, headway, start
 
