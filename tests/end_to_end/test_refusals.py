@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
         ("eval gpt --against translator", 2, ("gpt holds a language model, translator a tran",)),
         ("train gpt x --optimizer.warmup 3", 2, ("Did you mean --schedule.warmup?",)),
         ("translate translator hi --dtype float16", 2, ("one of auto, float32, bfloat16\n",)),
-        ("translate translator hi --threads 0", 2, ("whole number more than 0", ", or none")),
+        ("translate translator hi --threads 0", 2, ("whole number at least 1", ", or none")),
         ("train translate data/header.tsv --run a", 3, ("at   data/header.tsv\n",)),
         ("train gpt data/short.txt --run a", 3, ("at   data/short.txt\n",)),
         ("data check nowhere", 2, ("no such file or folder", "at   nowhere\n")),
