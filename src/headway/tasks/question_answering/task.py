@@ -147,17 +147,19 @@ def read_examples(
     if len(answered) < len(questions):
         text = f"{len(questions) - len(answered):,} questions without an answer are left out"
         warnings.warn(text, HeadwayWarning, stacklevel=2)
-    return _fitting(bundle, answered)
+    return _with_warning(bundle, answered)
 
 
 def held_out_examples(
     bundle: QuestionAnsweringBundle, run: Path, config: RunSettings, options: AnswerScoring
 ) -> Sequence[Question]:
     """Read the held-out questions of a run. Warns of questions that are truncated."""
-    return _fitting(bundle, answered_questions(config.data)[1])
+    return _with_warning(bundle, answered_questions(config.data)[1])
 
 
-def _fitting(bundle: QuestionAnsweringBundle, questions: Sequence[Question]) -> Sequence[Question]:
+def _with_warning(
+    bundle: QuestionAnsweringBundle, questions: Sequence[Question]
+) -> Sequence[Question]:
     """Return the questions, and warn of those that are truncated."""
     lengths = bundle.reader.lengths([question.question for question in questions])
     warn_of_truncation(lengths, bundle.reader.max_question_length, "question")
