@@ -90,6 +90,19 @@ def test_checks_of_data_and_help_of_commands_without_a_model_import_no_torch(tmp
     assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*helps, *checks))
 
 
+def test_a_recipe_imports_its_own_task_only():
+    program = """
+from headway.runs import recipe
+from headway.tasks.registry import task_of_config
+assert task_of_config(recipe("translate")).name == "translation"
+"""
+    modules = imported_by(program)
+    assert {m for m in modules if m.endswith(".task")} == {
+        "headway.tasks.task",
+        "headway.tasks.translation.task",
+    }
+
+
 def test_an_unknown_command_imports_no_command():
     program = """
 from headway.cli.main import main
