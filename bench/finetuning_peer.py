@@ -24,8 +24,8 @@ from headway.evaluation import class_scores, number_scores
 from headway.evaluation.squad import score_answers
 from headway.tasks.classification.label_files import Columns, read_labelled
 from headway.tasks.question_answering.question_files import Question, read_questions
-from headway.tasks.tagging.data import read_tagged
 from headway.tasks.tagging.spans import score_spans
+from headway.tasks.tagging.tag_files import read_tagged
 
 WEIGHT_DECAY, CLIP = 0.01, 1.0
 LONGEST_ANSWER = 30  # tokens

@@ -80,6 +80,29 @@ def test_help_of_groups_and_lists_of_runs_import_no_torch(run):
     assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*helps, *listed))
 
 
+def test_checks_of_data_and_help_of_commands_without_a_model_import_no_torch(tmp_path):
+    commands = ["data check", "data clean", "data fetch", "exercise check", "exercise report"]
+    commands += ["config show", "config explain", "report"]
+    helps = [[*command.split(), "--help"] for command in commands]
+    (tmp_path / "pairs.tsv").write_text("a fox\tein Fuchs\na dog\tein Hund\n")
+    (tmp_path / "tagged.conll").write_text("Ada B-person\nwalks O\n\n")
+    checks = [["data", "check", str(tmp_path / name)] for name in ("pairs.tsv", "tagged.conll")]
+    assert not {*SLOW_IMPORTS, "torch"} & imported_by(running(*helps, *checks))
+
+
+def test_a_recipe_imports_its_own_task_only():
+    program = """
+from headway.runs import recipe
+from headway.tasks.registry import task_of_config
+assert task_of_config(recipe("translate")).name == "translation"
+"""
+    modules = imported_by(program)
+    assert {m for m in modules if m.endswith(".task")} == {
+        "headway.tasks.task",
+        "headway.tasks.translation.task",
+    }
+
+
 def test_an_unknown_command_imports_no_command():
     program = """
 from headway.cli.main import main

@@ -123,7 +123,7 @@ def test_attention_names_both_axes_and_sums_to_one():
 def test_a_layer_that_is_called_once_a_step_gives_the_same_map(monkeypatch):
     bundle = make()
     cross = "decoder.blocks.1.cross"
-    whole = bundle.attention("two dogs play", "zwei hunde", [cross])
+    whole = bundle.attention("two dogs play", "zwei hunde", layers=[cross])
 
     def step_by_step(tokens, read, keys):
         state = bundle.model.start(tokens, keys)
@@ -131,7 +131,7 @@ def test_a_layer_that_is_called_once_a_step_gives_the_same_map(monkeypatch):
             _, state = bundle.model.step(read[:, position : position + 1], state)
 
     monkeypatch.setattr(bundle.model, "forward", step_by_step)
-    stepped = bundle.attention("two dogs play", "zwei hunde", [cross])
+    stepped = bundle.attention("two dogs play", "zwei hunde", layers=[cross])
     assert stepped.target == whole.target and len(whole.target) > 2
     torch.testing.assert_close(stepped.maps[cross], whole.maps[cross])
 

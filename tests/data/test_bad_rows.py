@@ -12,7 +12,7 @@ from headway.tasks.captioning.caption_files import CaptionColumns, read_captions
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
-from headway.tasks.tagging.data import read_tagged
+from headway.tasks.tagging.tag_files import read_tagged
 from headway.tasks.translation.corpora.corpus_check import check
 from headway.tasks.translation.pairs.splits import locate
 

@@ -2,17 +2,19 @@
 
 import io
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from headway.base.errors import DataError
 from headway.data import read_once
-from headway.data.formats import lines
+from headway.data.formats import images, lines
 from headway.data.read_once import ReadOnce
 from headway.runs import recipe
 from headway.tasks.classification.config import ClassifyDataConfig
 from headway.tasks.classification.data import labelled_texts
+from headway.tasks.image_data import prepare_labelled_images
 from headway.tasks.language_modeling.data import prepare_language
 from headway.tasks.masked_language_modeling.data import prepare_encoder
 from headway.tasks.question_answering.config import AnswerDataConfig
@@ -23,6 +25,7 @@ from headway.tasks.tagging.config import TagDataConfig
 from headway.tasks.tagging.data import tagged_sentences
 from headway.tasks.translation.data import prepare_data
 from headway.tasks.word_vectors.data import prepare_text
+from tests.fixtures.images import write_shades
 
 ROWS = 6000  # more than the first block that a look at the first row reads
 
@@ -188,6 +191,18 @@ def test_files_of_examples_are_read_once(tmp_path, reads, name):
     train, valid = READERS[name.split(".")[0]](str(tmp_path / name))
     assert len(train) + len(valid) == ROWS
     assert reads() == [name]
+
+
+@pytest.mark.parametrize(("room", "readings"), [(10**6, 1), (0, 3)])
+def test_image_files_that_fit_in_memory_are_read_once(tmp_path, monkeypatch, room, readings):
+    read, reader = [], images.read_bytes
+    monkeypatch.setattr(images, "IN_MEMORY", room)
+    monkeypatch.setattr(images, "read_bytes", lambda *file: read.append(file[0]) or reader(*file))
+    folder = write_shades(tmp_path / "shades", 12)
+    config = recipe("vision", ("the test", {"data.train": (str(folder),), "data.held_out": 0.3}))
+    prepared = prepare_labelled_images(config.data, config.model, None, tmp_path / "run", ignore)
+    assert len(prepared.train) + len(prepared.valid) == 24
+    assert max(Counter(read).values()) == readings and len(set(read)) == 24
 
 
 def test_examples_are_read_when_they_are_needed_and_then_copied(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from headway.data.rows import plain_text, read_rows
 from headway.tasks.classification.label_files import read_labelled
 from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
-from headway.tasks.tagging.data import read_tagged
+from headway.tasks.tagging.tag_files import read_tagged
 from headway.tasks.translation.pairs.reading import pair_files, read_pairs
 from headway.tasks.translation.pairs.splits import locate
 

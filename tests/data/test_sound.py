@@ -16,7 +16,6 @@ from headway.data.sound import (
     Waveform,
     decoded_sound,
     frequency,
-    is_sound,
     log_mel,
     mel,
     mel_filters,
@@ -24,6 +23,7 @@ from headway.data.sound import (
     sound_pixels,
     sound_shape,
 )
+from headway.data.wav import is_wav
 
 SMALL = SpectrogramConfig(rate=8000, window=200, hop=80, fft=256, mels=23, lowest=60.0)
 
@@ -190,4 +190,4 @@ def test_a_sound_is_an_image_with_low_tones_at_the_bottom_and_black_silence(rate
 
 
 def test_a_sound_is_recognised_by_its_first_bytes():
-    assert is_sound(wav(b"\0\0")) and not is_sound(b"RIFF1234WEBPVP8 ") and not is_sound(b"")
+    assert is_wav(wav(b"\0\0")) and not is_wav(b"RIFF1234WEBPVP8 ") and not is_wav(b"")

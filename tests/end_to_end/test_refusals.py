@@ -9,7 +9,7 @@ from headway.base.errors import DataError
 from headway.data.images import decoded
 from headway.runs import recipe
 from headway.tasks.job import update_size
-from headway.terminal.progress import Screen
+from headway.terminal.training import Screen
 from tests.fixtures.bundles import gpt, translator
 from tests.fixtures.command_line import ROOT, headway, start
 
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
         ("eval gpt --against translator", 2, ("gpt holds a language model, translator a tran",)),
         ("train gpt x --optimizer.warmup 3", 2, ("Did you mean --schedule.warmup?",)),
         ("translate translator hi --dtype float16", 2, ("one of auto, float32, bfloat16\n",)),
-        ("translate translator hi --threads 0", 2, ("whole number more than 0", ", or none")),
+        ("translate translator hi --threads 0", 2, ("whole number at least 1", ", or none")),
         ("train translate data/header.tsv --run a", 3, ("at   data/header.tsv\n",)),
         ("train gpt data/short.txt --run a", 3, ("at   data/short.txt\n",)),
         ("data check nowhere", 2, ("no such file or folder", "at   nowhere\n")),
@@ -111,7 +111,7 @@ def test_all_rows_of_a_table_that_are_too_short_are_counted(folder):
     (folder / "rows.tsv").write_text("en\tde\na\tb\nx\nc\td\ny\n")
     done = headway("data", "check", "rows.tsv", cwd=folder, check=3)
     assert "rows.tsv:3: the row must have at least 2 columns" in done.stdout
-    assert "(2 such rows: lines 3, 5)" in done.stdout and "2 pairs" in done.stdout
+    assert "(2 such rows, the next at rows.tsv:5)" in done.stdout and "2 pairs" in done.stdout
     assert "training refuses these files" in done.stderr and "train anyway" not in done.stderr
     (folder / "empty.tsv").write_text("en\tde\na\tb\nx\t\n")
     assert "train anyway" in headway("data", "check", "empty.tsv", cwd=folder, check=3).stderr

@@ -189,7 +189,7 @@ def test_a_dry_run_writes_nothing_and_suggests_a_setting_for_short_texts(
         ("translate runs/r hello", 2, "needs a translator"),
         ("eval runs/r nowhere.txt", 2, "no such file"),
         ("eval runs/r empty.txt", 3, "no example"),
-        ("eval runs/short", 2, "has no held-out text"),
+        ("eval runs/short", 2, "held-out text of the run is missing"),
     ],
 )
 def test_a_wrong_command_gives_an_error_of_at_most_three_lines(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from headway.exercises import CATALOGUE, EXERCISES
-from headway.exercises.ladder import climb, likely_mistake, rung_names, same
+from headway.exercises.ladder import climb, likely_mistake, same
 from headway.exercises.tiny_translator import make_model, train
 from headway.models.kernels_and_positions import KERNELS
 from tests.exercises.planted import PLANTED
@@ -33,7 +33,7 @@ def function_of(name, source):
 def test_the_solution_passes_every_check(name):
     results = list(climb(EXERCISES[name], function_of(name, EXERCISES[name].solution)))
     assert all(result.passed for result in results), results[-1]
-    assert [result.rung for result in results] == rung_names(EXERCISES[name])
+    assert [result.rung for result in results] == EXERCISES[name].rungs
 
 
 @pytest.mark.parametrize("name", EXERCISES)

@@ -226,7 +226,7 @@ def test_a_bundle_of_another_package_is_inspected_through_the_contract_alone():
     assert frame.predictions == [] and frame.lens is None
     assert {attribution.position for attribution in frame.attributions} == set(range(count))
     assert {attribution.of for attribution in frame.attributions} == {"the number"}
-    (step,) = (step for step in walk(bundle, SENTENCE) if step.title == "Logits")
+    (step,) = (step for step in walk(bundle.probe(SENTENCE, written=0)) if step.title == "Logits")
     assert step.equation == "z = x w + b"
     assert step.source.startswith("tests/inspection/test_probe.py:")
     with pytest.raises(UsageError, match="this number tagger takes one input"):

@@ -13,7 +13,7 @@ from headway.bundle import attention_of
 from headway.inspection.tables import Tables
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import tracing
-from headway.inspection.walk import walk, walk_through
+from headway.inspection.walk import walk
 from tests.fixtures.bundles import (
     BUNDLES,
     MODERN,
@@ -55,7 +55,7 @@ def arrays_of_one(steps, title):
 def test_each_step_follows_from_the_previous_one(name, part):
     probe = probe_of(name)
     layer = 0 if part == "encoder" else 1  # some encoders here have one layer
-    steps = walk_through(probe, map=part, layer=layer, head=2, tables=UNCUT)
+    steps = walk(probe, map=part, layer=layer, head=2, tables=UNCUT)
     projected = arrays_of_one(steps, "Queries, keys, values")
     rotated = arrays_of(steps, "Rotary positions")
     q, k = (
@@ -93,7 +93,7 @@ def test_each_step_follows_from_the_previous_one(name, part):
 def test_the_arrays_follow_from_the_weights_and_the_recorded_map(name, part):
     probe = probe_of(name)
     model = probe.reading.model
-    steps = walk_through(probe, map=part, layer=0, head=1, tables=UNCUT)
+    steps = walk(probe, map=part, layer=0, head=1, tables=UNCUT)
     maps = attention_of(probe.reading).maps
     map_name = part or (
         "cross" if "cross" in probe.reading.axes else next(iter(probe.reading.axes))
@@ -127,7 +127,7 @@ def test_the_walk_ends_at_the_models_answer_and_does_not_change_the_output(name)
         with tracing(probe.reading.model):
             assert torch.equal(probe.reading.run(), output)
         assert torch.equal(probe.reading.run(), output)
-    steps = walk_through(probe, tables=UNCUT)
+    steps = walk(probe, tables=UNCUT)
     if probe.readout is None or not len(probe.readout.positions):
         assert not arrays_of(steps, "Logits")
         return
@@ -149,7 +149,7 @@ def test_the_walk_ends_at_the_models_answer_and_does_not_change_the_output(name)
 def test_the_first_steps_show_the_input_of_the_model():
     probe = probe_of("gpt")
     model, ids = probe.reading.model, probe.reading.ids["text"]
-    steps = walk_through(probe, tables=UNCUT)
+    steps = walk(probe, tables=UNCUT)
     assert arrays_of_one(steps, "Tokens")["ids"][:, 0].tolist() == ids
     table, positions = model.embedding.tokens.weight, model.embedding.positions.table.vectors
     assert_close(arrays_of_one(steps, "Embedding")["embedding"], table[ids].detach())
@@ -160,10 +160,10 @@ def test_the_first_steps_show_the_input_of_the_model():
     probe = probe_of("translator")
     table = probe.reading.model.target_embedding.tokens.weight
     expected = table[probe.reading.ids["read"]].detach() * math.sqrt(24)
-    steps = walk_through(probe, tables=UNCUT)
+    steps = walk(probe, tables=UNCUT)
     assert_close(arrays_of_one(steps, "Embedding")["embedding"], expected)
     probe = probe_of("image encoder")
-    steps = walk_through(probe, tables=UNCUT)
+    steps = walk(probe, tables=UNCUT)
     inputs = arrays_of_one(steps, "Patches")["patches"]
     project = probe.reading.model.embedding.patches.project
     assert_close(
@@ -178,7 +178,7 @@ def order(steps, *titles):
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_norms_are_at_the_steps_where_the_model_has_them(norm):
-    steps = walk(gpt(norm=norm), "the fox eats", layer=1)
+    steps = walk(gpt(norm=norm).probe("the fox eats", written=0), layer=1)
     titles = [step.title for step in steps]
     assert titles.count("Norm before the sublayer") == (2 if norm == "pre" else 0)
     assert titles.count("Norm after the sum") == (0 if norm == "pre" else 2)
@@ -206,8 +206,8 @@ def test_norms_are_at_the_steps_where_the_model_has_them(norm):
 
 def test_a_decoder_block_is_walked_in_the_order_of_its_sublayers():
     bundle = translator()
-    self_attention = walk(bundle, "two dogs", target="zwei", map="decoder")
-    cross_attention = walk(bundle, "two dogs", target="zwei", map="cross")
+    self_attention = walk(bundle.probe("two dogs", target="zwei"), map="decoder")
+    cross_attention = walk(bundle.probe("two dogs", target="zwei"), map="cross")
     between = "Other attention of this layer"
     assert order(self_attention, "Softmax", between, "Feed-forward") == sorted(
         order(self_attention, "Softmax", between, "Feed-forward")
@@ -216,13 +216,13 @@ def test_a_decoder_block_is_walked_in_the_order_of_its_sublayers():
         order(cross_attention, between, "Softmax", "Feed-forward")
     )
     assert "Mask" not in [step.title for step in cross_attention]
-    assert "Memory" in [step.title for step in walk(bundle, "two dogs", map="encoder")]
+    assert "Memory" in [step.title for step in walk(bundle.probe("two dogs"), map="encoder")]
 
 
 @pytest.mark.parametrize("name", WALKABLE)
 def test_every_source_is_a_definition_in_this_package_and_tables_are_readable(name):
     root = Path(headway.__file__).parents[1]
-    for step in walk_through(probe_of(name)):
+    for step in walk(probe_of(name)):
         path, line = step.source.rsplit(":", 1)
         assert path.startswith("src/headway/") and step.title and step.text and step.equation
         code = (root / path.removeprefix("src/")).read_text().split("\n")
@@ -238,7 +238,7 @@ def test_the_walked_position_is_shown_in_a_text_of_any_length():
     bundle = gpt()
     text = "the fox eats the lemon and the dog eats the bread"
     for position in (0, 5, 11, 13):
-        steps = walk(bundle, text, position=position, head=5)
+        steps = walk(bundle.probe(text, written=0), position=position, head=5)
         (step,) = (step for step in steps if step.title == "Scale")
         name = bundle.reading(text).tokens["text"][position]
         assert name in step.arrays[0].rows and name in step.arrays[0].columns
@@ -249,7 +249,9 @@ def test_the_walked_position_is_shown_in_a_text_of_any_length():
 def test_a_head_of_every_group_and_kernel_is_walked():
     for kernel in ("dot", "additive", "bilinear", "linear", "linear-elu", "window"):
         bundle = gpt(**MODERN, attention=kernel, window=3)
-        steps = walk(bundle, "the fox eats the lemon", layer=2, head=5, tables=UNCUT)
+        steps = walk(
+            bundle.probe("the fox eats the lemon", written=0), layer=2, head=5, tables=UNCUT
+        )
         reading = bundle.reading("the fox eats the lemon")
         maps = bundle.attention("the fox eats the lemon").maps
         name = "Weights" if kernel.startswith("linear") else "Softmax"
@@ -292,13 +294,13 @@ def test_a_map_layer_head_or_position_that_does_not_exist_is_refused(
     make, input, keywords, message
 ):
     with pytest.raises(UsageError, match=message):
-        walk(make(), input, **keywords)
+        walk(make().probe(input, written=0), **keywords)
 
 
 def test_the_walk_follows_the_position_from_which_the_answer_is_read():
     for name, token in (("encoder", "[MASK]"), ("classifier", "[CLS]"), ("gpt", "")):
         probe = probe_of(name)
-        (step,) = (step for step in walk_through(probe) if step.title == "Tokens")
+        (step,) = (step for step in walk(probe) if step.title == "Tokens")
         walked = probe.reading.tokens["text"][-1] if name == "gpt" else token
         assert step.text.endswith(f"The following steps show the token {walked!r}.")
 
@@ -307,6 +309,6 @@ def test_the_walk_follows_the_position_from_which_the_answer_is_read():
 def test_the_number_of_tokens_is_a_sentence_also_for_one_token(text):
     bundle = gpt()
     tokens = bundle.reading(text).tokens["text"]
-    (step,) = (one for one in walk(bundle, text, head=0) if one.title == "Tokens")
+    (step,) = (one for one in walk(bundle.probe(text, written=0), head=0) if one.title == "Tokens")
     expected = "is one token, which" if len(tokens) == 1 else f"into {len(tokens)} tokens, and"
     assert expected in step.text

@@ -300,6 +300,6 @@ def test_the_real_dinov2_has_the_same_outputs_as_in_transformers(dinov2):
     assert_close(bundle.model(images), expected, rtol=0, atol=1e-4)
     vector = bundle.embed([pixels], normalise=False)
     assert_close(vector, expected[:, 0], rtol=0, atol=1e-4)
-    attention = bundle.attention(pixels, ("encoder.blocks.11",))
+    attention = bundle.attention(pixels, layers=("encoder.blocks.11",))
     (weights,) = attention.maps.values()
     assert weights.shape == (6, 257, 257) and attention.source[:3] == ["[CLS]", "0,0", "0,1"]

@@ -83,7 +83,7 @@ def test_vectors_are_of_the_class_token_or_the_mean_of_the_patches():
 
 
 def test_attention_names_patches_by_their_positions():
-    attention = classifier().attention(IMAGES[1], ("vit.encoder.blocks.1",))
+    attention = classifier().attention(IMAGES[1], layers=("vit.encoder.blocks.1",))
     assert list(attention.maps) == ["vit.encoder.blocks.1.attention"]
     assert attention.source == ["[CLS]", "[R1]", "0,0", "0,1", "1,0", "1,1"] == attention.target
     (weights,) = attention.maps.values()

@@ -17,6 +17,7 @@ def test_an_entry_agrees_with_its_task(name):
     entry, loaded = TASKS[name], task(name)
     assert isinstance(loaded, Task) and loaded.name == name and loaded in tasks_of_kind(entry.kind)
     assert set(loaded.bundles) == set(entry.families)
+    assert entry.recipes in ((), tuple(loaded.recipes))
     assert {spec.bundle.kind for spec in loaded.bundles.values()} <= {entry.kind}
     assert (loaded.predicts is not None) == (entry.verb is not None)
     for recipe, make in loaded.recipes.items():

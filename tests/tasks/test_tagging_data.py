@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from headway.base.errors import DataError, UsageError
 from headway.data.word_targets import WordTargets, word_sequences
-from headway.tasks.tagging.data import read_tagged
 from headway.tasks.tagging.spans import WordSpan, are_span_tags, spans_of
+from headway.tasks.tagging.tag_files import read_tagged
 from headway.text import EncoderTokenizer
 
 CORPUS = ["the old baker sees a fox", "Zoë and Ada walk on", "unhappily walking walkers"] * 3

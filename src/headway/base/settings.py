@@ -90,6 +90,16 @@ def setting(
     )
 
 
+def count(default: object, help: str, most: int, *, least: int = 1) -> Any:
+    """A documented number of things, from `least` to `most`, often a `Most`."""
+    return setting(default, help, ge=least, le=most)
+
+
+def fraction(default: float, help: str) -> Any:
+    """A documented number from 0 to less than 1, such as a probability."""
+    return setting(default, help, ge=0, lt=1)
+
+
 def with_default(config_class: type[Configuration], name: str, default: object) -> Any:
     """The setting of that name of a base class, with another default."""
     metadata = config_class.__dataclass_fields__[name].metadata

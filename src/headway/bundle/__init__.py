@@ -26,6 +26,7 @@ from headway.bundle.contract import (
 from headway.bundle.encoder import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
 from headway.bundle.folder_decoding import folder_max_tokens, folder_rules, with_normalisation
 from headway.bundle.forward_pass import (
+    Attending,
     Attention,
     ForwardPass,
     attention_of,
@@ -46,11 +47,12 @@ from headway.bundle.probe import (
     next_token_readout,
     patches_of,
 )
-from headway.bundle.searching import SearchingBundle
+from headway.bundle.searching import SearchingBundle, best_outputs
 from headway.bundle.with_reader import BundleWithReader, Preprocessing, StoredBundle, StoredReader
 
 __all__ = [
     "WRITTEN",
+    "Attending",
     "Attention",
     "BeamSearching",
     "Bundle",
@@ -84,6 +86,7 @@ __all__ = [
     "WordEmbedding",
     "WordPrediction",
     "attention_of",
+    "best_outputs",
     "check_outputs",
     "class_names",
     "encoder_pass",

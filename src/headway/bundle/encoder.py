@@ -17,7 +17,7 @@ from headway.blocks import MaskedTokenHead, Pooling, pool_text
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
 from headway.bundle.files import CONFIG_FILE, check_vocabulary_size, save_files
-from headway.bundle.forward_pass import Attention, ForwardPass, attention_of, encoder_pass
+from headway.bundle.forward_pass import Attending, ForwardPass, encoder_pass
 from headway.bundle.probe import Probe, Readout, Unembedding
 from headway.bundle.with_reader import StoredBundle
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch, shortest_first
@@ -66,7 +66,7 @@ class FilledText:
     predictions: tuple[tuple[WordPrediction, ...], ...]
 
 
-class EncoderBundle(StoredBundle):
+class EncoderBundle(StoredBundle, Attending):
     """A text encoder of the BERT family with its tokenizer.
 
     pooling: how `embed` reduces the vectors of a text to one. length: maximum number of tokens of a
@@ -250,19 +250,6 @@ class EncoderBundle(StoredBundle):
         self._check_room(ids)
         run = self.model.encode if self.model.masked_lm_head is None else self.model
         return encoder_pass(self.model, self.tokenizer, ids, types, run=run)
-
-    def attention(
-        self,
-        text: str,
-        second: str | None = None,
-        layers: Sequence[str] = (),
-        heads: Sequence[int] = (),
-    ) -> Attention:
-        """Return the attention weights for one or two texts.
-
-        layers, heads: which to return; if empty, all. Raises UsageError if the texts are too long.
-        """
-        return attention_of(self.reading(text, second), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input, request.second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -130,6 +131,29 @@ def attention_of(
         sides[-1],
         {name: _select_heads(weights, heads, name) for name, weights in weights_of.items()},
     )
+
+
+class Attending(ABC):
+    """A bundle of a model with attention."""
+
+    @property
+    @abstractmethod
+    def reading(self) -> Callable[..., ForwardPass]:
+        """Prepare a forward pass over the inputs of the bundle, for inspection."""
+
+    def attention(
+        self,
+        *inputs: object,
+        layers: Sequence[str] = (),
+        heads: Sequence[int] = (),
+        **options: object,
+    ) -> Attention:
+        """Return the attention weights of a forward pass over inputs, as `reading` takes them.
+
+        layers, heads: those to return (`attention_of`); if empty, all. Row t of a map of a decoder
+        is the query that predicts token t. Raises what `reading` raises.
+        """
+        return attention_of(self.reading(*inputs, **options), layers, heads)
 
 
 def _select_heads(

@@ -14,7 +14,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Float, Tensor
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
-from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
+from headway.bundle.forward_pass import Attending, ForwardPass
 from headway.bundle.probe import Probe, Readout, image_patches
 from headway.bundle.with_reader import StoredBundle
 from headway.data.image_reader import IMAGES_AT_ONCE, ImageReader
@@ -27,7 +27,7 @@ AnyImage = Any
 image of Pillow."""
 
 
-class ImageEncoding(StoredBundle):
+class ImageEncoding(StoredBundle, Attending):
     """A bundle of an image encoder, alone or as a part of its model.
 
     reader: the image preprocessing. encoder_name: the name of the encoder in the model, with a dot
@@ -86,13 +86,6 @@ class ImageEncoding(StoredBundle):
             axes={"encoder": ("image", "image")},
             embeddings={"image": f"{self.encoder_name}embedding"},
         )
-
-    def attention(
-        self, image: AnyImage, layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights for one image. layers, heads: which to return; if empty,
-        all."""
-        return attention_of(self.reading(image), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         answer, readout = self._prediction(request.input)

@@ -13,7 +13,7 @@ from headway.base.settings import override
 from headway.bundle.arguments import changed, checked
 from headway.bundle.contract import ProbeRequest
 from headway.bundle.files import check_vocabulary_size
-from headway.bundle.forward_pass import Attention, ForwardPass, attention_of
+from headway.bundle.forward_pass import Attending, ForwardPass
 from headway.bundle.probe import Probe, next_token_readout
 from headway.bundle.with_reader import StoredBundle
 from headway.decoding import (
@@ -34,7 +34,7 @@ SAMPLING = frozenset(("temperature", "top_k", "top_p", "min_p", "typical", "cont
 """Settings that choose tokens one by one, without a beam."""
 
 
-class TextBundle(StoredBundle):
+class TextBundle(StoredBundle, Attending):
     """A language model (GPT) with its tokenizer."""
 
     kind: ClassVar[str] = "language model"
@@ -144,15 +144,6 @@ class TextBundle(StoredBundle):
             ids={"text": ids},
             words={"text": positions_of_words(self.tokenizer, ids)},
         )
-
-    def attention(
-        self, text: str, layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights for a text; row t is the query that predicts token t + 1.
-
-        layers, heads: which to return; if empty, all.
-        """
-        return attention_of(self.reading(text), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         tokens, answer = self._written(request.input, request.written)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from headway.base.errors import UsageError
 from headway.base.settings import setting
@@ -33,27 +34,16 @@ class ChatFlags(MachineFlags):
     system: str = setting("", "System prompt: text before the first turn.")
 
 
-class Dialogue(Protocol):
-    """The turns of a conversation so far. stop: strings that end an answer."""
+@dataclass
+class Turn:
+    """A message of the user, and the answer of the model once it is complete."""
 
-    stop: Sequence[str]
+    message: str
+    answer: str | None = None
 
-    def ask(self, message: str) -> None:
-        """Add a message of the user."""
-        ...
 
-    def reply(self, answer: str) -> None:
-        """Add the answer of the model to it."""
-        ...
-
-    def prompt(self, room: int) -> str | list[int]:
-        """Return the prompt of the next answer, of at most `room` tokens if possible: the oldest
-        turns are dropped, but never the last one."""
-        ...
-
-    def close(self) -> None:
-        """End what renders the prompts."""
-        ...
+Render = Callable[[Sequence[Turn]], list[int]]
+"""Returns the tokens of a conversation, after which the model answers the last message."""
 
 
 @takes(SETTINGS)
@@ -81,93 +71,74 @@ def chat(
         raise UsageError("--template must contain {user} exactly once", hint=repr(TEMPLATE))
     bundle, config, loader = opened(run, settings, flags)
     template = template_of(run) if given is None else None
-    dialogue: Dialogue
+    rendering: AbstractContextManager[Render]
     if template is not None and template.default is not None:
         say("template  the chat template of the model (--template TEXT selects another)")
-        dialogue = TemplateDialogue(bundle, template, flags.system)
+        rendering = rendering_by_template(bundle, template, flags.system)
     else:
         plain = TEMPLATE.replace("\\n", "\n") if given is None else given
-        dialogue = TextDialogue(bundle, plain, flags.system)
-    config = replace(config, stop=(*config.stop, *dialogue.stop))
+        rendering = nullcontext(partial(as_one_text, bundle, plain, flags.system))
+        before = plain.split("{user}")[0].rstrip()
+        config = replace(config, stop=(*config.stop, f"\n{before}" if before.strip() else "\n"))
     longest = bundle.config.max_length
     room = longest - min(config.max_tokens, longest // 2)
-    with closing(dialogue):
+    turns: list[Turn] = []
+    with rendering as render:
         for line in standard_input("turn"):
-            dialogue.ask(line)
-            prompt = dialogue.prompt(room)
+            turns.append(Turn(line))
+            while len(prompt := render(turns)) > room and len(turns) > 1:
+                del turns[0]
             with loader.precision():
-                dialogue.reply(show_live(bundle, "", prompt, config))
+                turns[-1].answer = show_live(bundle, "", prompt, config)
 
 
-class TextDialogue:
-    """A conversation as one text. template: of one turn, with the place {user} of the message."""
+def as_one_text(
+    bundle: TextGenerating, template: str, system: str, turns: Sequence[Turn]
+) -> list[int]:
+    """Return the tokens of a conversation whose turns follow each other in one text.
 
-    def __init__(self, bundle: TextGenerating, template: str, system: str) -> None:
-        self._bundle, self._template, self._system = bundle, template, system
-        before = template.split("{user}")[0].rstrip()
-        self.stop: Sequence[str] = [f"\n{before}"] if before.strip() else ["\n"]
-        self._turns: list[str] = []
-
-    def ask(self, message: str) -> None:
-        self._turns.append(self._template.replace("{user}", message))
-
-    def reply(self, answer: str) -> None:
-        self._turns[-1] += answer.rstrip("\n") + "\n"
-
-    def prompt(self, room: int) -> str:
-        def texts() -> Iterator[str]:
-            yield self._system
-            yield from self._turns
-
-        while len(self._turns) > 1 and len(self._bundle.tokenizer.begin("".join(texts()))) > room:
-            del self._turns[0]
-        return "".join(texts())
-
-    def close(self) -> None:
-        pass
+    template: that of one turn, with the place {user} of the message.
+    """
+    parts = [system]
+    for turn in turns:
+        parts.append(template.replace("{user}", turn.message))
+        if turn.answer is not None:
+            parts.append(turn.answer.rstrip("\n") + "\n")
+    return bundle.tokenizer.begin("".join(parts))
 
 
-class TemplateDialogue:
-    """A conversation in the chat template of the model, which the server renders in the same way:
-    the end-of-text tokens of the model end an answer."""
+@contextmanager
+def rendering_by_template(
+    bundle: TextGenerating, template: ChatTemplate, system: str
+) -> Iterator[Render]:
+    """Render conversations in the chat template of the model, as the server does.
 
-    stop: Sequence[str] = ()
-
-    def __init__(self, bundle: TextGenerating, template: ChatTemplate, system: str) -> None:
-        try:
-            from headway.serving.http.chat_templates import Templates
-        except ImportError as error:
-            raise UsageError(
-                f"the chat template of the model needs the package extra 'serve': {error}",
-                hint=f"pip install 'headway[serve]', or --template {TEMPLATE!r}",
-            ) from error
-        self._bundle, self._template = bundle, template
-        self._system = [{"role": "system", "content": system}] if system else []
-        self._turns: list[dict[str, str]] = []
-        self._templates, self._loop = Templates(), asyncio.Runner()
-
-    def ask(self, message: str) -> None:
-        self._turns.append({"role": "user", "content": message})
-
-    def reply(self, answer: str) -> None:
-        self._turns.append({"role": "assistant", "content": answer})
-
-    def prompt(self, room: int) -> list[int]:
-        while len(ids := self._rendered()) > room and len(self._turns) > 1:
-            del self._turns[:2]
-        return ids
-
-    def close(self) -> None:
-        self._loop.run(self._templates.close())
-        self._loop.close()
-
-    def _rendered(self) -> list[int]:
-        from headway.serving.http.chat_templates import Conversation
+    The end-of-text tokens of the model end an answer.
+    """
+    try:
+        from headway.serving.http.chat_templates import Conversation, Templates
         from headway.serving.http.replies import ApiError
+    except ImportError as error:
+        raise UsageError(
+            f"the chat template of the model needs the package extra 'serve': {error}",
+            hint=f"pip install 'headway[serve]', or --template {TEMPLATE!r}",
+        ) from error
+    templates = Templates()
 
-        conversation = Conversation(messages=[*self._system, *self._turns])
-        tokens = self._templates.tokens(self._template, conversation, self._bundle.tokenizer)
+    def render(turns: Sequence[Turn]) -> list[int]:
+        messages = [{"role": "system", "content": system}] if system else []
+        for turn in turns:
+            messages.append({"role": "user", "content": turn.message})
+            if turn.answer is not None:
+                messages.append({"role": "assistant", "content": turn.answer})
+        tokens = templates.tokens(template, Conversation(messages=messages), bundle.tokenizer)
         try:
-            return self._loop.run(tokens)
+            return loop.run(tokens)
         except ApiError as error:
             raise UsageError(error.message, hint=f"--template {TEMPLATE!r}") from error
+
+    with asyncio.Runner() as loop:
+        try:
+            yield render
+        finally:
+            loop.run(templates.close())

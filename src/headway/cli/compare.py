@@ -12,7 +12,7 @@ from typing import Annotated
 from headway.base.devices import prepare
 from headway.base.errors import UsageError
 from headway.base.files import read_json
-from headway.base.settings import BEAMS, COMMAND_LINE, setting
+from headway.base.settings import BEAMS, COMMAND_LINE, count, setting
 from headway.cli.flags import QUIET, SEVERAL, WORDS, as_flags, split_words
 from headway.cli.streams import copied
 from headway.cli.train import unknown_recipe
@@ -38,8 +38,8 @@ class CompareFlags:
         "Random seeds; every variant is trained with each, and the report has mean and standard "
         "deviation.",
     )
-    beam: int = setting(
-        5, "Beam width of the evaluation, for models that decode with beam search.", ge=1, le=BEAMS
+    beam: int = count(
+        5, "Beam width of the evaluation, for models that decode with beam search.", BEAMS
     )
     run: str | None = setting(
         None, "Name of the comparison; its folder is runs/NAME. If unset, compare-PLAN."

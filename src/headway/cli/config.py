@@ -8,8 +8,6 @@ from headway.base.config_files import RUN_FILE, read_run_file, write_yaml
 from headway.base.settings import Configuration, fields_of, setting
 from headway.base.settings import explain as explain_one
 from headway.cli.flags import as_flags
-from headway.decoding import GenerationConfig
-from headway.runs import configurations, recipe
 from headway.terminal.console import data
 
 
@@ -21,6 +19,8 @@ def show(name: str = "translate", /) -> None:
     name
         A recipe (translate, words, ...; headway train --help lists all) or a run folder.
     """
+    from headway.runs import recipe  # imports torch, and the help needs none
+
     saved = Path(name) / RUN_FILE
     if saved.is_file():
         read_run_file(Path(name))  # raises DataError for a damaged file
@@ -44,6 +44,9 @@ def explain(key: str | None = None, /, *, flags: ExplainFlags = ExplainFlags()) 
     key
         Dotted name of a setting, such as optimizer.lr.
     """
+    from headway.decoding import GenerationConfig
+    from headway.runs import configurations, recipe
+
     config = recipe(flags.recipe)
     if key is None:
         data("\n".join(explain_one(config, name) for name in fields_of(config)))

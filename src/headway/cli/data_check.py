@@ -26,8 +26,8 @@ from headway.data.rows import ENDINGS, TABLES, read_rows
 from headway.tasks.classification.label_files import Columns, read_labelled
 from headway.tasks.question_answering.question_files import is_squad, read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
-from headway.tasks.tagging.data import COLUMNS as TAGGED
-from headway.tasks.tagging.data import read_tagged
+from headway.tasks.tagging.tag_files import COLUMNS as TAGGED
+from headway.tasks.tagging.tag_files import read_tagged
 from headway.tasks.translation.corpora.corpus_check import CheckReport, pair_hash
 from headway.tasks.translation.corpora.corpus_check import check as check_pairs
 from headway.tasks.translation.pairs.splits import locate

@@ -12,8 +12,7 @@ from headway.cli.exercise import HINTS, NAME, command, hints_of, named, path_of
 from headway.cli.flags import TEXT, PrintFlags, as_flags
 from headway.exercises import EXERCISES, Exercise
 from headway.exercises.child import CHECK_LIMIT, TRAINING_LIMIT, Event, run_child
-from headway.exercises.ladder import rung_names
-from headway.exercises.tiny_translator import SECONDS, STEPS
+from headway.exercises.contract import SECONDS, STEPS
 from headway.terminal.console import data, data_json, program, say, talk
 
 
@@ -112,7 +111,7 @@ def _check(exercise: Exercise, path: Path) -> Event:
     ending = run_child(exercise.name, path, train=False, limit=CHECK_LIMIT, listen=events.append)
     rungs = [event for event in events if event["kind"] == "rung"]
     passed = [event["rung"] for event in rungs if event["passed"]]
-    names = rung_names(exercise)
+    names = exercise.rungs
     outcome = {"passed": len(passed) == len(names), "rungs": passed, "mistake": ""}
     if outcome["passed"]:
         return outcome

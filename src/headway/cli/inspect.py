@@ -151,10 +151,7 @@ def _document(
         return document
     try:
         steps = walk(
-            bundles[0],
-            text_or_image,
-            **options,
-            written=WRITTEN,
+            bundles[0].probe(text_or_image, **options, written=WRITTEN),
             map=map_name,
             layer=(flags.layer or 1) - 1,
             head=(flags.head or 1) - 1,

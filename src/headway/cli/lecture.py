@@ -13,7 +13,7 @@ import torch
 from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import UsageError
 from headway.base.files import make_folder, write_file
-from headway.base.settings import COMMAND_LINE, THREADS, override, setting
+from headway.base.settings import COMMAND_LINE, THREADS, count, override, setting
 from headway.cli.flags import OUTPUT, as_flags, check_name
 from headway.lectures import CLAIMS
 from headway.lectures.plans import PLANS
@@ -30,11 +30,10 @@ class LectureFlags:
     )
     json: bool = setting(False, "Print one JSON object instead of text.")
     overwrite: bool = setting(False, "Replace these three files if they exist.")
-    threads: int | None = setting(
+    threads: int | None = count(
         None,
         "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the fastest one.",
-        gt=0,
-        le=THREADS,
+        THREADS,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from headway.base.errors import UsageError, index_from_one
 from headway.base.files import check_new_file
-from headway.base.settings import PIXELS, setting
+from headway.base.settings import PIXELS, count, fraction, setting
 from headway.bundle import ImageEncoding
 from headway.cli.flags import OUTPUT, as_flags
 from headway.cli.machine import MachineFlags
@@ -24,18 +24,15 @@ class LookFlags(MachineFlags):
     layer: int | None = setting(
         None, "Block whose attention is shown, counted from 1. If unset, the last one."
     )
-    size: int | None = setting(
+    size: int | None = count(
         None,
         "Length of the shorter side in pixels, for finer maps than in training; the whole image "
         "is used, without a crop. If unset, the preprocessing of training.",
-        gt=0,
-        le=PIXELS,
+        PIXELS,
     )
-    outline: float = setting(
+    outline: float = fraction(
         0.0,
         "Fraction of the attention whose patches are outlined, such as 0.6; 0 draws no outline.",
-        ge=0,
-        lt=1,
     )
 
 

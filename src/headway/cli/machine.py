@@ -10,7 +10,7 @@ from cyclopts import Group, Parameter
 
 from headway.base.devices import Machine, MachineConfig, prepare
 from headway.base.errors import UsageError
-from headway.base.settings import COMMAND_LINE, THREADS, override, setting
+from headway.base.settings import COMMAND_LINE, THREADS, count, override, setting
 from headway.bundle import Bundle, Translating
 from headway.cli.flags import as_flags
 from headway.tasks.opening import load, other_kind
@@ -65,12 +65,11 @@ class MachineFlags:
         "as fast in it, and vectors differ by about 0.001; a step of decoding is faster only with "
         "weights in bfloat16 (headway quantize).",
     )
-    threads: Annotated[int | None, MACHINE] = setting(
+    threads: Annotated[int | None, MACHINE] = count(
         None,
         "Number of CPU threads. If unset, that of OMP_NUM_THREADS, or the one that is fastest "
         "when the command starts; for headway eval, that of the run.",
-        gt=0,
-        le=THREADS,
+        THREADS,
     )
     verify: Annotated[bool, MACHINE] = setting(
         True,

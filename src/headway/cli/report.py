@@ -7,8 +7,6 @@ from typing import Annotated
 
 from headway.base.settings import setting
 from headway.cli.flags import OUTPUT, as_flags
-from headway.inspection.page import write_page
-from headway.runs.report import report_of, write_report
 from headway.terminal.console import say
 
 
@@ -29,6 +27,9 @@ def report(run: Path, /, *, flags: ReportFlags = ReportFlags()) -> None:
     run
         A run folder.
     """
+    from headway.inspection.page import write_page  # these import torch, and the help needs none
+    from headway.runs.report import report_of, write_report
+
     if flags.output is None:
         written = write_report(run)
     else:

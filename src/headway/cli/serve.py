@@ -11,7 +11,7 @@ import torch
 
 from headway.base.errors import UsageError
 from headway.base.files import read_bytes
-from headway.base.settings import Most, setting
+from headway.base.settings import Most, count, setting
 from headway.bundle import Bundle
 from headway.cli.flags import PORTS, as_flags
 from headway.cli.machine import Loader, MachineFlags
@@ -56,12 +56,11 @@ class ServeFlags(MachineFlags):
         False,
         "Write a line of JSON per request to standard error: method, path, status, time, no texts.",
     )
-    slots: int | None = setting(
+    slots: int | None = count(
         None,
         "Maximum number of outputs of a model that are decoded together. If unset, 16 on a CPU, "
         "and up to 256 in the memory of a GPU, which decodes many nearly as fast as one.",
-        ge=1,
-        le=SLOTS,
+        SLOTS,
     )
     queue: int | None = setting(
         None,
@@ -69,18 +68,12 @@ class ServeFlags(MachineFlags):
         "times the number of slots.",
         ge=1,
     )
-    seconds: int = setting(300, "Seconds after which a request fails.", ge=1, le=SECONDS)
-    grace: int = setting(
-        30,
-        "Seconds to finish what was begun, after the first signal.",
-        ge=0,
-        le=SECONDS,
+    seconds: int = count(300, "Seconds after which a request fails.", SECONDS)
+    grace: int = count(
+        30, "Seconds to finish what was begun, after the first signal.", SECONDS, least=0
     )
-    prefix_cache: int = setting(
-        256,
-        "Size of the prefix cache of each model in MB; 0 is none.",
-        ge=0,
-        le=MEGABYTES,
+    prefix_cache: int = count(
+        256, "Size of the prefix cache of each model in MB; 0 is none.", MEGABYTES, least=0
     )
     exact: bool = setting(
         False, "Results have the same bits whatever else is computed; a lone output takes longer."

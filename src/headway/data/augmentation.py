@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from headway.base.settings import PIXELS, setting
+from headway.base.settings import PIXELS, count, fraction, setting
 from headway.base.shapes import Float, Tensor
 
 RATIOS = (3 / 4, 4 / 3)  # range of the aspect ratio (width / height) of a crop
@@ -30,8 +30,8 @@ class AugmentationConfig:
     """Augmentation of training images. If all settings are off, images are not changed."""
 
     flip: float = setting(0.5, "probability of a horizontal flip", ge=0, le=1)
-    padding: int = setting(
-        4, "maximum random shift of the image, in pixels, in each direction", ge=0, le=PIXELS
+    padding: int = count(
+        4, "maximum random shift of the image, in pixels, in each direction", PIXELS, least=0
     )
     crop: float = setting(
         1.0,
@@ -39,12 +39,10 @@ class AugmentationConfig:
         gt=0,
         le=1,
     )
-    colour: float = setting(
+    colour: float = fraction(
         0.0,
         "colour jitter: maximum relative change of brightness, contrast and saturation; "
         "0 disables it",
-        ge=0,
-        lt=1,
     )
     erase: float = setting(0.0, "probability of random erasing of a rectangle", ge=0, le=1)
     mixup: float = setting(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from headway.base.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import read_bytes
 from headway.data.media_kinds import recognised
-from headway.data.sound import is_sound, sound_pixels, sound_shape
+from headway.data.wav import is_wav
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -73,7 +73,7 @@ def is_image(name: str) -> bool:
 
 def suffix_of(data: bytes) -> str | None:
     """Return the suffix of an image or sound file that is read, by its first bytes, else None."""
-    if is_sound(data):
+    if is_wav(data):
         return ".wav"
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return ".webp"
@@ -93,7 +93,9 @@ def decoded(data: bytes, where: str, conversion: Conversion = "blend") -> Pixels
     file for errors. Raises DataError for a file that is not an image, is damaged, has
     floating-point pixels, or has more than 25 million pixels.
     """
-    if is_sound(data):
+    if is_wav(data):
+        from headway.data.sound import sound_pixels  # imports torch, which images do not need
+
         return sound_pixels(data, where)
     with _decoder_errors(where, data):
         return _pixels(_upright(_opened(data, where)), conversion, where)
@@ -102,7 +104,9 @@ def decoded(data: bytes, where: str, conversion: Conversion = "blend") -> Pixels
 def size_and_channels(data: bytes, where: str) -> tuple[int, int, int]:
     """Return height, width and channels of the result of `decoded`, from the header alone. Raises
     DataError."""
-    if is_sound(data):
+    if is_wav(data):
+        from headway.data.sound import sound_shape
+
         return sound_shape(data, where)
     with _decoder_errors(where, data):
         image = _opened(data, where)

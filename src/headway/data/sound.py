@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from headway.base.errors import DataError
 from headway.base.settings import LENGTH, setting
 from headway.base.shapes import Float, Tensor
-from headway.data.wav import is_wav, read_wav
+from headway.data.wav import read_wav
 
 BYTES_LIMIT = 256 * 2**20
 FLOOR = 1e-10  # minimum power before its logarithm is taken
@@ -70,11 +70,6 @@ class SpectrogramConfig:
     def frames(self, samples: int) -> int:
         """Return the number of frames of `samples` samples; the last one is padded with silence."""
         return max(1, math.ceil((samples - self.window) / self.hop) + 1)
-
-
-def is_sound(data: bytes) -> bool:
-    """Return whether these bytes start like a WAV file."""
-    return is_wav(data)
 
 
 def decoded_sound(data: bytes, where: str) -> Waveform:

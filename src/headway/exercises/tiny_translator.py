@@ -18,15 +18,13 @@ import torch
 
 from headway.attention import record_attention
 from headway.base.shapes import Float, Int, Tensor
-from headway.exercises.contract import Exercise, Function, Plug
+from headway.exercises.contract import SECONDS, STEPS, Exercise, Function, Plug
 from headway.inspection.render import heat_map
 from headway.models import Translator, TranslatorConfig
 
 PAD, BOS, EOS = 0, 1, 2
 SPECIAL = ("<pad>", "<s>", "</s>")
 MAX_LENGTH = 12
-STEPS, SECONDS = 400, 60.0
-"""Number of steps of a training, and the seconds after which it stops."""
 
 # English noun: (French noun, feminine)
 NOUNS = {

@@ -11,7 +11,7 @@ from torch import nn
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
 from headway.blocks import DecoderBlock, EncoderBlock
-from headway.bundle import Bundle, Probe
+from headway.bundle import Probe
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
@@ -29,13 +29,8 @@ from headway.transforms.twins import plain_class
 
 
 def walk(
-    bundle: Bundle,
-    input: object,
-    second: str | None = None,
+    probe: Probe,
     *,
-    target: str | None = None,
-    language: str | None = None,
-    written: int = 0,
     map: str | None = None,
     layer: int = 0,
     head: int = 0,
@@ -45,29 +40,14 @@ def walk(
     """Return the steps of the computation at one position, through one head of one layer.
 
     All numbers were recorded while the model ran. Only scores and weights, which fast kernels do
-    not store, are computed again by `Kernel.weights` and `scores`. input: the text or image.
-    second, target, language, written: as for `Bundle.probe`. map: "encoder", "decoder" or "cross";
-    if None, cross-attention if there is any, otherwise self-attention. layer, head: counted from 0.
-    position: position of the query; if None, the position of the prediction: a masked token, [CLS],
-    or in generated text the last token.
+    not store, are computed again by `Kernel.weights` and `scores`. map: "encoder", "decoder" or
+    "cross"; if None, cross-attention if there is any, otherwise self-attention. layer, head:
+    counted from 0. position: position of the query; if None, the position of the prediction: a
+    masked token, [CLS], or in generated text the last token.
 
     Raises UsageError for a map, layer, head or position that does not exist, and for a recurrent
     network.
     """
-    probe = bundle.probe(input, second, target=target, language=language, written=written)
-    return walk_through(probe, map=map, layer=layer, head=head, position=position, tables=tables)
-
-
-def walk_through(
-    probe: Probe,
-    *,
-    map: str | None = None,
-    layer: int = 0,
-    head: int = 0,
-    position: int | None = None,
-    tables: Tables = Tables(),  # noqa: B008, it is frozen
-) -> list[Step]:
-    """Return the steps of `walk` for an input that was probed before."""
     path = _path(probe, map, layer, head, position, tables)
     trace, output = traced(probe.reading.model, probe.reading.run)
     side = probe.reading.axes["decoder" if path.part == "cross" else path.part][0]

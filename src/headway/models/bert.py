@@ -28,7 +28,17 @@ import torch.nn.functional as F
 from torch import nn
 
 from headway.attention import AttentionPositions, Mask, MultiHeadAttention
-from headway.base.settings import COPIES, HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.base.settings import (
+    COPIES,
+    HEADS,
+    LAYERS,
+    LENGTH,
+    VOCABULARY,
+    WIDTH,
+    count,
+    fraction,
+    setting,
+)
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     Embeddings,
@@ -86,36 +96,31 @@ class BertConfig:
     multilingual: with the cased vocabulary of 104 languages. tiny: for a CPU.
     """
 
-    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
-    ffn_dim: int = setting(512, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
+    model_dim: int = count(128, "model width: size of the vectors between layers", WIDTH)
+    num_heads: int = count(4, "number of attention heads", HEADS)
+    ffn_dim: int = count(512, "inner dimension of the feed-forward layers", WIDTH)
+    num_layers: int = count(4, "number of encoder layers", LAYERS)
     shared_layers: bool = setting(False, "all layers share their weights (ALBERT)")
-    embedding_dim: int | None = setting(
-        None,
-        "embedding dimension, projected to model_dim (ALBERT); if unset, model_dim",
-        gt=0,
-        le=WIDTH,
+    embedding_dim: int | None = count(
+        None, "embedding dimension, projected to model_dim (ALBERT); if unset, model_dim", WIDTH
     )
-    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of activations")
     norm: Literal["pre", "post"] = setting("post", "pre-norm or post-norm residual connections")
     norm_eps: float = setting(1e-12, "epsilon of the norms, added to the variance", gt=0)
     activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
         "gelu", "activation function of the feed-forward layers"
     )
     positions: str = setting("learned", "position encoding", names=SCHEMES)
-    first_position: int = setting(
-        0, "position of the first token in a learned position table (RoBERTa: 2)", ge=0, le=LENGTH
+    first_position: int = count(
+        0, "position of the first token in a learned position table (RoBERTa: 2)", LENGTH, least=0
     )
     attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
-    window: int = setting(
-        128, "window size of sliding-window attention to each side, in tokens", gt=0, le=LENGTH
+    window: int = count(
+        128, "window size of sliding-window attention to each side, in tokens", LENGTH
     )
-    max_length: int = setting(
-        512, "maximum number of tokens, including special tokens", gt=0, le=LENGTH
-    )
-    token_types: int = setting(
-        2, "number of segments (first and second text); 0: no segment embedding", ge=0, le=COPIES
+    max_length: int = count(512, "maximum number of tokens, including special tokens", LENGTH)
+    token_types: int = count(
+        2, "number of segments (first and second text); 0: no segment embedding", COPIES, least=0
     )
     pooler: PoolerName = setting(
         "tanh",
@@ -123,7 +128,7 @@ class BertConfig:
     )
     masked_lm_head: bool = setting(True, "head of masked language modelling")
     next_sentence: bool = setting(True, "head of next-sentence prediction")
-    vocabulary: int = setting(8000, "vocabulary size", gt=0, le=VOCABULARY)
+    vocabulary: int = count(8000, "vocabulary size", VOCABULARY)
 
     family: ClassVar[str] = "bert"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
-from headway.base.settings import section, setting
+from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout, Pooler, mean_pool
 from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
@@ -85,7 +85,7 @@ class BertClassifierConfig:
         "first",
         "pooling of the text vector: first ([CLS] through the pooler) or mean of all tokens",
     )
-    dropout: float = setting(0.1, "dropout probability of the text vector", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of the text vector")
 
     family: ClassVar[str] = "bert-classifier"
     sizes: ClassVar[dict[str, dict[str, object]]] = _SIZES
@@ -130,7 +130,7 @@ class BertTaggerConfig:
 
     bert: BertConfig = section(BertConfig)
     num_tags: int = setting(3, "number of tags", gt=1)
-    dropout: float = setting(0.1, "dropout probability of the token vectors", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of the token vectors")
 
     family: ClassVar[str] = "bert-tagger"
     sizes: ClassVar[dict[str, dict[str, object]]] = _SIZES

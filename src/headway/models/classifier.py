@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from headway.base.settings import section, setting
+from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout
 from headway.models.gpt import GPT, GPTConfig
@@ -38,7 +38,7 @@ class TextClassifierConfig:
     num_classes: int = setting(
         2, "number of classes; 1: regression, a number instead of a class", gt=0
     )
-    dropout: float = setting(0.1, "dropout probability of the last token's vector", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of the last token's vector")
 
     family: ClassVar[str] = "gpt-classifier"
     sizes: ClassVar[dict[str, dict[str, object]]] = {

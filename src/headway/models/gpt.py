@@ -33,7 +33,7 @@ from headway.attention import (
     GroupedQueryAttention,
     MultiHeadAttention,
 )
-from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, count, fraction, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
     DecoderOnly,
@@ -113,20 +113,17 @@ class GPTConfig:
     grouped-query attention; modern-0.6b has the architecture of Qwen3-0.6B.
     """
 
-    model_dim: int = setting(64, "model width: size of the vectors between layers", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
-    num_kv_heads: int | None = setting(
-        None,
-        "number of key and value heads (grouped-query attention); if unset, num_heads",
-        gt=0,
-        le=HEADS,
+    model_dim: int = count(64, "model width: size of the vectors between layers", WIDTH)
+    num_heads: int = count(4, "number of attention heads", HEADS)
+    num_kv_heads: int | None = count(
+        None, "number of key and value heads (grouped-query attention); if unset, num_heads", HEADS
     )
-    head_dim: int | None = setting(
-        None, "dimension of a head; if unset, model_dim / num_heads", gt=0, le=WIDTH
+    head_dim: int | None = count(
+        None, "dimension of a head; if unset, model_dim / num_heads", WIDTH
     )
-    ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(2, "number of decoder layers", gt=0, le=LAYERS)
-    dropout: float = setting(0.0, "dropout probability of activations", ge=0, lt=1)
+    ffn_dim: int = count(256, "inner dimension of the feed-forward layers", WIDTH)
+    num_layers: int = count(2, "number of decoder layers", LAYERS)
+    dropout: float = fraction(0.0, "dropout probability of activations")
     norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
     norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm or RMSNorm")
     norm_eps: float = setting(1e-5, "epsilon of the norms, added to the variance", gt=0)
@@ -140,17 +137,12 @@ class GPTConfig:
         10_000.0, "base of rotary positions; larger values suit longer contexts", gt=1
     )
     attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
-    window: int = setting(
-        128, "window size of sliding-window attention, in tokens", gt=0, le=LENGTH
-    )
-    max_length: int = setting(
-        256,
-        "maximum number of tokens of a training text; the limit of positions=learned",
-        gt=0,
-        le=LENGTH,
+    window: int = count(128, "window size of sliding-window attention, in tokens", LENGTH)
+    max_length: int = count(
+        256, "maximum number of tokens of a training text; the limit of positions=learned", LENGTH
     )
     tie_output: bool = setting(True, "the output projection shares the matrix of the embedding")
-    vocabulary: int = setting(8000, "vocabulary size", gt=0, le=VOCABULARY)
+    vocabulary: int = count(8000, "vocabulary size", VOCABULARY)
 
     family: ClassVar[str] = "gpt"
     sizes: ClassVar[dict[str, dict[str, Value]]] = {
@@ -200,19 +192,9 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         model_dim, num_heads, num_kv_heads = self.model_dim, self.num_heads, self.kv_heads
-        if self.head_dim is None and model_dim % num_heads:
-            near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
-            raise ValueError(
-                f"{model_dim=} must be a multiple of {num_heads=}; "
-                f"num_heads could be {' or '.join(map(str, near[-2:]))}, or set head_dim"
-            )
+        kernels_and_positions.check_heads(model_dim, num_heads, self.head_dim, self.positions)
         if num_heads % num_kv_heads:
             raise ValueError(f"{num_heads=} must be a multiple of {num_kv_heads=}")
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(
-                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
-                f"{self.head_width}, must be even"
-            )
         if self.positions == "sinusoidal" and model_dim % 2:
             raise ValueError(
                 f"positions=sinusoidal needs an even model_dim, not {model_dim}: sines and cosines "

@@ -48,6 +48,23 @@ SCORES = Names(KERNELS, ("none",))
 """Values of a translator's `attention`; "none": an RNN decoder without attention."""
 
 
+def check_heads(model_dim: int, num_heads: int, head_dim: int | None, positions: str) -> None:
+    """Raise ValueError unless each head has a whole number of dimensions, and an even one for
+    rotary positions. head_dim: their number; None: model_dim / num_heads."""
+    if head_dim is None and model_dim % num_heads:
+        near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
+        raise ValueError(
+            f"{model_dim=} must be a multiple of {num_heads=}; "
+            f"num_heads could be {' or '.join(map(str, near[-2:]))}, or set head_dim"
+        )
+    width = head_dim or model_dim // num_heads
+    if positions == "rotary" and width % 2:
+        raise ValueError(
+            "positions=rotary rotates pairs of dimensions: the dimension of a head, "
+            f"{width}, must be even"
+        )
+
+
 class PositionFactory(Protocol):
     """Makes the position encoding inside self-attention, shared by the layers of a stack."""
 

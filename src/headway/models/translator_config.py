@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, setting
+from headway.base.settings import HEADS, LAYERS, LENGTH, VOCABULARY, WIDTH, count, fraction, setting
 from headway.blocks.positions import SinusoidLayout
-from headway.models.kernels_and_positions import SCHEMES, SCORES
+from headway.models.kernels_and_positions import SCHEMES, SCORES, check_heads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +31,21 @@ class TranslatorConfig:
         "attention score of all layers; none is for an RNN decoder whose only source is one vector",
         names=SCORES,
     )
-    window: int = setting(16, "window size of sliding-window attention, in tokens", gt=0, le=LENGTH)
+    window: int = count(16, "window size of sliding-window attention, in tokens", LENGTH)
     cell: Literal["gru", "lstm"] = setting("gru", "recurrent cell of RNN encoders and decoders")
     bidirectional: bool = setting(True, "bidirectional RNN encoder")
     input_feeding: bool = setting(
         False, "RNN decoder: the last attention output is an input of the next step"
     )
-    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "number of attention heads; must divide model_dim", gt=0, le=HEADS)
-    head_dim: int | None = setting(
-        None, "dimension of a head; if unset, model_dim / num_heads", gt=0, le=WIDTH
+    model_dim: int = count(128, "model width: size of the vectors between layers", WIDTH)
+    num_heads: int = count(4, "number of attention heads; must divide model_dim", HEADS)
+    head_dim: int | None = count(
+        None, "dimension of a head; if unset, model_dim / num_heads", WIDTH
     )
-    ffn_dim: int = setting(256, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
-    encoder_layers: int = setting(4, "number of encoder layers", gt=0, le=LAYERS)
-    decoder_layers: int = setting(4, "number of decoder layers", gt=0, le=LAYERS)
-    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    ffn_dim: int = count(256, "inner dimension of the feed-forward layers", WIDTH)
+    encoder_layers: int = count(4, "number of encoder layers", LAYERS)
+    decoder_layers: int = count(4, "number of decoder layers", LAYERS)
+    dropout: float = fraction(0.1, "dropout probability of activations")
     norm: Literal["pre", "post"] = setting("pre", "pre-norm or post-norm residual connections")
     norm_kind: Literal["layer", "rms"] = setting("layer", "LayerNorm or RMSNorm")
     norm_eps: float = setting(1e-5, "epsilon of the norms, added to the variance", gt=0)
@@ -70,15 +70,13 @@ class TranslatorConfig:
         ge=0,
         le=1024,
     )
-    position_dim: int = setting(
+    position_dim: int = count(
         0,
         "dimensions of position encodings concatenated with word vectors; 0: added to them instead",
-        ge=0,
-        le=WIDTH,
+        WIDTH,
+        least=0,
     )
-    max_length: int = setting(
-        1024, "maximum number of tokens for positions=learned", gt=0, le=LENGTH
-    )
+    max_length: int = count(1024, "maximum number of tokens for positions=learned", LENGTH)
     scale_embeddings: bool = setting(
         True, "word vectors are multiplied by the square root of their dimension"
     )
@@ -93,16 +91,16 @@ class TranslatorConfig:
         "dimension, as in T5",
     )
     output_bias: bool = setting(False, "the output projection has a bias, as in Marian")
-    alignment_layer: int | None = setting(
+    alignment_layer: int | None = count(
         None,
         "decoder layer, counted from 0, whose first head of cross-attention gives word alignments; "
         "if unset, the last but one with training.guided_alignment, and otherwise the layer whose "
         "attention is most concentrated",
-        ge=0,
-        le=LAYERS,
+        LAYERS,
+        least=0,
     )
-    source_vocabulary: int = setting(8000, "source vocabulary size", gt=0, le=VOCABULARY)
-    target_vocabulary: int = setting(8000, "target vocabulary size", gt=0, le=VOCABULARY)
+    source_vocabulary: int = count(8000, "source vocabulary size", VOCABULARY)
+    target_vocabulary: int = count(8000, "target vocabulary size", VOCABULARY)
 
     family: ClassVar[str] = "translator"
     sizes: ClassVar[dict[str, dict[str, int | float | str]]] = {
@@ -154,13 +152,8 @@ class TranslatorConfig:
         return self.head_dim or self.model_dim // self.num_heads
 
     def __post_init__(self) -> None:
-        model_dim, num_heads, position_dim = self.model_dim, self.num_heads, self.position_dim
-        if self.head_dim is None and model_dim % num_heads:
-            near = [h for h in range(1, 2 * num_heads) if model_dim % h == 0]
-            raise ValueError(
-                f"{model_dim=} must be a multiple of {num_heads=}; "
-                f"num_heads could be {' or '.join(map(str, near[-2:]))}, or set head_dim"
-            )
+        model_dim, position_dim = self.model_dim, self.position_dim
+        check_heads(model_dim, self.num_heads, self.head_dim, self.positions)
         self._check_combination()
         self._check_alignment_layer()
         if position_dim >= model_dim:
@@ -228,9 +221,4 @@ class TranslatorConfig:
             raise ValueError(
                 f"model_dim={self.model_dim} must be even for a bidirectional encoder: each "
                 "direction has half of it; or set bidirectional to false"
-            )
-        if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(
-                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
-                f"{self.head_width}, must be even"
             )

@@ -28,7 +28,7 @@ import torch
 from torch import nn
 
 from headway.attention import Mask, MultiHeadAttention
-from headway.base.settings import HEADS, LAYERS, PIXELS, WIDTH, setting
+from headway.base.settings import HEADS, LAYERS, PIXELS, WIDTH, count, fraction, setting
 from headway.base.shapes import Bool, Float, Tensor
 from headway.blocks import (
     Encoder,
@@ -76,22 +76,22 @@ class ViTConfig:
     al. 2023. tiny, mini: for small images on a CPU.
     """
 
-    image_size: int = setting(
-        32, "image height in pixels; a trained model accepts other sizes", gt=0, le=PIXELS
+    image_size: int = count(
+        32, "image height in pixels; a trained model accepts other sizes", PIXELS
     )
-    image_width: int | None = setting(
-        None, "image width in pixels; if unset, the image height", gt=0, le=PIXELS
+    image_width: int | None = count(
+        None, "image width in pixels; if unset, the image height", PIXELS
     )
-    patch_size: int = setting(4, "patch height in pixels", gt=0, le=PIXELS)
-    patch_width: int | None = setting(
-        None, "patch width in pixels; if unset, the patch height", gt=0, le=PIXELS
+    patch_size: int = count(4, "patch height in pixels", PIXELS)
+    patch_width: int | None = count(
+        None, "patch width in pixels; if unset, the patch height", PIXELS
     )
-    channels: int = setting(3, "channels of a pixel: 1 for grey, 3 for colour", gt=0, le=PIXELS)
-    model_dim: int = setting(128, "model width: size of the vectors between layers", gt=0, le=WIDTH)
-    num_heads: int = setting(4, "number of attention heads", gt=0, le=HEADS)
-    ffn_dim: int = setting(512, "inner dimension of the feed-forward layers", gt=0, le=WIDTH)
-    num_layers: int = setting(6, "number of encoder layers", gt=0, le=LAYERS)
-    dropout: float = setting(0.0, "dropout probability of activations", ge=0, lt=1)
+    channels: int = count(3, "channels of a pixel: 1 for grey, 3 for colour", PIXELS)
+    model_dim: int = count(128, "model width: size of the vectors between layers", WIDTH)
+    num_heads: int = count(4, "number of attention heads", HEADS)
+    ffn_dim: int = count(512, "inner dimension of the feed-forward layers", WIDTH)
+    num_layers: int = count(6, "number of encoder layers", LAYERS)
+    dropout: float = fraction(0.0, "dropout probability of activations")
     norm_eps: float = setting(1e-6, "epsilon of the norms, added to the variance", gt=0)
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "swiglu"] = setting(
         "gelu", "activation function of the feed-forward layers; swiglu adds a gate"
@@ -103,8 +103,8 @@ class ViTConfig:
         setting("scaled-dot", "attention score of all layers")
     )
     class_token: bool = setting(True, "class token [CLS], whose output represents the image")
-    registers: int = setting(
-        0, "number of register tokens, whose outputs are not used", ge=0, le=PIXELS
+    registers: int = count(
+        0, "number of register tokens, whose outputs are not used", PIXELS, least=0
     )
     mask_token: bool = setting(False, "mask token, which replaces masked patches")
     layer_scale: float | None = setting(

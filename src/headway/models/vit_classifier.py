@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
-from headway.base.settings import section, setting
+from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Float, Tensor
 from headway.blocks import Dropout
 from headway.models.vit import ViT, ViTConfig
@@ -40,7 +40,7 @@ class ViTClassifierConfig:
     pooling: ImagePooling = setting(
         "first", "pooling of the image vector: first ([CLS]), mean of the patches, or both"
     )
-    dropout: float = setting(0.0, "dropout probability of the image vector", ge=0, lt=1)
+    dropout: float = fraction(0.0, "dropout probability of the image vector")
 
     family: ClassVar[str] = "vit-classifier"
     sizes: ClassVar[dict[str, dict[str, object]]] = {

@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 import torch.nn.functional as F
 from torch import nn
 
-from headway.base.settings import VOCABULARY, WIDTH, setting
+from headway.base.settings import VOCABULARY, WIDTH, count, setting
 from headway.base.shapes import Float, Int, Tensor
 
 
@@ -39,7 +39,7 @@ class WordsConfig:
         "skip-gram: each word predicts its neighbours; cbow: the neighbours predict the word; "
         "next-word: each word predicts the next, with a softmax over the vocabulary",
     )
-    dim: int = setting(100, "dimension of the word vectors", gt=0, le=WIDTH)
+    dim: int = count(100, "dimension of the word vectors", WIDTH)
     vocabulary: int = setting(
         30_000, "vocabulary size, including the sentence boundary", gt=1, le=VOCABULARY
     )

@@ -10,7 +10,7 @@ from headway.base.config_files import RECIPE, RUN_FILE, read_run_file
 from headway.base.errors import DataError, UsageError, did_you_mean
 from headway.base.files import TEMPORARY, check_name
 from headway.base.settings import differences, flat, override
-from headway.tasks.registry import TASKS, task_of_config, tasks
+from headway.tasks.registry import TASKS, owner_of_recipe, task_of_config, tasks
 from headway.tasks.registry import task as task_named
 from headway.tasks.sections import RunSettings, batch_setting, unset_settings
 from headway.training import CHECKPOINTS, MODEL
@@ -42,6 +42,12 @@ def recipes() -> dict[str, Callable[[], AnyRunConfig]]:
     return makers
 
 
+def _maker(name: str) -> Callable[[], AnyRunConfig] | None:
+    """The function of a recipe, or None. Only its task is imported, if the registry names it."""
+    owner = None if recipes.cache_info().currsize else owner_of_recipe(name)
+    return recipes().get(name) if owner is None else task_named(owner).recipes[name]
+
+
 def recipe(name: str, *layers: Layer) -> AnyRunConfig:
     """The configuration of a recipe, with changed settings.
 
@@ -52,13 +58,14 @@ def recipe(name: str, *layers: Layer) -> AnyRunConfig:
     UsageError for an unknown recipe or setting.
     """
     resolved_name = resolved(name)
-    if resolved_name is None:
+    make = None if resolved_name is None else _maker(resolved_name)
+    if make is None:
         raise UsageError(
             f"unknown recipe {name!r}" + did_you_mean(name, [*recipes(), *TASKS]),
             hint="one of: " + ", ".join(recipes()),
         )
     settings = {key: value for _, changes in layers for key, value in changes.items()}
-    return with_settings(_derived(recipes()[resolved_name](), settings), *layers)
+    return with_settings(_derived(make(), settings), *layers)
 
 
 def _derived(config: AnyRunConfig, settings: Mapping[str, object]) -> AnyRunConfig:
@@ -69,7 +76,7 @@ def _derived(config: AnyRunConfig, settings: Mapping[str, object]) -> AnyRunConf
 
 def resolved(name: str) -> str | None:
     """The recipe of this name, or the first recipe of the task of this name; None if unknown."""
-    if name in recipes():
+    if _maker(name) is not None:
         return name
     return next(iter(task_named(name).recipes)) if name in TASKS else None
 

@@ -60,9 +60,7 @@ class BundleViewer:
 
     def walk(self, request: InspectionRequest) -> Document:
         steps = walk(
-            self.bundle,
-            **self._arguments(request),
-            written=WRITTEN,
+            self.bundle.probe(**self._arguments(request), written=WRITTEN),
             map=request.maps,
             layer=request.layer,
             head=request.head,
@@ -75,7 +73,7 @@ class BundleViewer:
         return replace(frame, model={**frame.model, "input": request.text or ""})
 
     def _arguments(self, request: InspectionRequest) -> dict[str, Any]:
-        """The arguments of `watch` and `walk`.
+        """The arguments of `watch` and `Bundle.probe`.
 
         A page sends an image once; later requests without an image are about the last one.
         """

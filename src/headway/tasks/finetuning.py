@@ -8,9 +8,9 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import nn
 
@@ -29,8 +29,21 @@ from headway.training.objectives.contract import FramedTexts
 from headway.transforms import fast, is_fast, merge_lora, quantize
 from headway.transforms import lora as add_lora
 
+Reader = TypeVar("Reader")
+Encoded = TypeVar("Encoded")
+Example = TypeVar("Example")
 B = TypeVar("B", bound=Batch)
 B_co = TypeVar("B_co", bound=Batch, covariant=True)
+
+
+@dataclass(frozen=True)
+class PreparedExamples(Generic[Reader, Encoded, Example]):
+    """The encoded training examples of a run, their reader, and the held-out examples."""
+
+    reader: Reader
+    train: Encoded
+    held_out: list[Example]
+
 
 HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
 

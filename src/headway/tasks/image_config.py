@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from headway.base.settings import PIXELS, setting
+from headway.base.settings import PIXELS, count, setting
 from headway.data.formats.parquet import ImageColumns
 from headway.models import ViTConfig
 from headway.tasks.sections import unset_settings
@@ -66,18 +66,16 @@ class LabelledImageDataConfig(ImageDataConfig):
 class ImageEncoderSettings(ViTConfig):
     """The shape of an image encoder. The images or the pre-trained model decide what is None."""
 
-    image_size: int | None = setting(  # type: ignore[assignment]
+    image_size: int | None = count(  # type: ignore[assignment]
         None,
         "height of the images in pixels, to which they are resized; if unset, their own height if "
         "all have the same size",
-        gt=0,
-        le=PIXELS,
+        PIXELS,
     )
-    channels: int | None = setting(  # type: ignore[assignment]
+    channels: int | None = count(  # type: ignore[assignment]
         None,
         "number of channels: 1 (greyscale) or 3 (RGB); if unset, as many as the images have",
-        gt=0,
-        le=PIXELS,
+        PIXELS,
     )
     positions: Literal["learned", "sinusoidal", "none"] = setting(
         "sinusoidal",

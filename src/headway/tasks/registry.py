@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 class Entry:
     """The description of a task that is not yet imported.
 
-    path: "module:name" of its `Task`. kind: the kind of its bundles; "" if its models are bundles
-    of other tasks. families: the families of the models that it loads, as in `family` of their
-    config.json. verb: the command that predicts, built from the task's `input` and `options`; None
-    if the models are used by another command. unit: the word for one input. help: the help text of
-    the verb; `headway --help` shows its first line.
+    path: "module:name" of its `Task`. recipes: the names of its recipes; if empty, the module is
+    imported to find out. kind: the kind of its bundles; "" if its models are bundles of other
+    tasks. families: the families of the models that it loads, as in `family` of their config.json.
+    verb: the command that predicts, built from the task's `input` and `options`; None if the models
+    are used by another command. unit: the word for one input. help: the help text of the verb;
+    `headway --help` shows its first line.
     """
 
     path: str
     kind: str
+    recipes: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
     verb: str | None = None
     unit: str = "text"
@@ -39,6 +41,13 @@ class Entry:
 OWN: dict[str, Entry] = {
     "translation": Entry(
         path="headway.tasks.translation.task:TRANSLATION",
+        recipes=(
+            "translate",
+            "translate-multi30k",
+            "emoji-names",
+            "text-to-text",
+            "span-corruption",
+        ),
         kind="translator",
         families=("translator",),
         verb="translate",
@@ -51,6 +60,7 @@ OWN: dict[str, Entry] = {
     ),
     "tagging": Entry(
         path="headway.tasks.tagging.task:TAGGING",
+        recipes=("tag",),
         kind="tagger",
         families=("bert-tagger",),
         verb="tag",
@@ -63,14 +73,19 @@ OWN: dict[str, Entry] = {
     ),
     "language_modeling": Entry(
         path="headway.tasks.language_modeling.task:LANGUAGE_MODELING",
+        recipes=("gpt", "gpt-tiny", "gpt-shakespeare"),
         kind="language model",
         families=("gpt",),
     ),
     "word_vectors": Entry(
-        path="headway.tasks.word_vectors.task:WORD_VECTORS", kind="word model", families=("words",)
+        path="headway.tasks.word_vectors.task:WORD_VECTORS",
+        recipes=("words",),
+        kind="word model",
+        families=("words",),
     ),
     "classification": Entry(
         path="headway.tasks.classification.task:CLASSIFICATION",
+        recipes=("classify", "pairs", "regress"),
         kind="classifier",
         families=("gpt-classifier", "bert-classifier"),
         verb="classify",
@@ -83,6 +98,7 @@ OWN: dict[str, Entry] = {
     ),
     "question_answering": Entry(
         path="headway.tasks.question_answering.task:QUESTION_ANSWERING",
+        recipes=("answer",),
         kind="question-answering model",
         families=("bert-answerer",),
         verb="answer",
@@ -95,6 +111,7 @@ OWN: dict[str, Entry] = {
     ),
     "masked_language_modeling": Entry(
         path="headway.tasks.masked_language_modeling.task:MASKED_LANGUAGE_MODELING",
+        recipes=("bert", "bert-tiny", "bert-domain", "roberta"),
         kind="text encoder",
         families=("bert",),
         verb="fill",
@@ -107,11 +124,15 @@ OWN: dict[str, Entry] = {
     ),
     "sentence_embedding": Entry(
         path="headway.tasks.sentence_embedding.task:SENTENCE_EMBEDDING",
+        recipes=("embed",),
         kind="text encoder",
     ),
-    "distillation": Entry(path="headway.tasks.distillation.task:DISTILLATION", kind=""),
+    "distillation": Entry(
+        path="headway.tasks.distillation.task:DISTILLATION", recipes=("distil",), kind=""
+    ),
     "image_classification": Entry(
         path="headway.tasks.image_classification.task:IMAGE_CLASSIFICATION",
+        recipes=("vision", "vision-digits", "sound"),
         kind="image classifier",
         families=("vit-classifier",),
         verb="classify",
@@ -120,11 +141,13 @@ OWN: dict[str, Entry] = {
     ),
     "self_distillation": Entry(
         path="headway.tasks.self_distillation.task:SELF_DISTILLATION",
+        recipes=("dino",),
         kind="image encoder",
         families=("vit",),
     ),
     "captioning": Entry(
         path="headway.tasks.captioning.task:CAPTIONING",
+        recipes=("caption", "caption-emoji"),
         kind="captioner",
         families=("captioner",),
         verb="caption",
@@ -181,7 +204,17 @@ def task(name: str) -> AnyTask:
         raise TASKS.fault(name, f"must name a Task, found an object of {type(loaded).__name__}")
     if (loaded.predicts is None) != (TASKS[name].verb is None):
         raise TASKS.fault(name, "must have both a verb and the part predicts of Task, or neither")
+    if TASKS[name].recipes not in ((), tuple(loaded.recipes)):
+        raise TASKS.fault(name, f"must have the recipes {', '.join(loaded.recipes)}")
     return loaded
+
+
+def owner_of_recipe(recipe: str) -> str | None:
+    """Return the name of the task with a recipe; None if the entries do not tell which it is."""
+    entries = _entries()
+    owners = [name for name, entry in entries.items() if recipe in entry.recipes]
+    is_clear = len(owners) == 1 and all(entry.recipes for entry in entries.values())
+    return owners[0] if is_clear else None
 
 
 @cache
@@ -217,9 +250,12 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> AnyTask | N
 
 def task_of_config(config: object) -> AnyTask:
     """Return the task of a run's configuration. Raises UsageError if there is none."""
-    for task in _importable().values():
-        if type(config) is task.config:
-            return task
+    owner = owner_of_recipe(getattr(config, "recipe", ""))
+    if owner is not None and type(config) is task(owner).config:
+        return task(owner)
+    for loaded in _importable().values():
+        if type(config) is loaded.config:
+            return loaded
     raise UsageError(f"no installed task has runs with a {type(config).__name__}")
 
 

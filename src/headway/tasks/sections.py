@@ -9,7 +9,17 @@ from typing import Any, ClassVar, Literal
 
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
-from headway.base.settings import BATCH, COPIES, LENGTH, SEED, WIDTH, section, setting
+from headway.base.settings import (
+    BATCH,
+    COPIES,
+    LENGTH,
+    SEED,
+    WIDTH,
+    count,
+    fraction,
+    section,
+    setting,
+)
 from headway.data.bad_rows import bad_rows_setting
 from headway.data.documents import Split
 from headway.training import DistillationConfig, OptimizerConfig, ScheduleConfig
@@ -60,7 +70,7 @@ def batch_key(config: RunSettings) -> str | None:
 def averaging(decay: float) -> Any:
     """Declare the setting for the exponential moving average of the weights, with its default."""
     help = "decay of the exponential moving average of the weights; 0 switches it off"
-    return setting(decay, help, ge=0, lt=1)
+    return fraction(decay, help)
 
 
 def desired_updates(number: int) -> Any:
@@ -94,9 +104,7 @@ class LoopConfig:
         "and checkpoints are fitted to it; if unset, no limit",
     )
     updates: int = desired_updates(800)
-    accumulate: int = setting(
-        1, "gradient accumulation steps: number of batches per update", gt=0, le=COPIES
-    )
+    accumulate: int = count(1, "gradient accumulation steps: number of batches per update", COPIES)
     clip: float = setting(
         1.0, "maximum gradient norm (gradient clipping); larger gradients are rescaled", gt=0
     )
@@ -154,8 +162,8 @@ class FineTuningConfig(BlocksLoopConfig):
 class BatchSizeConfig(FineTuningConfig):
     """Fine-tuning with a fixed batch size."""
 
-    batch_size: int = setting(
-        16, "batch size, in examples: texts, sentences, or windows of a text", gt=0, le=BATCH
+    batch_size: int = count(
+        16, "batch size, in examples: texts, sentences, or windows of a text", BATCH
     )
 
 
@@ -241,7 +249,7 @@ class RunSettings:
 class StartedModelConfig:
     """Settings of a model with the shape of a pre-trained encoder, and a head on top."""
 
-    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of activations")
 
     sizes: ClassVar[dict[str, dict[str, object]]] = {}
 
@@ -250,9 +258,7 @@ class StartedModelConfig:
 class LinearHeadConfig(StartedModelConfig):
     """Settings of a pre-trained model with a linear head."""
 
-    head_dropout: float = setting(
-        0.1, "dropout probability of the vectors before the head", ge=0, lt=1
-    )
+    head_dropout: float = fraction(0.1, "dropout probability of the vectors before the head")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,11 +312,11 @@ class TextDataConfig:
 class LoRAConfig:
     """Fine-tuning by low-rank adapters (Hu et al. 2021), merged into the weights that are saved."""
 
-    rank: int = setting(
-        0, "rank of the adapters; 0: no adapters, all weights are trained", ge=0, le=WIDTH
+    rank: int = count(
+        0, "rank of the adapters; 0: no adapters, all weights are trained", WIDTH, least=0
     )
     alpha: float = setting(16.0, "scale of the adapters: their output times alpha / rank", gt=0)
-    dropout: float = setting(0.0, "dropout probability of the adapters' inputs", ge=0, lt=1)
+    dropout: float = fraction(0.0, "dropout probability of the adapters' inputs")
     targets: tuple[str, ...] = setting(
         (),
         "patterns of the names of the adapted layers, such as *.query; if unset, all linear layers "
@@ -338,12 +344,10 @@ class TwoStageConfig(DistillationConfig):
     first gradient of the attention term is 17 times as large as that of the outputs.
     """
 
-    first_stage: float = setting(
+    first_stage: float = fraction(
         0.5,
         "fraction of the steps, the first ones, whose loss compares hidden layers only; the "
         "remaining steps compare outputs only. 0: both in every step",
-        ge=0,
-        lt=1,
     )
 
 
@@ -353,7 +357,7 @@ class StudentTrainingConfig(LoopConfig):
 
     steps: int = setting(2000, "number of updates", gt=0)
     average: float = averaging(0.0)
-    batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    batch_size: int = count(32, "batch size, in texts", BATCH)
     teacher: str | None = setting(None, "teacher model: a run or a model (short: --teacher)")
     task: str | None = setting(None, "task of the teacher; if unset, the teacher decides it")
     student: str | None = setting(
@@ -367,6 +371,6 @@ class StudentTrainingConfig(LoopConfig):
 class TextStudentTrainingConfig(StudentTrainingConfig):
     """Settings of the training loop of a student that is trained on running text."""
 
-    length: int = setting(
-        128, "maximum sequence length in tokens, special tokens included", ge=8, le=LENGTH
+    length: int = count(
+        128, "maximum sequence length in tokens, special tokens included", LENGTH, least=8
     )

@@ -91,6 +91,16 @@ def metrics_lines(scores: Scores) -> list[str]:
     return [metrics_line(scores)]
 
 
+def shown_as(template: str) -> Callable[[Scores], list[str]]:
+    """Return a function that formats scores as one line.
+
+    template: names metrics and counts in braces; {metrics} is `metrics_line`.
+    """
+    return lambda scores: [
+        template.format(metrics=metrics_line(scores), **scores.numbers(), **scores.counts)
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pipeline(Generic[Model, Options, Prediction]):
     """How predictions have the form of Hugging Face's inference API.

@@ -20,13 +20,13 @@ from headway.models import BertConfig, GPTConfig
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.sections import RunSettings, TextDataConfig
-from headway.text import EncoderTokenizer, TextTokenizer
-from headway.text.text_subwords import FILE
+from headway.text import EncoderTokenizer, TextTokenizer, TokenizerPair
 
 B = TypeVar("B", bound=TextBundle | EncoderBundle)
 R = TypeVar("R", bound=RunSettings)
-T = TypeVar("T", TextTokenizer, EncoderTokenizer)
+T = TypeVar("T", TextTokenizer, EncoderTokenizer, TokenizerPair)
 C = TypeVar("C")
+FILES = "tokenizer*.json"  # of the tokenizer of a run, or of both of a translator
 
 
 def check_text(data: TextDataConfig, recipe: str) -> None:
@@ -39,6 +39,15 @@ def check_text(data: TextDataConfig, recipe: str) -> None:
     for source in (*data.train, *data.valid):
         if source not in COLLECTIONS or Path(source).exists():
             text_files(Path(source))
+
+
+def held_out_folder(run: Path) -> Path:
+    """Return the folder of the held-out text of a run. Raises UsageError if it is missing."""
+    folder = run / "data" / "valid"
+    if not folder.is_dir():
+        what, hint = "the held-out text of the run is missing", f"headway eval {run} FILE"
+        raise UsageError(what, str(folder), f"name a text file: {hint}")
+    return folder
 
 
 def opened(kind: type[B], start: str | None, length: int) -> B | None:
@@ -125,7 +134,7 @@ def tokenizer_of_run(
 
     make: returns a tokenizer, and its origin in words.
     """
-    if (folder / FILE).exists():
+    if any(folder.glob(FILES)):
         tokenizer, how = load(folder), "reused"
     else:
         tokenizer, how = make()

@@ -74,6 +74,11 @@ class TokenizerPair:
             sides[1] = self.target.of_target(target)
         return TokenizerPair(*sides)
 
+    @property
+    def size(self) -> int:
+        """The size of the target vocabulary."""
+        return self.target.size
+
     def save(self, folder: Path) -> None:
         """Write `tokenizer.json`, or `tokenizer.source.json` and `tokenizer.target.json`."""
         if self.joint:

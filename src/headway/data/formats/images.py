@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from headway.base.errors import DataError, HeadwayWarning, UsageError
-from headway.base.files import check_plain, read_bytes
+from headway.base.files import read_bytes
+from headway.data.formats.npz import opened_zip
 from headway.data.formats.split_files import SPLITS, TRAIN
 from headway.data.images import (
     BYTES_LIMIT,
@@ -27,6 +28,8 @@ from headway.data.images import (
 from headway.data.media_kinds import BY_SUFFIX, counted, remedy_of, start_of
 
 MEMBERS_LIMIT = 2_000_000
+IN_MEMORY = 256 * 2**20
+"""Bytes of the image files of a source that stay in memory once they are read."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,28 @@ class LabelledImages:
     def every(self) -> list[LabelledImage]:
         """The images of all splits."""
         return [*self.train, *self.valid, *self.test]
+
+
+class ImageFiles:
+    """Reads each image file of a source once, if all of them fit into `IN_MEMORY`.
+
+    A file is needed for its content, which decides whether it is held out, for its size, and for
+    its pixels. Files that do not fit are read again: a copy of them would be as large.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+        self._room = IN_MEMORY
+
+    def read(self, where: str, read: Callable[[], bytes]) -> bytes:
+        """Return the bytes of a file, which `read` reads. where: the file, as messages name it."""
+        data = self._kept.get(where)
+        if data is None:
+            data = read()
+            if len(data) <= self._room:
+                self._room -= len(data)
+                self._kept[where] = data
+        return data
 
 
 def label_name(value: object, names: Sequence[str] | None, where: str) -> str:
@@ -179,8 +204,9 @@ def read_folder(source: Path) -> LabelledImages:
     """
     paths = image_files(source)
     relative = [path.relative_to(source).parts for path in paths]
-    images = [(path, partial(read_bytes, path, BYTES_LIMIT)) for path in paths]
-    return _by_split(relative, [(str(path), data) for path, data in images])
+    return _by_split(
+        relative, [(str(path), partial(read_bytes, path, BYTES_LIMIT)) for path in paths]
+    )
 
 
 def read_zip(source: Path) -> LabelledImages:
@@ -189,18 +215,8 @@ def read_zip(source: Path) -> LabelledImages:
     Members are decompressed one at a time, in memory. Raises as `read_folder`, and DataError for a
     damaged zip file.
     """
-    try:
-        check_plain(source)
-        archive = zipfile.ZipFile(source)
-        members = [item for item in archive.infolist() if not item.is_dir()]
-    except DataError:
-        raise
-    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"the file cannot be read as a zip file: {error}",
-            str(source),
-            "create, copy or download it again",
-        ) from error
+    archive = opened_zip(source, "a zip file", "create")
+    members = [item for item in archive.infolist() if not item.is_dir()]
     if len(members) > MEMBERS_LIMIT:
         raise DataError(
             f"the zip file has {len(members):,} files, but at most {MEMBERS_LIMIT:,} are allowed",
@@ -257,8 +273,8 @@ def _by_split(
         if parts[0][depth] in SPLITS:
             break
         depth += 1
-    images_by_split = LabelledImages()
-    for names, (where, data) in zip(parts, images, strict=True):
+    images_by_split, files = LabelledImages(), ImageFiles()
+    for names, (where, read) in zip(parts, images, strict=True):
         remaining = names[depth:]
         split = TRAIN
         if len(remaining) == 3 and remaining[0] in SPLITS:
@@ -269,5 +285,6 @@ def _by_split(
                 where,
                 "use paths like CLASS/x.png, or train/CLASS/x.png and valid/CLASS/y.png",
             )
-        getattr(images_by_split, split).append(LabelledImage(remaining[0], where, data))
+        image = LabelledImage(remaining[0], where, partial(files.read, where, read))
+        getattr(images_by_split, split).append(image)
     return images_by_split

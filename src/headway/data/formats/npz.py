@@ -17,25 +17,32 @@ BYTES_LIMIT = 8 * 2**30  # of one array, unpacked
 Array = npt.NDArray[Any]
 
 
+def opened_zip(source: Path, kind: str, verb: str) -> zipfile.ZipFile:
+    """Open a zip file. Raises DataError if it is damaged.
+
+    kind: what it should be, in words. verb: how a user makes one.
+    """
+    try:
+        check_plain(source)
+        return zipfile.ZipFile(source)
+    except DataError:
+        raise
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the file cannot be read as {kind}: {error}",
+            str(source),
+            f"{verb}, copy or download it again",
+        ) from error
+
+
 class ArrayFile:
     """An .npz file that is open for reading; a context manager. Raises DataError for another file
     format."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
-        try:
-            check_plain(source)
-            self._archive = zipfile.ZipFile(source)
-            names = self._archive.namelist()
-        except DataError:
-            raise
-        except (OSError, zipfile.BadZipFile, ValueError, RuntimeError) as error:
-            raise DataError(
-                f"the file cannot be read as .npz: {error}",
-                str(source),
-                "save, copy or download it again",
-            ) from error
-        self.names = [name.removesuffix(".npy") for name in names]
+        self._archive = opened_zip(source, ".npz", "save")
+        self.names = [name.removesuffix(".npy") for name in self._archive.namelist()]
         """Names of the arrays that the file lists."""
 
     def __enter__(self) -> ArrayFile:

@@ -17,6 +17,7 @@ from headway.base.errors import DataError
 from headway.base.files import read_bytes
 from headway.data.formats.images import (
     MEMBERS_LIMIT,
+    ImageFiles,
     LabelledImage,
     LabelledImages,
     label_name,
@@ -70,10 +71,10 @@ def read_parquet(source: Path, columns: ImageColumns = BY_NAME) -> LabelledImage
         label = _column("label", schema.names, with_classes, columns, where)
         table = file.read(columns=[image, label])
     image_column, names = table.column(image), _names(types, label, where)
-    images, shard = LabelledImages(), shard_of(source)
+    images, files, shard = LabelledImages(), ImageFiles(), shard_of(source)
     for i, value in enumerate(table.column(label).to_pylist()):
         row = f"{where}[{i}]"
-        data = partial(_bytes, image_column, i, source.parent, row)
+        data = partial(_bytes, image_column, i, source.parent, files, row)
         labelled = LabelledImage(label_name(value, names, f"{row}, column {label!r}"), row, data)
         getattr(images, TRAIN if shard is None else shard.split).append(labelled)
     return images
@@ -142,7 +143,7 @@ def _names(types: dict[str, Any], label: str, where: str) -> list[str] | None:
     return value
 
 
-def _bytes(image_column: Any, index: int, folder: Path, where: str) -> bytes:
+def _bytes(image_column: Any, index: int, folder: Path, files: ImageFiles, where: str) -> bytes:
     """Return the bytes of the image file in row `index`. folder: that paths are relative to."""
     value = image_column[index].as_py()
     data, name = value, value
@@ -151,7 +152,8 @@ def _bytes(image_column: Any, index: int, folder: Path, where: str) -> bytes:
     if isinstance(data, bytes):
         return data
     if isinstance(name, str) and name:
-        return read_bytes(_inside(folder, name, where), IMAGE_LIMIT)
+        path = _inside(folder, name, where)
+        return files.read(name, partial(read_bytes, path, IMAGE_LIMIT))
     found = "neither" if value is None or isinstance(value, dict) else f"a {type(value).__name__}"
     raise DataError(
         f"the row must have the bytes of an image file, or its path, but has {found}",

@@ -12,7 +12,7 @@ from headway.base.errors import DataError
 from headway.base.files import read_bytes
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.arrays import read_unlabelled_images
-from headway.data.formats.images import LabelledImage
+from headway.data.formats.images import ImageFiles, LabelledImage
 from headway.data.formats.lines import location
 from headway.data.formats.split_files import SPLITS, TRAIN
 from headway.data.images import BYTES_LIMIT, ENDINGS, is_image
@@ -130,8 +130,10 @@ def _by_path(
         captions_of_file = texts_by_file.setdefault(file, {})
         for language, texts_of_row in row.captions.items():
             captions_of_file[language] = (*captions_of_file.get(language, ()), *texts_of_row)
+    files = ImageFiles()
     for file, captions in texts_by_file.items():
-        image = LabelledImage("", str(file), partial(read_bytes, file, BYTES_LIMIT))
+        read = partial(read_bytes, file, BYTES_LIMIT)
+        image = LabelledImage("", str(file), partial(files.read, str(file), read))
         yield CaptionedImage(image, captions, splits[file])
 
 

@@ -12,6 +12,8 @@ from headway.base.settings import (
     BEAMS,
     LENGTH,
     VOCABULARY,
+    count,
+    fraction,
     section,
     setting,
     with_default,
@@ -54,9 +56,9 @@ class CaptionDataConfig(ImageDataConfig):
         "column is optional",
     )
     bad_rows: str = bad_rows_setting()
-    vocabulary: int = setting(4000, "vocabulary size of the tokenizer", ge=257, le=VOCABULARY)
-    max_length: int = setting(
-        60, "maximum length of a caption in tokens; longer captions are left out", gt=0, le=LENGTH
+    vocabulary: int = count(4000, "vocabulary size of the tokenizer", VOCABULARY, least=257)
+    max_length: int = count(
+        60, "maximum length of a caption in tokens; longer captions are left out", LENGTH
     )
 
 
@@ -89,10 +91,8 @@ class CaptionTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a captioner."""
 
     steps: int = with_default(BlocksLoopConfig, "steps", 3000)
-    batch_size: int = setting(
-        32, "batch size, in images; an image brings all its captions", gt=0, le=BATCH
-    )
-    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    batch_size: int = count(32, "batch size, in images; an image brings all its captions", BATCH)
+    smoothing: float = fraction(0.1, "label smoothing")
     encoder: str | None = setting(
         None, "pre-trained image encoder: a run or a model (short: --from-encoder)"
     )
@@ -118,9 +118,7 @@ class CaptionEvaluationConfig(ObservationConfig):
         "number of held-out images that are captioned at each evaluation, in every language",
         gt=1,
     )
-    samples: int = setting(
-        2, "number of captions that are shown at each evaluation", ge=0, le=BEAMS
-    )
+    samples: int = count(2, "number of captions that are shown at each evaluation", BEAMS, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +136,7 @@ class CaptionEvaluation(BeamSettings):
         "split of the run's images; if there are no test images, the validation images",
     )
     worst: int = setting(0, "number of captions with the lowest CIDEr-D that are shown", ge=0)
-    samples: int = setting(0, "number of captions that are shown during training", ge=0, le=BEAMS)
+    samples: int = count(0, "number of captions that are shown during training", BEAMS, least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

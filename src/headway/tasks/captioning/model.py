@@ -12,17 +12,16 @@ import torch
 from headway import interop
 from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json
-from headway.base.settings import BEAMS, SEED, override, required, setting, with_default
+from headway.base.settings import BEAMS, SEED, count, override, required, setting, with_default
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
-    Attention,
     ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
     SearchingBundle,
     SearchTrace,
-    attention_of,
+    best_outputs,
     folder_max_tokens,
     folder_rules,
     image_patches,
@@ -34,7 +33,6 @@ from headway.bundle.files import CONFIG_FILE
 from headway.bundle.image_encoder import AnyImage, batches_of, check_reader, image_of, names_of
 from headway.decoding import (
     BeamSettings,
-    Candidate,
     Forbidden,
     GenerationConfig,
     Hypothesis,
@@ -43,9 +41,6 @@ from headway.decoding import (
     Rule,
     Sampling,
     Search,
-    end_of,
-    fast_beam_search,
-    fast_greedy_search,
     open_rows,
     run,
     sample_search,
@@ -77,13 +72,11 @@ class CaptionOptions(BeamSettings):
         "Language of the caption: a column of the training captions, or several, separated by "
         "commas. If unset, the first.",
     )
-    top: int = setting(
-        1, "Number of captions per image, best first, with their scores.", gt=0, le=BEAMS
-    )
+    top: int = count(1, "Number of captions per image, best first, with their scores.", BEAMS)
     layer: int | None = setting(
         None, "Decoder block of the plot, counted from 1; if unset, the last.", gt=0
     )
-    sample: int = setting(0, "Number of captions to sample instead of searching.", ge=0, le=BEAMS)
+    sample: int = count(0, "Number of captions to sample instead of searching.", BEAMS, least=0)
     temperature: float = with_default(GenerationConfig, "temperature", 0.8)
     top_k: int | None = with_default(GenerationConfig, "top_k", None)
     top_p: float | None = with_default(GenerationConfig, "top_p", None)
@@ -251,14 +244,15 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
         settings = with_normalisation(settings, self.settings.generation)
         limits = self._limits(self.reader.first(language), len(images))
         inputs = (images.to(self.device),)
-        if settings.beam == 1:
-            greedy = yield from fast_greedy_search(self.model, inputs, limits, settings)
-            lists = [[best] for best in greedy]
-        else:
-            search = fast_beam_search(
-                self.model, inputs, limits, settings, num_best=num_best, observe=observe
-            )
-            lists = run(self.model, search) if settings.coverage else (yield from search)
+        lists = yield from best_outputs(
+            self.model,
+            inputs,
+            limits,
+            settings,
+            is_greedy=settings.beam == 1,
+            num_best=num_best,
+            observe=observe,
+        )
         return [[self._caption(found, language) for found in best] for best in lists]
 
     def _limits(self, first: int, count: int) -> Limits:
@@ -333,18 +327,7 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
             rows = open_rows(self.model, [[first]] * len(batch), seeds, sampling)
             state = self.model.start(batch).reorder([row.item for row in rows])
             yield from sample_search(self.model, rows, sampling, state)
-            outputs = [
-                self._caption(
-                    Hypothesis(
-                        tuple(row.tokens),
-                        row.log_probability,
-                        row.log_probability,
-                        row.reason == "end",
-                    ),
-                    language,
-                )
-                for row in rows
-            ]
+            outputs = [self._caption(row.output(""), language) for row in rows]
             samples = range(0, len(outputs), config.samples)
             captions += [outputs[i : i + config.samples] for i in samples]
         return captions
@@ -395,23 +378,6 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
             words={side: self.reader.words(tokens) for side, tokens in ids.items()},
         )
 
-    def attention(
-        self,
-        image: AnyImage,
-        text: str | None = None,
-        *,
-        language: str | None = None,
-        layers: Sequence[str] = (),
-        heads: Sequence[int] = (),
-    ) -> Attention:
-        """Return the attention weights of a forward pass over an image and a caption.
-
-        text: the caption; None: the model's own caption. Row t of a map of the decoder is the query
-        that predicts target token t; the keys of cross-attention are the image tokens. layers,
-        heads: the layers and heads to return; if empty, all.
-        """
-        return attention_of(self.reading(image, text, language=language), layers, heads)
-
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input, request.target, language=request.language)
         reader, ids = self.reader, reading.ids["target"]
@@ -431,16 +397,11 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
     ) -> SearchTrace:
         """Return all candidates that the beam search for the best caption scored."""
         images = image_of(self.reader.images, input, self.device)
-        candidates: list[Candidate] = []
-        ((best,),) = self.search_tensors(
-            images, language, BeamSettings(beam=beam), candidates.append
-        )
-        return SearchTrace(
-            candidates=candidates,
-            first=self.reader.first(language),
-            best=best.tokens,
-            end=end_of(best.tokens, candidates) if best.finished else (),
-            names=self.reader.token_strings,
+        settings = BeamSettings(beam=beam)
+        return self._trace(
+            lambda observe: self.search_tensors(images, language, settings, observe)[0][0],
+            self.reader.first(language),
+            self.reader.token_strings,
         )
 
 

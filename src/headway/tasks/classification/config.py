@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
 from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
     BalancedConfig,
@@ -43,12 +43,12 @@ class ClassifyDataConfig(ExamplesConfig):
     kind: Literal["class", "number"] = setting(
         "class", "kind of the labels: names of classes, or numbers (regression)"
     )
-    max_length: int = setting(
+    max_length: int = count(
         256,
         "maximum sequence length in tokens, of both texts of a pair together; longer texts are "
         "truncated at the end",
-        ge=4,
-        le=LENGTH,
+        LENGTH,
+        least=4,
     )
 
     @property
@@ -66,12 +66,12 @@ class StudentDataConfig(ClassifyDataConfig):
         "additional texts without labels: lines of .txt files, or the text column of tables; plain "
         "or .gz",
     )
-    augment: int = setting(
+    augment: int = count(
         0,
         "data augmentation: number of copies of every text in which words are replaced by words "
         "with similar vectors",
-        ge=0,
-        le=COPIES,
+        COPIES,
+        least=0,
     )
     replaced: float = setting(0.4, "fraction of the words of a copy that are replaced", gt=0, le=1)
 
@@ -99,7 +99,7 @@ class ClassifyOptimizerConfig(OptimizerConfig):
 class ClassifyTrainingConfig(BalancedConfig):
     """Settings of the training loop of a classifier."""
 
-    batch_size: int = setting(32, "batch size, in texts", gt=0, le=BATCH)
+    batch_size: int = count(32, "batch size, in texts", BATCH)
     auxiliary: float = setting(
         0.5,
         "weight of the auxiliary language-modelling loss if a language model is fine-tuned",

@@ -17,7 +17,7 @@ from headway.base.files import read_json
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
-    Attention,
+    Attending,
     Classified,
     ClassOptions,
     ForwardPass,
@@ -26,7 +26,6 @@ from headway.bundle import (
     ProbeRequest,
     Readout,
     StoredBundle,
-    attention_of,
     check_outputs,
     class_names,
     encoder_pass,
@@ -79,7 +78,7 @@ class ClassifiedText:
     probabilities: dict[str, float] | None = None
 
 
-class ClassifierBundle(StoredBundle):
+class ClassifierBundle(StoredBundle, Attending):
     """A text classifier on a language model or an encoder, with its reader.
 
     A regression model has no labels; it predicts a number for each text.
@@ -220,19 +219,6 @@ class ClassifierBundle(StoredBundle):
             ids={"text": ids},
             words={"text": positions_of_words(self.reader.tokenizer, ids)},
         )
-
-    def attention(
-        self,
-        text: str,
-        second: str | None = None,
-        layers: Sequence[str] = (),
-        heads: Sequence[int] = (),
-    ) -> Attention:
-        """Return the attention weights of a forward pass over one text or a pair.
-
-        layers, heads: the layers and heads to return; if empty, all.
-        """
-        return attention_of(self.reading(text, second), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         text, second = request.input, request.second

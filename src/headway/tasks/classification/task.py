@@ -263,22 +263,23 @@ def read_examples(
         for path in paths
         for text in read_labelled([path], columns_of(bundle, path, config).columns)
     ]
-    _warn(bundle, texts)
-    return texts
+    return _with_warning(bundle, texts)
 
 
 def held_out_examples(
     bundle: ClassifierBundle, run: Path, config: RunSettings, options: NoOptions
 ) -> Sequence[LabelledText]:
     """Read the held-out texts of a run. Warns of texts that are truncated."""
-    texts = labelled_texts(config.data)[1]
-    _warn(bundle, texts)
-    return texts
+    return _with_warning(bundle, labelled_texts(config.data)[1])
 
 
-def _warn(bundle: ClassifierBundle, texts: Sequence[LabelledText]) -> None:
+def _with_warning(
+    bundle: ClassifierBundle, texts: Sequence[LabelledText]
+) -> Sequence[LabelledText]:
+    """Return the texts, and warn of those that are truncated."""
     lengths = bundle.reader.lengths([text.texts for text in texts])
     warn_of_truncation(lengths, bundle.reader.max_length)
+    return texts
 
 
 def evaluate(

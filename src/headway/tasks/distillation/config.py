@@ -12,8 +12,10 @@ from headway.base.settings import (
     HEADS,
     LAYERS,
     WIDTH,
+    count,
     fields_of,
     flat,
+    fraction,
     override,
     section,
     setting,
@@ -35,27 +37,25 @@ from headway.training import LayersConfig, OptimizerConfig, ScheduleConfig
 class StudentConfig:
     """The shape of the student, where it differs from the teacher's."""
 
-    num_layers: int = setting(2, "number of blocks", gt=0, le=LAYERS)
-    model_dim: int | None = setting(
-        None, "width of every layer's input and output; if unset, the teacher's", gt=0, le=WIDTH
+    num_layers: int = count(2, "number of blocks", LAYERS)
+    model_dim: int | None = count(
+        None, "width of every layer's input and output; if unset, the teacher's", WIDTH
     )
-    num_heads: int | None = setting(
-        None, "number of attention heads; if unset, as many as the teacher has", gt=0, le=HEADS
+    num_heads: int | None = count(
+        None, "number of attention heads; if unset, as many as the teacher has", HEADS
     )
-    ffn_dim: int | None = setting(
+    ffn_dim: int | None = count(
         None,
         "inner width of the feed-forward layers; if unset, the teacher's ratio to model_dim",
-        gt=0,
-        le=WIDTH,
+        WIDTH,
     )
-    embedding_dim: int | None = setting(
+    embedding_dim: int | None = count(
         None,
         "width of an encoder's token embeddings, which a matrix projects to model_dim: embeddings "
         "hold most parameters of a small model; if unset, the teacher's",
-        gt=0,
-        le=WIDTH,
+        WIDTH,
     )
-    dropout: float = setting(0.1, "dropout probability of activations", ge=0, lt=1)
+    dropout: float = fraction(0.1, "dropout probability of activations")
 
     sizes: ClassVar[Mapping[str, Mapping[str, object]]] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, section, setting
+from headway.base.settings import BATCH, count, fraction, section, setting
 from headway.data.augmentation import AugmentationConfig
 from headway.models.vit_classifier import ImagePooling
 from headway.tasks.image_config import (
@@ -42,9 +42,7 @@ class VisionModelConfig(ImageEncoderSettings):
         "mean",
         "pooling: the vector of [CLS], the mean of the patch vectors, or both concatenated",
     )
-    head_dropout: float = setting(
-        0.0, "dropout probability of the pooled vector before the head", ge=0, lt=1
-    )
+    head_dropout: float = fraction(0.0, "dropout probability of the pooled vector before the head")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,8 +66,8 @@ class VisionTrainingConfig(FineTuningConfig):
 
     average: float = averaging(0.998)
     updates: int = desired_updates(300)
-    batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
-    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    batch_size: int = count(64, "batch size, in images", BATCH)
+    smoothing: float = fraction(0.1, "label smoothing")
     start: str | None = setting(
         None,
         "pre-trained image encoder to fine-tune: a run or a model (short: --from); if unset, "

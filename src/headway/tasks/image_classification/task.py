@@ -70,7 +70,7 @@ from headway.tasks.task import (
     Predicts,
     Styled,
     Task,
-    metrics_line,
+    shown_as,
 )
 from headway.training import ImageObjective
 
@@ -188,12 +188,6 @@ def pipeline_form(
     return label_scores(prediction.probabilities)
 
 
-def score_lines(scores: Scores) -> list[str]:
-    """Format the metrics, and the number of images that are classified correctly."""
-    correct, images = scores.counts["correct"], scores.counts["images"]
-    return [f"{metrics_line(scores)}   {correct:,} of {images:,} images correct"]
-
-
 IMAGE_CLASSIFICATION = Task(
     name="image_classification",
     config=VisionRunConfig,
@@ -204,7 +198,7 @@ IMAGE_CLASSIFICATION = Task(
     evaluate=evaluate,
     read=images_of_files,
     held_out=held_out_images,
-    show_scores=score_lines,
+    show_scores=shown_as("{metrics}   {correct:,} of {images:,} images correct"),
     bundles={
         "vit-classifier": BundleSpec(
             bundle=ImageClassifierBundle, foreign=from_hugging_face, export=to_hugging_face

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting, with_default
+from headway.base.settings import (
+    BATCH,
+    COPIES,
+    LENGTH,
+    VOCABULARY,
+    count,
+    section,
+    setting,
+    with_default,
+)
 from headway.models import GPTConfig
 from headway.tasks.sections import (
     BlocksLoopConfig,
@@ -42,8 +51,8 @@ class LanguageDataConfig(WeightedTextConfig):
         "tokenizer: bpe, unigram or characters, trained on the text, or the folder of a model "
         "whose tokenizer is used",
     )
-    vocabulary: int = setting(
-        4000, "vocabulary size of the tokenizers bpe and unigram", ge=257, le=VOCABULARY
+    vocabulary: int = count(
+        4000, "vocabulary size of the tokenizers bpe and unigram", VOCABULARY, least=257
     )
 
 
@@ -53,19 +62,17 @@ class LanguageTrainingConfig(BlocksLoopConfig):
 
     steps: int = with_default(BlocksLoopConfig, "steps", 3000)
     average: float = averaging(0.0)
-    batch_size: int | None = setting(
+    batch_size: int | None = count(
         None,
         "batch size, in sequences; if unset, 16, or 32 to 64 for a large model from scratch on an "
         "NVIDIA GPU",
-        gt=0,
-        le=BATCH,
+        BATCH,
     )
-    length: int | None = setting(
+    length: int | None = count(
         None,
         "sequence length in tokens; if unset, 256, or up to 1,024 for a large model from scratch "
         "on an NVIDIA GPU",
-        gt=0,
-        le=LENGTH,
+        LENGTH,
     )
     start: str | None = pre_trained("pre-trained language model to fine-tune")
 
@@ -78,11 +85,11 @@ class LanguageEvaluationConfig(ObservationConfig):
     tokens: int = setting(
         200_000, "maximum number of held-out tokens that are scored at each evaluation", gt=0
     )
-    sample: int = setting(
+    sample: int = count(
         40,
         "number of tokens of a text that is generated and shown at each evaluation; 0: none",
-        ge=0,
-        le=COPIES,
+        COPIES,
+        least=0,
     )
     prompt: str = setting("", "prompt of that text")
 
@@ -102,8 +109,8 @@ class LanguageScoring:
         "text, and all tokens of a file",
         gt=0,
     )
-    sample: int = setting(
-        0, "number of tokens of a text that is generated from the prompt; 0: none", ge=0, le=COPIES
+    sample: int = count(
+        0, "number of tokens of a text that is generated from the prompt; 0: none", COPIES, least=0
     )
     prompt: str = with_default(LanguageEvaluationConfig, "prompt", "")
 

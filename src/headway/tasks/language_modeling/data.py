@@ -21,7 +21,13 @@ from headway.tasks.language_modeling.config import (
 )
 from headway.tasks.opening import load_as
 from headway.tasks.sections import RunSettings, TextDataConfig, TextStudentTrainingConfig
-from headway.tasks.text_data import RunningText, check_text, prepare_texts, tokenizer_of_run
+from headway.tasks.text_data import (
+    RunningText,
+    check_text,
+    held_out_folder,
+    prepare_texts,
+    tokenizer_of_run,
+)
 from headway.text import (
     CharacterTokenizer,
     TextBPE,
@@ -172,12 +178,7 @@ def held_out_text(
     bundle: TextBundle, run: Path, config: object, options: LanguageScoring
 ) -> ScoredText:
     """Open the held-out text of a run. Raises UsageError if it is missing."""
-    folder = run / "data" / "valid"
-    if not folder.is_dir():
-        raise UsageError(
-            "the held-out text of the run is missing", str(folder), "name a text file or folder"
-        )
-    corpus = TextCorpus.open(folder, bundle.tokenizer)
+    corpus = TextCorpus.open(held_out_folder(run), bundle.tokenizer)
     return ScoredText(corpus=corpus, windows=windows_of(bundle, config))
 
 

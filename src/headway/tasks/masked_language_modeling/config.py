@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, VOCABULARY, section, setting, with_default
+from headway.base.settings import BATCH, COPIES, VOCABULARY, count, section, setting, with_default
 from headway.models import BertConfig
 from headway.tasks.masked_language_modeling.masking import MaskingConfig
 from headway.tasks.sections import (
@@ -45,16 +45,14 @@ class EncoderDataConfig(SmoothedTextConfig):
         None,
         "folder of a model whose tokenizer is used; if unset, a WordPiece tokenizer is trained",
     )
-    vocabulary: int = setting(
-        8000, "vocabulary size of the trained tokenizer", ge=100, le=VOCABULARY
-    )
+    vocabulary: int = count(8000, "vocabulary size of the trained tokenizer", VOCABULARY, least=100)
     lower: bool = setting(True, "the trained tokenizer lowercases text and strips accents")
-    new_tokens: int = setting(
+    new_tokens: int = count(
         0,
         "number of frequent words of the text that are added to the vocabulary of a pre-trained "
         "model",
-        ge=0,
-        le=VOCABULARY,
+        VOCABULARY,
+        least=0,
     )
 
 
@@ -63,17 +61,17 @@ class EncoderTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of an encoder."""
 
     average: float = averaging(0.0)
-    batch_size: int = setting(32, "batch size, in sequences", gt=0, le=BATCH)
+    batch_size: int = count(32, "batch size, in sequences", BATCH)
     length: int = with_default(TextStudentTrainingConfig, "length", 128)
     short: float = setting(
         0.1, "fraction of the sentence pairs that are built for a shorter random length", ge=0, le=1
     )
-    mixed: int = setting(
+    mixed: int = count(
         0,
         "for several texts (languages): number of first epochs in which the random second text of "
         "next-sentence prediction may be of any text; afterwards it is of the same text",
-        ge=0,
-        le=COPIES,
+        COPIES,
+        least=0,
     )
     start: str | None = pre_trained("encoder whose pre-training is continued")
 
@@ -83,14 +81,12 @@ class EncoderEvaluationConfig(ObservationConfig):
     """Settings of the evaluation during training."""
 
     metric: Literal["mlm_nats"] = setting("mlm_nats", "metric that selects the best model")
-    sequences: int = setting(
-        400, "maximum number of held-out sequences at each evaluation", gt=0, le=BATCH
-    )
-    sample: int = setting(
+    sequences: int = count(400, "maximum number of held-out sequences at each evaluation", BATCH)
+    sample: int = count(
         5,
         "number of predictions shown for one masked word at each evaluation; 0: none",
-        ge=0,
-        le=COPIES,
+        COPIES,
+        least=0,
     )
     sentences: int = setting(
         40,
@@ -115,16 +111,14 @@ class StudentEvaluationConfig(ObservationConfig):
 class EncoderScoring:
     """Options of the evaluation of a text encoder."""
 
-    sequences: int = setting(
-        2000, "maximum number of held-out sequences of each text", gt=0, le=BATCH
-    )
+    sequences: int = count(2000, "maximum number of held-out sequences of each text", BATCH)
     sentences: int = setting(
         300,
         "maximum number of sentences for pseudo-perplexity, evenly spaced; 0: none",
         ge=0,
     )
-    sample: int = setting(
-        0, "number of predictions that are shown for one masked word; 0: none", ge=0, le=COPIES
+    sample: int = count(
+        0, "number of predictions that are shown for one masked word; 0: none", COPIES, least=0
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from headway.base.settings import COPIES, setting
+from headway.base.settings import COPIES, count, setting
 from headway.text import EncoderTokenizer
 
 Numbers = npt.NDArray[np.int64]
@@ -31,11 +31,8 @@ class MaskingConfig:
         "dynamic masking: sample new tokens to predict in each epoch (RoBERTa); false: only in "
         "the first `duplicates` epochs, then repeat them",
     )
-    duplicates: int = setting(
-        10,
-        "number of epochs with different masks before they repeat, for dynamic=false",
-        gt=0,
-        le=COPIES,
+    duplicates: int = count(
+        10, "number of epochs with different masks before they repeat, for dynamic=false", COPIES
     )
 
     def __post_init__(self) -> None:

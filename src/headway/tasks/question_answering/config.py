@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import LENGTH, section, setting
+from headway.base.settings import LENGTH, count, section, setting
 from headway.tasks.sections import ExamplesConfig, FineTuningRunConfig, ObservationConfig
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -21,14 +21,14 @@ class AnswerDataConfig(ExamplesConfig):
     held_out: float = setting(
         0.1, "fraction of the contexts that is held out if valid is unset", gt=0, lt=1
     )
-    window: int = setting(
+    window: int = count(
         256,
         "maximum sequence length in tokens: the question and a window of the context",
-        ge=16,
-        le=LENGTH,
+        LENGTH,
+        least=16,
     )
-    stride: int = setting(
-        96, "distance in tokens between overlapping windows of a long context", ge=1, le=LENGTH
+    stride: int = count(
+        96, "distance in tokens between overlapping windows of a long context", LENGTH
     )
     skip_impossible: bool = setting(
         False, "leave out questions that have no answer in their context (SQuAD 2.0)"

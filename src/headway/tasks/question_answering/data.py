@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from headway.base.errors import DataError
@@ -12,7 +11,12 @@ from headway.data.bad_rows import BadRows
 from headway.data.formats.records import ENDINGS
 from headway.data.formats.split_files import files_of
 from headway.data.split import check_sides, hold_out
-from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
+from headway.tasks.finetuning import (
+    PreparedExamples,
+    check_examples,
+    check_unchanged,
+    require_encoder,
+)
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
 from headway.tasks.question_answering.model import AnswerReader
@@ -27,13 +31,7 @@ from headway.tasks.question_answering.windows import AnswerTexts, Window, covere
 FILE = "texts.json"
 
 
-@dataclass(frozen=True)
-class PreparedQuestions:
-    """The encoded training questions of a question-answering model, and the held-out questions."""
-
-    reader: AnswerReader
-    train: AnswerTexts
-    held_out: list[Question]
+PreparedQuestions = PreparedExamples[AnswerReader, AnswerTexts, Question]
 
 
 def check_answers(config: AnswerRunConfig) -> None:

@@ -16,7 +16,7 @@ from headway.base.errors import UsageError
 from headway.base.files import is_count
 from headway.base.settings import required, setting
 from headway.bundle import (
-    Attention,
+    Attending,
     BundleWithReader,
     ForwardPass,
     InputSpec,
@@ -25,7 +25,6 @@ from headway.bundle import (
     ProbeRequest,
     Readout,
     StoredReader,
-    attention_of,
     encoder_pass,
 )
 from headway.bundle.arguments import checked
@@ -161,7 +160,7 @@ class AnswerReader(StoredReader):
         return self.tokenizer, {"window": self.window, "stride": self.stride}
 
 
-class QuestionAnsweringBundle(BundleWithReader):
+class QuestionAnsweringBundle(BundleWithReader, Attending):
     """A `BertQuestionAnswering` with its reader."""
 
     kind: ClassVar[str] = "question-answering model"
@@ -255,19 +254,6 @@ class QuestionAnsweringBundle(BundleWithReader):
         return encoder_pass(
             self.model, self.reader.tokenizer, list(window.ids), window.types, within="bert."
         )
-
-    def attention(
-        self,
-        question: str,
-        context: str,
-        layers: Sequence[str] = (),
-        heads: Sequence[int] = (),
-    ) -> Attention:
-        """Return the attention weights of a forward pass over the window with the best answer.
-
-        layers, heads: the layers and heads to return; if empty, all.
-        """
-        return attention_of(self.reading(question, context), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         question, context = request.input, request.second

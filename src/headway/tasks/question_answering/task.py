@@ -55,7 +55,7 @@ from headway.tasks.question_answering.model import (
 from headway.tasks.question_answering.question_files import Question, read_questions
 from headway.tasks.question_answering.windows import AnswerBatch
 from headway.tasks.sections import RunSettings
-from headway.tasks.task import BundleSpec, Pipeline, Predicts, Styled, Task, Teaches
+from headway.tasks.task import BundleSpec, Pipeline, Predicts, Styled, Task, Teaches, shown_as
 from headway.tasks.truncation import warn_of_truncation
 from headway.training.objectives.contract import Loss
 
@@ -147,22 +147,23 @@ def read_examples(
     if len(answered) < len(questions):
         text = f"{len(questions) - len(answered):,} questions without an answer are left out"
         warnings.warn(text, HeadwayWarning, stacklevel=2)
-    _warn(bundle, answered)
-    return answered
+    return _with_warning(bundle, answered)
 
 
 def held_out_examples(
     bundle: QuestionAnsweringBundle, run: Path, config: RunSettings, options: AnswerScoring
 ) -> Sequence[Question]:
     """Read the held-out questions of a run. Warns of questions that are truncated."""
-    questions = answered_questions(config.data)[1]
-    _warn(bundle, questions)
-    return questions
+    return _with_warning(bundle, answered_questions(config.data)[1])
 
 
-def _warn(bundle: QuestionAnsweringBundle, questions: Sequence[Question]) -> None:
+def _with_warning(
+    bundle: QuestionAnsweringBundle, questions: Sequence[Question]
+) -> Sequence[Question]:
+    """Return the questions, and warn of those that are truncated."""
     lengths = bundle.reader.lengths([question.question for question in questions])
     warn_of_truncation(lengths, bundle.reader.max_question_length, "question")
+    return questions
 
 
 def evaluate(
@@ -213,12 +214,6 @@ def pipeline_form(
     return answers[0] if options.top == 1 and answers else answers
 
 
-def score_lines(scores: Scores) -> list[str]:
-    """Format exact match, F1 and the number of questions."""
-    count = scores.counts["questions"]
-    return [f"exact match {scores['exact']:.3f}   F1 {scores['f1']:.3f}   {count:,} questions"]
-
-
 QUESTION_ANSWERING = Task(
     name="question_answering",
     config=AnswerRunConfig,
@@ -229,7 +224,7 @@ QUESTION_ANSWERING = Task(
     evaluate=evaluate,
     read=read_examples,
     held_out=held_out_examples,
-    show_scores=score_lines,
+    show_scores=shown_as("exact match {exact:.3f}   F1 {f1:.3f}   {questions:,} questions"),
     bundles={
         "bert-answerer": BundleSpec(
             bundle=QuestionAnsweringBundle, foreign=from_hugging_face, export=to_hugging_face

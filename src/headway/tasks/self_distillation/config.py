@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, WIDTH, section, setting, with_default
+from headway.base.settings import (
+    BATCH,
+    LENGTH,
+    WIDTH,
+    count,
+    fraction,
+    section,
+    setting,
+    with_default,
+)
 from headway.tasks.image_config import (
     ImageEncoderSettings,
     LabelledImageDataConfig,
@@ -28,8 +37,8 @@ from headway.training import OptimizerConfig
 class DinoModelConfig(ImageEncoderSettings):
     """The shape of the encoder and of the projection head, which is discarded after training."""
 
-    hidden_dim: int = setting(512, "width of the hidden layers of the head", gt=0, le=WIDTH)
-    bottleneck: int = setting(64, "width of the head's bottleneck", gt=0, le=WIDTH)
+    hidden_dim: int = count(512, "width of the hidden layers of the head", WIDTH)
+    bottleneck: int = count(64, "width of the head's bottleneck", WIDTH)
     prototypes: int = setting(
         1024, "number of prototypes: output width of the head", gt=1, le=WIDTH
     )
@@ -48,14 +57,12 @@ class DinoTrainingConfig(BlocksLoopConfig):
 
     steps: int = with_default(BlocksLoopConfig, "steps", 2000)
     updates: int = desired_updates(0)  # the teacher's mean of a batch needs its size
-    average: float = setting(
+    average: float = fraction(
         0.0,
         "decay of an exponential moving average of the weights besides the teacher; 0 switches it "
         "off",
-        ge=0,
-        lt=1,
     )
-    batch_size: int = setting(64, "batch size, in images", gt=0, le=BATCH)
+    batch_size: int = count(64, "batch size, in images", BATCH)
     start: str | None = pre_trained("image encoder whose pre-training is continued")
 
 
@@ -71,9 +78,7 @@ class DinoEvaluationConfig(ObservationConfig):
     images: int = setting(
         4000, "maximum number of training images among which neighbours are searched", gt=0
     )
-    neighbours: int = setting(
-        20, "number of nearest neighbours (k) that vote for a class", gt=0, le=LENGTH
-    )
+    neighbours: int = count(20, "number of nearest neighbours (k) that vote for a class", LENGTH)
 
 
 @dataclass(frozen=True, kw_only=True)

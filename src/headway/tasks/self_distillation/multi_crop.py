@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from headway.base.settings import COPIES, setting, with_default
+from headway.base.settings import COPIES, count, setting, with_default
 from headway.base.shapes import Float, Tensor
 from headway.data.augmentation import (
     AugmentationConfig,
@@ -29,13 +29,12 @@ BLUR = (0.1, 2.0)  # range of the standard deviation of the blur, in pixels of a
 class ViewConfig:
     """Multi-crop settings of DINO. Caron et al. 2021, section 3.2 and appendix E."""
 
-    global_crops: int = setting(
+    global_crops: int = count(
         2,
         "number of global crops; the teacher encodes these, the student all crops",
-        ge=1,
-        le=COPIES,
+        COPIES,
     )
-    local_crops: int = setting(6, "number of local crops", ge=0, le=COPIES)
+    local_crops: int = count(6, "number of local crops", COPIES, least=0)
     global_min_area: float = setting(
         0.4, "minimum fraction of the image area in a global crop", gt=0, le=1
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headway.base.settings import setting
+from headway.base.settings import fraction, setting
 from headway.models import SelfDistilled
 from headway.tasks.self_distillation.multi_crop import ViewBatch
 from headway.training.objectives.contract import Loss
@@ -36,15 +36,13 @@ class SelfDistillationConfig:
     warm: float = setting(
         0.3, "fraction of the steps in which the teacher's temperature rises", ge=0, le=1
     )
-    momentum: float = setting(
+    momentum: float = fraction(
         0.99,
         "momentum of the teacher's weights at the start; it rises to 1 along a cosine (0.996 for "
         "large batches)",
-        ge=0,
-        lt=1,
     )
-    centre_momentum: float = setting(
-        0.9, "momentum of the running mean of the teacher's outputs, the centre", ge=0, lt=1
+    centre_momentum: float = fraction(
+        0.9, "momentum of the running mean of the teacher's outputs, the centre"
     )
 
 

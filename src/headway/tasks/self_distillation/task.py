@@ -41,7 +41,7 @@ from headway.tasks.self_distillation.data import (
 from headway.tasks.self_distillation.multi_crop import ViewBatch, Views
 from headway.tasks.self_distillation.nearest_neighbours import knn_accuracy, linear_accuracy, spread
 from headway.tasks.self_distillation.objective import SelfDistillationObjective
-from headway.tasks.task import BundleSpec, Task, metrics_line
+from headway.tasks.task import BundleSpec, Task, shown_as
 
 DinoJob = Job[ViewBatch, NeighbourExamples, NeighbourOptions]
 DEFAULTS = NeighbourOptions()
@@ -180,12 +180,6 @@ def to_hugging_face(bundle: ImageEncoderBundle, folder: Path, family: str | None
     return interop.export_images(bundle.model, bundle.reader, folder, family)
 
 
-def score_lines(scores: Scores) -> list[str]:
-    """Format the metrics, and the numbers of evaluated images and of labelled neighbours."""
-    images, known = scores.counts["images"], scores.counts["known"]
-    return [f"{metrics_line(scores)}   {images:,} images, {known:,} labelled images as neighbours"]
-
-
 SELF_DISTILLATION = Task(
     name="self_distillation",
     config=DinoRunConfig,
@@ -196,7 +190,7 @@ SELF_DISTILLATION = Task(
     evaluate=evaluate,
     read=images_of_files,
     held_out=held_out_images,
-    show_scores=score_lines,
+    show_scores=shown_as("{metrics}   {images:,} images, {known:,} labelled images as neighbours"),
     bundles={
         "vit": BundleSpec(
             bundle=ImageEncoderBundle, foreign=from_hugging_face, export=to_hugging_face

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, section, setting
+from headway.base.settings import BATCH, LENGTH, count, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
@@ -28,11 +28,11 @@ class EmbedDataConfig(ExamplesConfig):
     score: str = setting(
         "score", "name of the column (or key) that holds the similarity of the pair; optional"
     )
-    max_length: int = setting(
+    max_length: int = count(
         128,
         "maximum sequence length in tokens; longer texts are truncated at the end",
-        ge=3,
-        le=LENGTH,
+        LENGTH,
+        least=3,
     )
 
 

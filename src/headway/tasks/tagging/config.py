@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import LENGTH, section, setting
+from headway.base.settings import LENGTH, count, section, setting
 from headway.tasks.sections import (
     BalancedConfig,
     ExamplesConfig,
@@ -28,11 +28,11 @@ class TagDataConfig(ExamplesConfig):
         "column of the tags: its number from 1 (CoNLL), its name (.conllu) or its key (.jsonl, "
         ".parquet); if unset, the last column, upos or tags",
     )
-    max_length: int = setting(
+    max_length: int = count(
         128,
         "maximum sequence length in tokens; longer sentences are split into several sequences",
-        ge=8,
-        le=LENGTH,
+        LENGTH,
+        least=8,
     )
 
 

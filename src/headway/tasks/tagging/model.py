@@ -16,7 +16,7 @@ from headway.base.files import are_distinct_names, is_count
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.bundle import (
-    Attention,
+    Attending,
     BundleWithReader,
     ForwardPass,
     Preprocessing,
@@ -24,7 +24,6 @@ from headway.bundle import (
     ProbeRequest,
     Readout,
     StoredReader,
-    attention_of,
     check_outputs,
     class_names,
     encoder_pass,
@@ -205,7 +204,7 @@ def _is_punctuation(character: str) -> bool:
     return is_symbol or unicodedata.category(character).startswith("P")
 
 
-class TaggerBundle(BundleWithReader):
+class TaggerBundle(BundleWithReader, Attending):
     """A `BertTagger` with its reader."""
 
     kind: ClassVar[str] = "tagger"
@@ -289,15 +288,6 @@ class TaggerBundle(BundleWithReader):
             )
         ids = list(rows[0].ids)
         return encoder_pass(self.model, self.reader.tokenizer, ids, [0] * len(ids), within="bert.")
-
-    def attention(
-        self, text: str | Sequence[str], layers: Sequence[str] = (), heads: Sequence[int] = ()
-    ) -> Attention:
-        """Return the attention weights of a forward pass over a text that fits into one sequence.
-
-        layers, heads: the layers and heads to return; if empty, all.
-        """
-        return attention_of(self.reading(text), layers, heads)
 
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.reading(request.input)

@@ -38,10 +38,8 @@ from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
 from headway.tasks.tagging.data import (
     PreparedTags,
-    TaggedSentence,
     check_tags,
     prepare_tags,
-    read_tagged,
     tagged_sentences,
     tags_of,
 )
@@ -56,6 +54,7 @@ from headway.tasks.tagging.model import (
     to_hugging_face,
 )
 from headway.tasks.tagging.spans import are_span_tags, score_spans
+from headway.tasks.tagging.tag_files import TaggedSentence, read_tagged
 from headway.tasks.task import (
     NO_OPTIONS,
     BundleSpec,

@@ -12,25 +12,21 @@ import torch
 
 from headway.base.errors import DataError, UsageError
 from headway.bundle import (
-    Attention,
     ForwardPass,
     InputSpec,
     Probe,
     ProbeRequest,
     SearchingBundle,
     SearchTrace,
-    attention_of,
     next_token_readout,
 )
 from headway.bundle.arguments import checked
 from headway.decoding import (
     BeamSettings,
-    Candidate,
     Ensemble,
     Hypothesis,
     Observer,
     Search,
-    end_of,
     run,
 )
 from headway.inspection import align, check_aligns
@@ -331,20 +327,6 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
         check_positions(len(target_ids), self.model.max_target, "the target")
         return forward_pass(self.model, self.tokenizer, source_ids, target_ids)
 
-    def attention(
-        self,
-        source: str,
-        target: str | None = None,
-        layers: Sequence[str] = (),
-        heads: Sequence[int] = (),
-    ) -> Attention:
-        """Return the attention weights of a forward pass over a sentence and a translation.
-
-        target: the translation; None: the model's own translation. layers, heads: the layers and
-        heads to return; if empty, all.
-        """
-        return attention_of(self.reading(source, target), layers, heads)
-
     def _probe(self, request: ProbeRequest) -> Probe:
         reading = self.into(request.language).reading(request.input, request.target)
         source, target = self.tokenizer.source, self.tokenizer.target
@@ -366,16 +348,11 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
 
         language: the target language, of a model with several.
         """
-        candidates: list[Candidate] = []
-        translator = self.into(language)
-        ((best,),) = translator.search([input], beam=beam, observe=candidates.append)
-        target = self.tokenizer.target
-        return SearchTrace(
-            candidates=candidates,
-            first=target.bos,
-            best=best.tokens,
-            end=end_of(best.tokens, candidates) if best.finished else (),
-            names=target.token_strings,
+        translator, target = self.into(language), self.tokenizer.target
+        return self._trace(
+            lambda observe: translator.search([input], beam=beam, observe=observe)[0][0],
+            target.bos,
+            target.token_strings,
         )
 
 

@@ -12,6 +12,8 @@ from headway.base.settings import (
     LENGTH,
     MOST,
     VOCABULARY,
+    count,
+    fraction,
     section,
     setting,
     with_default,
@@ -93,14 +95,12 @@ class TranslationDataConfig:
         "how words are split into tokens: by merged pairs (bpe), or into the most probable tokens "
         "of a Unigram language model",
     )
-    vocabulary: int = setting(8000, "vocabulary size of a tokenizer", ge=259, le=VOCABULARY)
+    vocabulary: int = count(8000, "vocabulary size of a tokenizer", VOCABULARY, least=259)
     joint: bool = setting(True, "one vocabulary for both languages")
-    bpe_dropout: float = setting(
+    bpe_dropout: float = fraction(
         0.0,
         "probability with which each merge is left out when a training sentence is split into "
         "tokens, differently in each epoch; 0.1 helps with little data",
-        ge=0,
-        lt=1,
     )
     unigram_alpha: float | None = setting(
         None,
@@ -110,26 +110,22 @@ class TranslationDataConfig:
         gt=0,
         le=100,
     )
-    noise_drop: float = setting(
+    noise_drop: float = fraction(
         0.0,
         "probability with which each token of a training source is left out, differently in each "
         "epoch",
-        ge=0,
-        lt=1,
     )
-    noise_mask: float = setting(
+    noise_mask: float = fraction(
         0.0,
         "probability with which each token of a training source is replaced by a blank, "
         "differently in each epoch",
-        ge=0,
-        lt=1,
     )
-    noise_shuffle: int = setting(
+    noise_shuffle: int = count(
         0,
         "maximum number of positions by which a token of a training source is moved, differently "
         "in each epoch",
-        ge=0,
-        le=LENGTH,
+        LENGTH,
+        least=0,
     )
     corruption: float = setting(
         0.0,
@@ -141,11 +137,8 @@ class TranslationDataConfig:
     corruption_length: float = setting(
         3.0, "mean length of a span of span corruption, in tokens", ge=1, le=LENGTH
     )
-    max_length: int = setting(
-        200,
-        "maximum length of a sentence in tokens; longer pairs are left out",
-        gt=0,
-        le=LENGTH,
+    max_length: int = count(
+        200, "maximum length of a sentence in tokens; longer pairs are left out", LENGTH
     )
 
 
@@ -153,14 +146,13 @@ class TranslationDataConfig:
 class TranslationTrainingConfig(BlocksLoopConfig):
     """Settings of the training loop of a translator."""
 
-    tokens: int | Literal["auto"] = setting(
+    tokens: int | Literal["auto"] = count(
         2048,
         "batch size in tokens: number of pairs times the longest sentence, padding included; auto: "
         "the largest that fits into the free memory, of at most a hundredth of an epoch",
-        gt=0,
-        le=BATCH,
+        BATCH,
     )
-    smoothing: float = setting(0.1, "label smoothing", ge=0, lt=1)
+    smoothing: float = fraction(0.1, "label smoothing")
     r_drop: float = setting(
         0.0,
         "R-Drop: weight of the divergence between two passes with different dropout, which takes "
@@ -206,8 +198,8 @@ class TranslationEvaluationConfig(ObservationConfig):
     sentences: int = setting(
         1000, "maximum number of validation sentences translated at each evaluation", gt=0
     )
-    samples: int = setting(
-        2, "number of translations that are shown at each evaluation", ge=0, le=BEAMS
+    samples: int = count(
+        2, "number of translations that are shown at each evaluation", BEAMS, least=0
     )
 
 
@@ -238,7 +230,7 @@ class TranslationScoring(BeamSettings):
         "evaluation.sentences of a run's validation pairs, and all of other pairs",
         gt=0,
     )
-    samples: int = setting(0, "number of translations that are shown", ge=0, le=BEAMS)
+    samples: int = count(0, "number of translations that are shown", BEAMS, least=0)
     references: str | None = setting(
         None,
         "further columns or file extensions with references of the same sources, separated by "

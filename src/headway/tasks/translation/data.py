@@ -14,6 +14,7 @@ from headway.data.bad_rows import BadRows
 from headway.data.prepared import Progress, numbered, prepared, progress_of
 from headway.data.read_once import ReadOnce
 from headway.data.split import is_held_out, repeats
+from headway.tasks.text_data import tokenizer_of_run
 from headway.tasks.translation.bundle import TranslatorBundle
 from headway.tasks.translation.config import TranslationDataConfig
 from headway.tasks.translation.directions import (
@@ -82,7 +83,9 @@ def prepare_data(
         for note in files.notes:
             emit({"kind": "note", "text": note})
     pairs = PairsOnce(config, corpora, folder, progress_of(emit, "pairs", "pairs"))
-    tokenizers = _tokenizers(config, pairs, folder, emit, start)
+    tokenizers = tokenizer_of_run(
+        folder, TokenizerPair.load, lambda: _tokenizers(config, pairs, emit, start), emit
+    )
 
     def corpus(name: str, read: Callable[[], Iterator[Pair]]) -> Corpus:
         def make(path: Path, progress: Progress) -> Corpus:
@@ -131,24 +134,16 @@ def _with_both_sides(pairs: Iterator[Pair]) -> list[Pair]:
 def _tokenizers(
     config: TranslationDataConfig,
     pairs: PairsOnce,
-    folder: Path,
     emit: Callable[[Event], None],
     start: TranslatorBundle | None,
-) -> TokenizerPair:
-    reused = any(folder.glob("tokenizer*.json"))
-    if reused:
-        tokenizers, how = TokenizerPair.load(folder), "reused"
-    elif start is not None:
-        tokenizers, how = start.tokenizer, "of the pre-trained model"
-    else:
-        emit({"kind": "preparing", "what": "tokenizer", "done": 0})
-        tokenizers = _trained(config, pairs)
-        kind = _KINDS[config.tokenizer].subwords.name
-        how = f"{kind}, {'joint' if tokenizers.joint else 'one per language'}"
-    if not reused:
-        tokenizers.save(folder)
-    emit({"kind": "tokenizer", "vocabulary_size": tokenizers.target.size, "how": how})
-    return tokenizers
+) -> tuple[TokenizerPair, str]:
+    """Return the tokenizers of the pre-trained model, or new ones, and their origin in words."""
+    if start is not None:
+        return start.tokenizer, "of the pre-trained model"
+    emit({"kind": "preparing", "what": "tokenizer", "done": 0})
+    tokenizers = _trained(config, pairs)
+    kind = _KINDS[config.tokenizer].subwords.name
+    return tokenizers, f"{kind}, {'joint' if tokenizers.joint else 'one per language'}"
 
 
 def _trained(config: TranslationDataConfig, pairs: PairsOnce) -> TokenizerPair:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.base.settings import MOST, SAMPLES, required, setting
+from headway.base.settings import MOST, SAMPLES, count, required, setting
 from headway.decoding import BeamSettings, Hypothesis
 
 
@@ -32,11 +32,8 @@ class TranslateOptions(BeamSettings):
         "Source language, for mBART, M2M100 and NLLB; if unset, the language that the files of "
         "the model name.",
     )
-    nbest: int = setting(
-        1,
-        "Number of translations per sentence, best first: line number, score, text.",
-        gt=0,
-        le=MOST,
+    nbest: int = count(
+        1, "Number of translations per sentence, best first: line number, score, text.", MOST
     )
     contain: tuple[str, ...] = setting((), "Phrases that every translation must contain.")
     avoid: tuple[str, ...] = setting((), "Phrases that no translation may contain.")
@@ -45,12 +42,12 @@ class TranslateOptions(BeamSettings):
         "Table of source and target terms: the translation of a sentence with a source term must "
         "contain its target term.",
     )
-    mbr: int = setting(
+    mbr: int = count(
         0,
         "If set, number of sampled translations, of which the one most like all others by chrF is "
         "chosen: minimum Bayes risk.",
-        ge=0,
-        le=SAMPLES,
+        SAMPLES,
+        least=0,
     )
     seed: int = setting(0, "Seed of the samples of mbr.", ge=0)
     ensemble: tuple[Path, ...] = setting(

@@ -11,7 +11,7 @@ import torch
 
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
-from headway.bundle import folder_max_tokens, folder_rules, with_normalisation
+from headway.bundle import best_outputs, folder_max_tokens, folder_rules, with_normalisation
 from headway.decoding import (
     BeamSettings,
     Ensemble,
@@ -28,8 +28,6 @@ from headway.decoding import (
     Search,
     TextStreamer,
     expected_utilities,
-    fast_beam_search,
-    fast_greedy_search,
     run,
     sample_search,
     stream_beam,
@@ -101,15 +99,16 @@ class TranslationSearch:
         def decode(chosen: list[int]) -> Search[list[list[Hypothesis]]]:
             rows, of_rows = [ids[i] for i in chosen], wording.of(chosen)
             inputs, limits = self._inputs(rows), self._limits(rows, settings, of_rows)
-            if is_greedy:
-                greedy = fast_greedy_search(self.stepper, inputs, limits, settings)
-                best = yield from self._driven(greedy)
-                return [[self._with_text(hypothesis)] for hypothesis in best]
-            search = fast_beam_search(
-                self.stepper, inputs, limits, settings, num_best=num_best, observe=observe
+            search = best_outputs(
+                self.stepper,
+                inputs,
+                limits,
+                settings,
+                is_greedy=is_greedy,
+                num_best=num_best,
+                observe=observe,
             )
-            is_alone = settings.coverage or self.stepper is not self.model
-            lists = run(self.stepper, search) if is_alone else (yield from search)
+            lists = yield from self._driven(search)
             return [[self._with_text(hypothesis) for hypothesis in best] for best in lists]
 
         return in_groups(ids, ROWS, decode, progress)
@@ -231,11 +230,7 @@ class TranslationSearch:
         ranked = sorted(range(len(texts)), key=lambda i: -utilities[i])
         distinct: dict[str, Hypothesis] = {}
         for i in ranked:
-            row, is_finished = samples[i], samples[i].reason == "end"
-            sampled = Hypothesis(
-                tuple(row.tokens), row.log_probability, utilities[i], is_finished, texts[i]
-            )
-            distinct.setdefault(texts[i], sampled)
+            distinct.setdefault(texts[i], samples[i].output(texts[i], utilities[i]))
         return list(distinct.values())
 
     def _with_text(self, hypothesis: Hypothesis) -> Hypothesis:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, VOCABULARY, section, setting
+from headway.base.settings import (
+    BATCH,
+    COPIES,
+    LENGTH,
+    VOCABULARY,
+    count,
+    fraction,
+    section,
+    setting,
+)
 from headway.models import WordsConfig
 from headway.tasks.sections import (
     LoopConfig,
@@ -28,15 +37,11 @@ class TextConfig:
     column: str | None = setting(
         None, "name or number of the column of .tsv files that holds the text"
     )
-    vocabulary: int = setting(
-        30_000, "maximum vocabulary size: the most frequent words", gt=0, le=VOCABULARY
-    )
+    vocabulary: int = count(30_000, "maximum vocabulary size: the most frequent words", VOCABULARY)
     min_count: int = setting(
         5, "minimum count of a word of the vocabulary; rarer words are left out", gt=0
     )
-    held_out: float = setting(
-        0.02, "fraction of the lines that is held out for validation", ge=0, lt=1
-    )
+    held_out: float = fraction(0.02, "fraction of the lines that is held out for validation")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +51,14 @@ class WordsTrainingConfig(LoopConfig):
     steps: int = setting(3000, "number of updates", gt=0)
     average: float = averaging(0.0)
     updates: int = desired_updates(0)  # a batch takes less than 50 ms
-    batch_size: int = setting(4096, "batch size, in centre words", gt=0, le=BATCH)
-    window: int = setting(
+    batch_size: int = count(4096, "batch size, in centre words", BATCH)
+    window: int = count(
         5,
         "maximum context window: words on each side; the width is sampled between 1 and this",
-        gt=0,
-        le=LENGTH,
+        LENGTH,
     )
-    negatives: int = setting(
-        5, "number of negative samples per context word: their weight in the loss", gt=0, le=COPIES
+    negatives: int = count(
+        5, "number of negative samples per context word: their weight in the loss", COPIES
     )
     subsample: float = setting(
         1e-3,

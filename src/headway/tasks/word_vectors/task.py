@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from headway.base.devices import Machine
-from headway.base.errors import DataError, UsageError
+from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.data.rows import read_texts
 from headway.data.stream import Batches
@@ -24,6 +24,7 @@ from headway.models import WordsConfig, words_model
 from headway.tasks.job import Emit, Job, Summary, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.task import NO_OPTIONS, BundleSpec, NoOptions, Task
+from headway.tasks.text_data import held_out_folder
 from headway.tasks.word_vectors.config import (
     TextConfig,
     WordsRunConfig,
@@ -158,15 +159,10 @@ def held_out_examples(
     bundle: WordsBundle, run: Path, config: RunSettings, options: NoOptions
 ) -> WordExamples:
     """Open the held-out examples of a run. Raises UsageError if there are none."""
-    folder = run / "data" / "valid"
-    if not folder.is_dir():
-        raise UsageError(
-            "the run has no held-out text, or it was removed",
-            str(folder),
-            f"name a text file: headway eval {run} FILE",
-        )
     assert isinstance(config, WordsRunConfig)
-    return examples_of(WordCorpus.open(folder, bundle.vocabulary), bundle.config, config.training)
+    return examples_of(
+        WordCorpus.open(held_out_folder(run), bundle.vocabulary), bundle.config, config.training
+    )
 
 
 @torch.inference_mode()

@@ -97,16 +97,14 @@ class CheckReport:
 
 @dataclass
 class _Incomplete(BadRows):
-    """Leaves out every row that is no pair, counts it, and keeps the error of the first one."""
+    """Leaves out and counts every row that is no pair, and keeps the errors of the first ones."""
 
-    rows: Finding = field(default_factory=Finding)
-    first: DataError | None = None
+    count: int = 0
 
     def leave_out(self, error: DataError) -> None:
-        self.first = self.first or error
-        # FILE:3 of a text, FILE[3] of a list in JSON, FILE, row 3 of a .parquet file
-        line = int(re.findall(r"(?::|\[|row )(\d+)", str(error.where))[-1])
-        self.rows.note(line, str(error.where))
+        self.count += 1
+        if len(self.errors) < FIRST_LINES:
+            self.errors.append(error)
 
 
 @dataclass
@@ -164,7 +162,7 @@ def _tallied(files: PairFiles) -> _Tally:
     except HeadwayError as error:
         tally.error = error
     report.pairs = len(tally.lines)
-    report.readable = tally.error is None and tally.incomplete.first is None
+    report.readable = tally.error is None and not tally.incomplete.count
     report.duplicates = report.pairs - len(np.unique(_hashes(tally.both)))
     report.lengths = {name: _summary(counter) for name, counter in sorted(tally.lengths.items())}
     return tally
@@ -224,14 +222,17 @@ def _summary(counter: Counter[int]) -> Lengths:
 
 
 def _faults(files: PairFiles, tally: _Tally) -> Iterator[str]:
-    rows, first = tally.incomplete.rows, tally.incomplete.first
+    incomplete = tally.incomplete
     if tally.error is not None:
         yield tally.error.on_one_line
-    elif not tally.report.pairs and first is None:
+    elif not tally.report.pairs and not incomplete.count:
         yield f"{files.paths[0]}: has no sentence pairs"
-    if first is not None:
-        more = "" if rows.count == 1 else f" ({rows.count:,} such rows: {rows.listed})"
-        yield f"{first.on_one_line}{more}"
+    if incomplete.count:
+        first, *others = incomplete.errors
+        places = ", ".join(str(error.where) for error in others)
+        more = ", …" if incomplete.count > FIRST_LINES else ""
+        rows = f" ({incomplete.count:,} such rows, the next at {places}{more})" if others else ""
+        yield f"{first.on_one_line}{rows}"
     yield from _sentence(tally.report.empty, "an empty side")
     leaked = tally.report.leaked
     yield from _sentence(leaked, "in the training set", one="also occurs", several="also occur")
