@@ -27,10 +27,10 @@ from headway.base.devices import (
 )
 from headway.base.files import write_file
 from headway.base.threads import VARIABLES
-from headway.bundle import TextBundle
+from headway.bundle import TextGenerating
 from headway.runs import DryRun, recipe, saved, train
 from headway.runs.dry_run import DRY_RUN
-from headway.tasks.opening import expect, load
+from headway.tasks.opening import load
 from headway.terminal.console import say
 from headway.training import CHECKPOINTS, MODEL, StepReport, TrainingState
 from headway.transforms.fast.table import prepare_for_inference
@@ -241,9 +241,10 @@ def written(run: Path, sizes: Sizes) -> dict[str, float]:
     rates = {}
     for name in NUMBERS:
         say(f"measure   a text of {sizes.tokens} tokens by the recipe {run.name}, in {name}")
-        bundle = expect(TextBundle, load(model, dtype=None if name == "float32" else name), model)
+        bundle = load(model, dtype=None if name == "float32" else name)
+        assert isinstance(bundle, TextGenerating)
 
-        def write(bundle: TextBundle = bundle) -> None:
+        def write(bundle: TextGenerating = bundle) -> None:
             bundle.generate([""], temperature=0.0, max_tokens=sizes.tokens, min_tokens=sizes.tokens)
 
         rates[name] = sizes.tokens / fastest(write, sizes.seconds, str(bundle.device))
