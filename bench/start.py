@@ -19,7 +19,6 @@ BY = COMMANDS
 PEERS = ("import_torch",)
 SECONDS = 0.7
 """That a command may take beyond `import torch`."""
-SMALLEST = 0.01
 VERBS: dict[str, tuple[str, ...]] = {
     "generate": ("gpt", "the fox", "--max-tokens", "3"),
     "translate": ("translator", "the fox"),
@@ -38,7 +37,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
         pairs = interleave(ours, peer, rounds, verb=verb)
         beyond = [
             (
-                {"work": max(SMALLEST, a["whole"] - b["whole"]), "seconds": 1, "whole": a["whole"]},
+                {"work": max(0.01, a["whole"] - b["whole"]), "seconds": 1, "whole": a["whole"]},
                 {"work": SECONDS, "seconds": 1, "whole": b["whole"]},
             )
             for a, b in pairs
