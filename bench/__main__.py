@@ -1,12 +1,14 @@
 """`python -m bench`: speed compared with other libraries, as a table and a JSON file.
 
 Rounds of the two libraries alternate (ours, peer, ours, peer ...), each in its own process. The
-ratio is that of neighbouring rounds, so that a slower machine slows both down. The table shows
-which ratios are below their goals.
+ratio is that of neighbouring rounds, so that a slower machine slows both down. A row is measured by
+the command that a user types, with its defaults, or by a program of a few lines; functions with
+chosen settings only explain. The table begins with the processor and its kind, and shows which
+ratios are below the goal for that kind.
 
 What was measured is kept after each peer: `--resume` goes on with the rows of the same day and
 conditions. A peer that fails does not end the others; the exit code is then 1. A file in
-bench/results has all rows of one day.
+bench/results has all rows of one day on one kind of machine.
 """
 
 from __future__ import annotations
@@ -14,69 +16,47 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module, util
 from pathlib import Path
 from typing import Any
 
-from bench.report import Row, RowsOfDay, as_json, command_line, table, today
-from bench.sentences import source_of_data, trained, write_sentences
-from bench.sides import ROOT, Settings, Side
-from bench.translation import SENTENCES
-from headway.base.files import write_file
-
-CLAIMS = (
-    "training",
-    "translation",
-    "language",
-    "generation",
-    "decoding",
-    "embeddings",
-    "encoders",
-    "watching",
-    "kernels",
-    "scores",
-    "length",
+from bench.goals import kind
+from bench.report import (
+    FUNCTIONS,
+    Row,
+    RowsOfDay,
+    as_json,
+    command_line,
+    processor,
+    shown,
+    today,
 )
-TRANSLATORS = {"training", "translation"}  # claims that need a trained run
-WHOLE_MODELS = {
-    *TRANSLATORS,
-    "language",
-    "generation",
-    "decoding",
-    "embeddings",
-    "encoders",
-    "watching",
-}  # the other claims are single operations
-FULL_STEPS, QUICK_STEPS = 600, 60
-# Work of one round: training steps, sentences, texts or kernel calls; for `length`, tenths of a
-# second per sequence length.
-FULL = {
-    "training": 20,
-    "translation": 1000,
-    "language": 6,
-    "generation": 1,
-    "decoding": 1,
-    "embeddings": 1000,
-    "encoders": 1,
-    "watching": 4,
-    "kernels": 40,
-    "scores": 20,
-    "length": 5,
+from bench.sentences import SENTENCES, source_of_data, trained, write_sentences
+from bench.sides import ROOT, Settings, Side
+from headway.base.files import write_file
+from headway.cli.doctor import machine_kind
+
+CLAIMS: dict[str, tuple[int, int]] = {
+    "training": (100, 40),  # steps of a command
+    "decoding": (1, 1),
+    "translation": (1000, 600),  # sentences of a command
+    "serving": (64, 16),  # tokens for each client
+    "start": (1, 1),
+    "defaults": (100, 40),
+    "embeddings": (1000, 200),
+    "encoders": (1, 1),
+    "watching": (4, 1),
+    "kernels": (40, 5),
+    "scores": (20, 2),
+    "length": (5, 1),
 }
-QUICK = {
-    "training": 2,
-    "translation": 64,
-    "language": 1,
-    "generation": 1,
-    "decoding": 1,
-    "embeddings": 200,
-    "encoders": 1,
-    "watching": 1,
-    "kernels": 5,
-    "scores": 2,
-    "length": 1,
-}
+"""Each claim with the work of one round, and that of a quick one: training steps, sentences, texts
+or kernel calls; for `length`, tenths of a second per sequence length."""
+ON_GPU = ("training", "decoding", "serving", "start", "defaults")
+"""The claims that are measured on a GPU; `bench.gpu` measures what explains them."""
+OPERATIONS = {"kernels", "scores", "length"}  # the other claims are whole models
+FULL_STEPS, QUICK_STEPS = 600, 100
 
 
 @dataclass(frozen=True)
@@ -90,15 +70,12 @@ class NotMeasured:
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     rounds = options.rounds or (2 if options.quick else 5)
-    claims = options.only or CLAIMS
-    folder = options.cache
-    if TRANSLATORS & set(claims):
-        folder = options.run or _cached(options)
-        if not (folder / SENTENCES).is_file():
-            write_sentences(folder)
+    claims = options.only or (ON_GPU if kind() == "gpu" else [*CLAIMS])
+    if options.threads:  # as a user sets it, for the commands of both sides
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)
     conditions: dict[str, Any] = {
         "rounds": rounds,
-        "threads": options.threads,
+        "threads": options.threads or "each library's own",
         "data": source_of_data(),
         "allocator": "each library's own"
         if not options.same_allocator
@@ -109,10 +86,10 @@ def main(arguments: list[str]) -> int:
         day.forget()
     missing: list[NotMeasured] = []
     for claim in claims:
-        missing += _measure(claim, folder, rounds, options, day)
+        missing += _measure(claim, rounds, options, day)
     rows = day.of(claims, options.peers)
     print(_heading(conditions))
-    print(table(rows))
+    print(shown(rows))
     for one in missing:
         print(f"not measured: {one.what}")
     path = _results_path(options, is_complete=not missing)
@@ -138,13 +115,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--run",
         type=Path,
-        help="run folder of a post-norm translation model; if unset, one is trained",
+        help="run folder of a translation model; if unset, one is trained",
     )
     parser.add_argument(
         "--threads",
         type=int,
-        default=os.cpu_count() or 1,
-        help="number of CPU threads of each side",
+        help="number of CPU threads of each side; if unset, functions compute with all cores, and "
+        "commands with the number that they choose",
     )
     parser.add_argument(
         "--resume",
@@ -161,31 +138,47 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _cached(options: argparse.Namespace) -> Path:
     """Return the trained model; --quick uses the fully trained one if it exists."""
-    full: Path = options.cache / f"{source_of_data()}-{FULL_STEPS}"
+    full: Path = options.cache / "runs" / f"{source_of_data()}-{FULL_STEPS}"
     brief = options.quick and not (full / SENTENCES).is_file()
-    return trained(options.cache, QUICK_STEPS if brief else FULL_STEPS)
+    return trained(options.cache.resolve(), QUICK_STEPS if brief else FULL_STEPS)
+
+
+def _folder(claim: str, options: argparse.Namespace) -> Path:
+    """Return the folder of a claim's models: a trained run, or that of models that it writes."""
+    if claim != "translation":
+        folder: Path = options.cache / "models"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder.resolve()
+    run: Path = options.run or _cached(options)
+    if not (run / SENTENCES).is_file():
+        write_sentences(run)
+    return run.resolve()
 
 
 def _measure(
-    claim: str, folder: Path, rounds: int, options: argparse.Namespace, day: RowsOfDay
+    claim: str, rounds: int, options: argparse.Namespace, day: RowsOfDay
 ) -> list[NotMeasured]:
     """Measure a claim beside each peer, into `day`; return what was not measured, and why."""
+    module = import_module(f"bench.{claim}")
+    by = getattr(module, "BY", FUNCTIONS)
 
     def settings(side: str) -> Settings:
+        allocator = side == "ours" or claim in OPERATIONS or options.same_allocator
         return Settings(
             claim=claim,
             side=side,
             folder=str(folder),
-            threads=options.threads,
-            allocator=side == "ours" or claim not in WHOLE_MODELS or options.same_allocator,
-            work=(QUICK if options.quick else FULL)[claim],
+            threads=options.threads or os.cpu_count() or 1,
+            allocator=allocator if by == FUNCTIONS else None,
+            work=CLAIMS[claim][options.quick],
         )
 
-    module = import_module(f"bench.{claim}")
     if reason := getattr(module, "missing", lambda: None)():
         print(f"{claim} is skipped: {reason}", file=sys.stderr, flush=True)
         return [NotMeasured(f"{claim}: {reason}")]
-    device = f"cpu, {options.threads} threads"
+    folder = _folder(claim, options)
+    threads = f"{options.threads} threads" if options.threads else "threads by default"
+    device = "cuda" if kind() == "gpu" and by != FUNCTIONS else f"cpu, {threads}"
     not_measured: list[NotMeasured] = []
     requirements = getattr(module, "REQUIRES", {})
     for name in getattr(module, "PEERS", ("peer",)):
@@ -203,7 +196,7 @@ def _measure(
         try:
             with Side(settings("ours")) as ours, Side(settings(name)) as peer:
                 for row in module.measure(ours, peer, rounds, device):
-                    rows.append(row)
+                    rows.append(row if row.by != FUNCTIONS else replace(row, by=by))
                     low, high = row.spread
                     line = f"{row.name}: {row.ratio:.2f} ({low:.2f} to {high:.2f}) {row.peer_name}"
                     print(line, file=sys.stderr, flush=True)
@@ -220,7 +213,8 @@ def _heading(conditions: dict[str, Any]) -> str:
     data = conditions["data"]
     name = "Multi30k" if data == "multi30k" else "synthetic sentences (HEADWAY_DATA is not set)"
     return (
-        f"{name}; {conditions['rounds']} pairs of rounds, {conditions['threads']} threads; "
+        f"{processor()}: {machine_kind()}\n"
+        f"{name}; {conditions['rounds']} pairs of rounds, threads: {conditions['threads']}; "
         f"allocator: {conditions['allocator']}. ratio > 1: Headway is better"
     )
 
@@ -230,7 +224,7 @@ def _results_path(options: argparse.Namespace, *, is_complete: bool) -> Path:
     if not is_complete or options.quick or options.only or options.peers:
         cache: Path = options.cache
         return cache / "look.json"
-    return ROOT / "bench" / "results" / f"{today()}.json"
+    return ROOT / "bench" / "results" / f"{kind() or 'other'}-{today()}.json"
 
 
 if __name__ == "__main__":

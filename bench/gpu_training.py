@@ -15,11 +15,9 @@ from bench.gpu_scale import Limit, Run, Scale
 from bench.gpu_sides import available, built, gpt2
 from bench.plain_gpt import PlainGPT
 from headway.base.devices import Machine, float8_obstacle
-from headway.models import GPT, Translator, parameter_count
+from headway.models import GPT
 from headway.models.cost import training_flops
 from headway.tasks.language_modeling.packing import TextBatch
-from headway.tasks.translation.batches import TranslationBatch
-from headway.tasks.translation.objective import TranslationObjective
 from headway.training import (
     OptimizerConfig,
     RecordedGradients,
@@ -99,34 +97,6 @@ def built_training(
     if compiled:
         compile(model)
     return _fitted(model, batch, TextObjective(), scale, by_graphs=by_graphs)
-
-
-def translator_training(measurement: Measurement, rates: Limit) -> None:
-    """Training of the big translator on pairs of 64 and 64 tokens."""
-    scale = measurement.scale
-    config, length = scale.translator("big"), 64 if scale.device == "cuda" else 7
-    torch.manual_seed(0)
-    ids = torch.randint(4, config.source_vocabulary, (3, scale.pairs, length), device=scale.device)
-    indices = tuple(range(scale.pairs))
-    batch = TranslationBatch(ids[0], None, ids[1], ids[2], indices, ids[2].numel())
-
-    def ours(compiled: bool) -> Run:
-        model = fast(built(lambda: Translator(config), scale))
-        if compiled:
-            compile(model)
-        return _fitted(model, batch, TranslationObjective(0, 0.1), scale)
-
-    sides = {"Headway": lambda: ours(False), "Headway compiled": lambda: ours(True)}
-    model = Translator(config)
-    tables = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Embedding))
-    output = config.target_vocabulary * config.model_dim
-    # A pair of a source and a target token passes all matrices once, and the output projection.
-    matrices = parameter_count(model) - tables + output
-    attention = 3 * 4 * length * config.model_dim * 6  # forward FLOPs; three attentions a layer
-    most = rates.matrix_rate / (6 * matrices + 3 * attention)
-    work = scale.steps * ids[2].numel()
-    name = f"training translator big, {scale.pairs} pairs of {length} tokens"
-    measurement.compare(name, available(sides, scale), work, "target tokens/s", (most, None))
 
 
 def _compiled(function: Any, scale: Scale) -> Any:

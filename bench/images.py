@@ -17,7 +17,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.sides import ROOT, measured
+from bench.commands import run as run_command
+from bench.sides import ROOT
 
 SIDES = ("recipe", "ours", "peer")
 TRAIN, VALID = "vision/cifar10_jpg.train10k.zip", "vision/cifar10_jpg.valid1k.zip"
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
             command = _peer(budget, files, run, options)
         else:
             command = _ours(budget, files, run, options, like_peer=side == "ours")
-        cost = measured(command, cache, cache / f"cifar10-{side}.log")
+        cost = run_command(command, cache, log=cache / f"cifar10-{side}.log").cost
         score = json.loads(run.read_text())["accuracy"] if side == "peer" else _last(run)
         record = {"side": side, "accuracy": score, **cost, **asdict(budget)}
         with open(cache / "results.jsonl", "a", encoding="utf-8") as log:

@@ -1,13 +1,14 @@
 """transformers' MarianMT trained from scratch on the pairs of a run, for the same time.
 
     python -m bench.marian_training runs/translate-multi30k-en-de --time 30    # minutes
+    python -m bench.marian_training runs/translate-multi30k-en-de --steps 60   # speed alone
 
 The run must be one of `headway train translate` with sinusoidal positions and one vocabulary.
 MarianMT has its size and dropout, its tokenizer and its batches in the same order, its learning
 rate, schedule, gradient clipping and averaged weights; both sides use the same number of threads.
 The loop is the usual one. The rest is MarianMT's own: initial values, norms after the residual
 connections, GELU. Both translate the run's test pairs with beams of width 5, each by its own
-library.
+library. With --steps only the speed of training is printed, after every 20 steps.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import headway
-from bench.training import marian_loss
-from bench.translation import cut
+from bench.commands import print_rates
+from bench.marian import cut, marian_loss
+from headway.base.devices import select_device
 from headway.base.metrics_file import read_metrics
 from headway.data.stream import ByTokens
 from headway.evaluation import score_translations
@@ -56,11 +58,22 @@ class Trained:
 
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
+    if options.steps:
+        print_speed(options.run, options.steps, options.dtype, options.attention)
+        return 0
     torch.set_num_threads(options.threads)
     torch.set_flush_denormal(True)
     for side in compare(options.run, 60 * options.time):
         print(f"{side.name:9} {side.steps:7,} steps   BLEU {side.bleu:.2f}   chrF {side.chrf:.2f}")
     return 0
+
+
+def print_speed(run: Path, steps: int, dtype: str, attention: str) -> None:
+    """Print the target tokens per second of the usual loop, on the device that torch finds."""
+    config, tokenizers = saved(run), TokenizerPair.load(run)
+    torch.manual_seed(config.training.seed)
+    model = marian(config, tokenizers, attention).to(select_device())
+    print_rates(updates(model, run, config, tokenizers, dtype), steps)
 
 
 def compare(run: Path, seconds: float) -> tuple[Trained, Trained]:
@@ -86,16 +99,19 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("--time", type=float, default=30, help="minutes of training")
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--steps", type=int, help="measure the speed of so many steps instead")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], default="sdpa")
+    parser.add_argument("--threads", type=int, default=1, help="with --time; else those of torch")
     return parser.parse_args(arguments)
 
 
-def marian(config: TranslationRunConfig, tokenizers: TokenizerPair) -> Any:
+def marian(config: TranslationRunConfig, tokenizers: TokenizerPair, attention: str = "sdpa") -> Any:
     """Return an untrained MarianMT of the size of the run's model."""
     from transformers import MarianConfig, MarianMTModel
 
     model, side = config.model, tokenizers.target
-    return MarianMTModel(
+    made = MarianMTModel(
         MarianConfig(
             vocab_size=side.size,
             d_model=model.model_dim,
@@ -115,12 +131,30 @@ def marian(config: TranslationRunConfig, tokenizers: TokenizerPair) -> Any:
             forced_eos_token_id=side.eos,
         )
     )
+    made.set_attn_implementation(attention)
+    return made
 
 
 def train(
     model: Any, run: Path, config: TranslationRunConfig, tokenizers: TokenizerPair, seconds: float
 ) -> tuple[Any, int]:
     """Train for that time. Return the model of averaged weights, and the number of steps."""
+    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.training.average))
+    begun = time.perf_counter()
+    for step, _ in enumerate(updates(model, run, config, tokenizers, "float32"), 1):
+        averaged.update_parameters(model)
+        if step == config.training.steps or time.perf_counter() - begun > seconds:
+            break
+    return averaged.module.eval(), step
+
+
+def updates(
+    model: Any, run: Path, config: TranslationRunConfig, tokenizers: TokenizerPair, dtype: str
+) -> Iterator[int]:
+    """Train without end; yield the number of target tokens of each update.
+
+    Prints the mean loss of every 100 updates on standard error.
+    """
     parameters = list(model.parameters())
     update = torch.optim.AdamW(
         parameters,
@@ -131,25 +165,24 @@ def train(
     )
     is_adamw = config.optimizer.kind == "adamw"
     rate = (config.optimizer.lr if is_adamw else None) or ADAMW_RATE
-    averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(config.training.average))
+    device, pad = parameters[0].device, tokenizers.target.pad
     model.train()
-    begun, losses = time.perf_counter(), 0.0
+    losses = 0.0
     for step, batch in enumerate(_batches(run, config, tokenizers), 1):
+        batch = batch.to(str(device))
         for group in update.param_groups:
             group["lr"] = learning_rate(config.schedule, rate, step, config.training.steps)
         update.zero_grad(set_to_none=True)
-        loss = marian_loss(model, batch, tokenizers.target.pad)
+        with torch.autocast(device.type, torch.bfloat16, enabled=dtype == "bfloat16"):
+            loss = marian_loss(model, batch, pad)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, config.training.clip)
         update.step()
-        averaged.update_parameters(model)
         losses += loss.item()
         if step % 100 == 0:
             print(f"step {step:,}  loss {losses / 100:.3f}", file=sys.stderr, flush=True)
             losses = 0.0
-        if step == config.training.steps or time.perf_counter() - begun > seconds:
-            break
-    return averaged.module.eval(), step
+        yield batch.count or int((batch.target_out != pad).sum())
 
 
 def _batches(

@@ -14,14 +14,22 @@ from statistics import median
 from typing import Any
 
 from headway.base.files import write_file
+from headway.cli.doctor import machine_kind
 
 GOAL = 1.5
+FUNCTIONS, INTERFACE, COMMANDS = "functions", "Python", "command"
+"""How a row was measured: by calls of functions, which only explain; as a user programs; or by the
+command that a user types."""
 PACKAGES = (
     *("headway", "torch", "transformers", "tokenizers", "numpy"),
-    *("x-transformers", "ctranslate2", "onnxruntime", "onnx"),
+    *("ctranslate2", "onnxruntime", "onnx"),
 )
 Point = tuple[float, float]
-HEADINGS = ("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "compared with")
+HEADINGS = (
+    *("", "ours", "peer", "unit", "ratio", "spread", "goal", "", "whole, s", "measured by"),
+    "compared with",
+)
+LEFT_ALIGNED = {0, 3, 7, 9, 10}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +37,9 @@ class Row:
     """One measured claim. ours, peer: medians over the rounds, in `unit`.
 
     ratio: the median over pairs of neighbouring rounds; above 1, Headway is better (faster, or less
-    memory). spread: the lowest and highest ratio. goal: the required ratio; None if there is none.
-    points: the points of a fitted curve.
+    memory). spread: the lowest and highest ratio. goal: the required ratio on this kind of machine;
+    None if there is none. points: the points of a fitted curve. whole: median seconds of the whole
+    commands, from their start to their end, of both sides. by: how it was measured.
     """
 
     name: str
@@ -44,6 +53,8 @@ class Row:
     unit: str
     note: str = ""
     points: tuple[Point, ...] = ()
+    whole: tuple[float, float] | None = None
+    by: str = FUNCTIONS
 
     @property
     def reached(self) -> bool:
@@ -63,7 +74,8 @@ def row(
 ) -> Row:
     """Return the row of some rounds.
 
-    pairs: for each round Headway's answer and the peer's, {"work": ..., "seconds": ...}.
+    pairs: for each round Headway's answer and the peer's, {"work": ..., "seconds": ...}, and of a
+    command also the seconds of the "whole".
     """
     rates = [tuple(answer["work"] / answer["seconds"] for answer in pair) for pair in pairs]
     ratios = [peer / ours if less_is_better else ours / peer for ours, peer in rates]
@@ -78,7 +90,27 @@ def row(
         device=device,
         unit=unit,
         note=note,
+        whole=_wholes(pairs),
     )
+
+
+def _wholes(pairs: Sequence[tuple[dict[str, Any], ...]]) -> tuple[float, float] | None:
+    """Return the median seconds of the whole commands of both sides; None unless all are known."""
+    if not all("whole" in answer for pair in pairs for answer in pair):
+        return None
+    ours, peer = (median(a["whole"] for a in side) for side in zip(*pairs, strict=True))
+    return ours, peer
+
+
+def shown(rows: Sequence[Row]) -> str:
+    """Format the rows of commands and of programs, and below them those that only explain."""
+    of_users = [r for r in rows if r.by != FUNCTIONS]
+    explaining = [r for r in rows if r.by == FUNCTIONS]
+    parts = [table(of_users)] if of_users else []
+    if explaining:
+        parts.append("Explanations: functions with chosen settings, not what a user types.")
+        parts.append(table(explaining))
+    return "\n".join(parts)
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -96,14 +128,15 @@ def table(rows: Sequence[Row]) -> str:
                 f"{low:.2f}..{high:.2f}",
                 "" if r.goal is None else f"{r.goal:.2f}",
                 "" if r.reached else "below",
+                "" if r.whole is None else " / ".join(f"{x:.3g}" for x in r.whole),
+                r.by,
                 r.peer_name,
             ]
         )
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
-    left_aligned = {0, 3, 7, 8}
     text = [
         "  ".join(
-            cell.ljust(width) if i in left_aligned else cell.rjust(width)
+            cell.ljust(width) if i in LEFT_ALIGNED else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
@@ -153,7 +186,8 @@ class RowsOfDay:
 
 def _row_of(fields: dict[str, Any]) -> Row:
     points = tuple((x, y) for x, y in fields["points"])
-    return Row(**{**fields, "spread": tuple(fields["spread"]), "points": points})
+    whole = None if fields["whole"] is None else tuple(fields["whole"])
+    return Row(**{**fields, "spread": tuple(fields["spread"]), "points": points, "whole": whole})
 
 
 def as_json(rows: Sequence[Row], command: str, conditions: dict[str, Any]) -> str:
@@ -176,11 +210,12 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "platform": f"{platform.system()} {platform.machine()}",
         "cpu": torch.backends.cpu.get_cpu_capability(),
-        "processor": _processor(),
+        "processor": processor(),
+        "kind": machine_kind(),
     }
 
 
-def _processor() -> str:
+def processor() -> str:
     """Return the processor's name, family and model, and the size of its last cache, from Linux."""
     path = Path("/proc/cpuinfo")
     if not path.is_file():

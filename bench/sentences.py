@@ -1,6 +1,4 @@
-"""The model and sentences of the benchmarks: a briefly trained post-norm translation model.
-
-    python -m bench.sentences FOLDER STEPS
+"""The model, the texts and the sentences of the benchmarks: a briefly trained translation model.
 
 The data is Multi30k English-German from $HEADWAY_DATA; if it is not there, synthetic sentences of
 similar length from a fixed seed. The folder is a run folder (tokenizer, token shards, model) with
@@ -10,18 +8,18 @@ a file of the English test sentences.
 from __future__ import annotations
 
 import os
-import random
-import subprocess
 import sys
 from pathlib import Path
 
-from bench.translation import SENTENCES
+from bench.commands import HEADWAY, run
 from headway.base.files import write_file
-from headway.runs import recipe, train
+from headway.cli.measure import sentence_pairs
+from headway.runs import recipe
 from headway.tasks.translation.directions import corpora_of
 from headway.tasks.translation.pairs.reading import read_pairs
 
-SYNTHETIC_PAIRS, SYNTHETIC_TEST, LEXICON = 20_000, 1000, 6000
+SENTENCES = "sentences.txt"  # in the run folder, one per line
+SYNTHETIC_PAIRS, SYNTHETIC_TEST = 20_000, 1000
 
 
 def source_of_data() -> str:
@@ -33,11 +31,14 @@ def source_of_data() -> str:
 
 def trained(cache: Path, steps: int) -> Path:
     """Return the run folder for this data and number of steps; train it if it does not exist."""
-    folder = cache / f"{source_of_data()}-{steps}"
+    name = f"{source_of_data()}-{steps}"
+    folder = cache / "runs" / name
     if not (folder / SENTENCES).is_file():
         print(f"training {steps} steps on {source_of_data()} ...", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "bench.sentences", str(folder), str(steps)]
-        subprocess.run(command, check=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        words = [*HEADWAY, "train", *translation_words(cache)]
+        run([*words, "--steps", str(steps), "--run", name], cache)
+        write_sentences(folder)
     return folder
 
 
@@ -49,60 +50,29 @@ def write_sentences(folder: Path) -> None:
         assert test is not None
         texts = [pair.source for pair in read_pairs(test)]
     else:
-        texts = [source for source, _ in synthetic(SYNTHETIC_TEST, seed=3)]
+        texts = [source for source, _ in sentence_pairs(SYNTHETIC_TEST, seed=3)]
     write_file(folder / SENTENCES, ("\n".join(texts) + "\n").encode())
 
 
-def synthetic(count: int, seed: int) -> list[tuple[str, str]]:
-    """Generate sentence pairs of 6 to 22 Zipf-distributed words, translated word by word."""
-    words = random.Random(0)
-    letters, vowels = "bdfghklmnprstvz", "aeiou"
-
-    def word() -> str:
-        parts = words.choices(letters, k=3), words.choices(vowels, k=3)
-        return "".join(a + b for a, b in zip(*parts, strict=True))[: words.randint(3, 6)]
-
-    lexicon = [(word(), word()) for _ in range(LEXICON)]
-    weights = [1 / (rank + 2) for rank in range(LEXICON)]
-    draw = random.Random(seed)
-    pairs = []
-    for _ in range(count):
-        length = min(22, max(6, round(draw.gauss(12, 3.5))))
-        chosen = draw.choices(lexicon, weights, k=length)
-        pairs.append((" ".join(a for a, _ in chosen) + " .", " ".join(b for _, b in chosen) + " ."))
-    return pairs
+def translation_words(folder: Path) -> list[str]:
+    """Return the words after `headway train` for a translator: of Multi30k, or of made-up pairs,
+    whose file is written to the folder."""
+    if source_of_data() == "multi30k":
+        return ["translate-multi30k"]
+    path = folder / "pairs.tsv"
+    lines = "".join(f"{a}\t{b}\n" for a, b in sentence_pairs(SYNTHETIC_PAIRS, seed=1))
+    write_file(path, ("en\tde\n" + lines).encode())
+    return ["translate", str(path), "--source", "en", "--target", "de"]
 
 
-def _train(folder: Path, steps: int) -> None:
-    changes: dict[str, object] = {
-        "model.norm": "post",
-        "model.dropout": 0.1,
-        "optimizer.lr": 1.5e-3,
-        "schedule.warmup": min(400, steps // 2),
-        "training.steps": steps,
-        "training.average": 0.0,
-        "evaluation.every": steps,
-        "evaluation.sentences": 50,
-        "evaluation.metric": "nats",
-        "checkpoint.every": steps,
-    }
-    if source_of_data() == "synthetic":
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, count, seed in (("train", SYNTHETIC_PAIRS, 1), ("valid", 500, 2)):
-            lines = "".join(f"{a}\t{b}\n" for a, b in synthetic(count, seed))
-            path = folder / f"{name}.tsv"
-            write_file(path, ("en\tde\n" + lines).encode())
-            changes[f"data.{name}"] = str(path)
-        changes |= {"data.source": "en", "data.target": "de"}
-        config = recipe("translate", ("bench", changes))
-    else:
-        changes["machine.dtype"] = "float32"
-        config = recipe("translate-multi30k", ("bench", changes))
-    outcome = train(config, folder)
-    if outcome.stop != "done":
-        raise SystemExit(f"training stopped: {outcome.stop}")
-    write_sentences(folder)
-
-
-if __name__ == "__main__":
-    _train(Path(sys.argv[1]), int(sys.argv[2]))
+def text_file(folder: Path) -> str:
+    """Return the file of a text for a language model: WikiText-2 from $HEADWAY_DATA, or a made-up
+    one, which is written to the folder."""
+    data = os.environ.get("HEADWAY_DATA")
+    path = Path(data or "", "lm", "wikitext2.valid_as_train.raw.txt.gz")
+    if data and path.is_file():
+        return str(path)
+    path = folder / "text.txt"
+    text = "".join(f"{a}\n" for a, _ in sentence_pairs(SYNTHETIC_PAIRS, seed=1))
+    write_file(path, text.encode())
+    return str(path)

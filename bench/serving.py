@@ -1,67 +1,214 @@
-"""The model server under load: throughput, latency, prefix cache, one-shot tasks.
+"""`headway serve` under load: GPT-2 of 124 M parameters over HTTP, beside other ways to write.
+
+Clients at once ask for streamed greedy completions, one client alone and many together. The peers
+are the same model in one process (`headway.load(folder).generate`), `generate` of transformers and
+`transformers serve`. Everything runs on this machine; the clients are a process of their own, on
+the same cores. On a GPU some goals are figures, not ratios: their "peer" is the goal.
 
     python -m bench.serving --rounds 3 [--size mini|gpt2-small] [--only NAME ...]
 
-The model has random weights: speed does not depend on them. Everything runs on this machine, each
-ratio inside one run, A B A B. The requests come from a process of their own, on the same cores as
-the server.
+measures what explains the speed of a server: prefix cache, pauses, random arrivals, one-shot tasks.
+These models have random weights, and each ratio is from one run, A B A B.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import atexit
+import http.client
+import socket
 import statistics
-import threading
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
 from tests.fixtures.small_encoder import encoder
 from tests.fixtures.translators import make
 
+import headway
+from bench.commands import HEADWAY
+from bench.decoding import write_models
+from bench.goals import RATES, goal, kind
+from bench.peers import torch_device
+from bench.report import COMMANDS, Row, row
 from bench.serving_clients import (
     PARTS,
-    SECONDS_OF_STREAMS,
-    STREAMS,
-    TOKENS,
     VOCABULARY,
-    measure,
+    Request,
+    measure_part,
     prompts,
     seconds,
+    streamed,
 )
+from bench.sides import Answer, Settings, Side, Worker, environment, interleave
 from headway.base.settings import override
 from headway.bundle import TextBundle
-from headway.decoding import GenerationConfig
 from headway.models import GPT, BertClassifier, GPTConfig
 from headway.models.bert import Bert, BertConfig
-from headway.serving.engine import Engine, EngineSettings, Event, Finished, Generation
-from headway.serving.http.server import Address, ModelServer
-from headway.serving.model_server import ServerSettings, serve_bundles
-from headway.tasks.classification.model import ClassifierBundle, ClassInput
+from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
-from headway.tasks.translation.bundle import TranslatorBundle
 from headway.text import CharacterTokenizer
-from headway.transforms.fast.table import prepare_for_inference
+
+BY = COMMANDS
+REQUIRES = {
+    "transformers_generate": ("transformers",),
+    "transformers_serve": ("transformers", "fastapi", "uvicorn", "openai"),
+}
+PEERS = {
+    "generate": ("Headway in one process", "serve beside generate in one process"),
+    "transformers_generate": ("transformers generate", "serve beside transformers generate"),
+    "transformers_serve": ("transformers serve", "serve beside transformers serve"),
+    "figures": ("the goal", ""),
+}
+PROMPT = 12
+STARTING = 300.0
+"""Seconds after which a server that does not answer is given up."""
 
 
-def started(bundles: dict[str, Any], settings: EngineSettings) -> tuple[int, ModelServer]:
-    """Start a server in a thread; return its port, and the server."""
-    found: list[Any] = []
-    is_ready = threading.Event()
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
+    """Measure many clients and one, beside a peer; on a GPU also the figures that are goals."""
+    name = peer.name.rpartition(", ")[2]
+    peer_name, what = PEERS[name]
+    if name == "figures":
+        if kind() == "gpu":
+            yield from _figures(ours, rounds, device)
+        return
+    for streams in (_many(), *([1] if name == "transformers_serve" else [])):
+        pairs = interleave(ours, peer, rounds, streams=streams)
+        title = f"headway serve, GPT-2 124 M, streams at once: {streams}"
+        note = f"the server answers {pairs[0][0]['start']:.1f} s after its start"
+        yield row(title, pairs, "tokens/s", peer_name, device, goal=goal(what), note=note)
 
-    def ready(address: str, server: ModelServer) -> None:
-        found.extend((int(address.rsplit(":", 1)[1].strip("/")), server))
-        is_ready.set()
 
-    chosen = ServerSettings(address=Address(port=0), engine=settings)
-    threading.Thread(target=serve_bundles, args=(bundles, chosen, ready)).start()
-    is_ready.wait()
-    while not found[1].started:
-        time.sleep(0.01)
-    return found[0], found[1]
+def _many() -> int:
+    return 64 if kind() == "gpu" else 16
+
+
+def _figures(ours: Side, rounds: int, device: str) -> Iterator[Row]:
+    for unit, goals in RATES.items():
+        is_wait = unit.startswith("ms")
+        for streams, figure in goals.items():
+            ours.ask(streams=streams)
+            answers = [ours.ask(streams=streams) for _ in range(rounds)]
+            work = [{**a, "work": a["first"], "seconds": 1.0} if is_wait else a for a in answers]
+            pairs = [(answer, {"work": figure, "seconds": 1.0}) for answer in work]
+            title = f"headway serve, GPT-2 124 M, {unit}: {streams}"
+            yield row(title, pairs, unit, "the goal", device, less_is_better=is_wait, goal=1.0)
+
+
+class Server:
+    """A command that serves models over HTTP, and its port. It ends with this process.
+
+    words: the command; PORT in it is the number of a free port. RuntimeError if it does not start.
+    """
+
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        numbered = [str(self.port) if word == "PORT" else word for word in words]
+        self.process = subprocess.Popen(
+            numbered, cwd=folder, env=environment(), stdout=subprocess.DEVNULL
+        )
+        atexit.register(self.close)
+        began = time.perf_counter()
+        while not self._answers():
+            if self.process.poll() is not None or time.perf_counter() - began > STARTING:
+                self.close()
+                raise RuntimeError(f"{' '.join(numbered[:3])} does not serve")
+            time.sleep(0.1)
+        self.start_seconds = time.perf_counter() - began
+
+    def _answers(self) -> bool:
+        with suppress(OSError, http.client.HTTPException):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        return False
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
+def ours(settings: Settings) -> Worker:
+    """`headway serve FOLDER`."""
+    folder = Path(settings.folder)
+    write_models(folder)
+    words = [*HEADWAY, "serve", str(folder / "gpt"), "--port", "PORT"]
+    return _served(settings, Server(words, folder), "gpt")
+
+
+def transformers_serve(settings: Settings) -> Worker:
+    model = str(Path(settings.folder) / "gpt")
+    program = Path(sys.executable).with_name("transformers")
+    words = [str(program), "serve", model, "--port", "PORT", "--continuous-batching"]
+    device = ["--device", "cpu"] if torch_device() == "cpu" else []
+    return _served(settings, Server([*words, *device], Path(settings.folder)), model)
+
+
+def _served(settings: Settings, server: Server, model: str) -> Worker:
+    numbers = count()
+
+    def work(question: dict[str, Any]) -> Answer:
+        asked = [
+            Request(text, settings.work, model=model)
+            for text in texts(question["streams"], next(numbers))
+        ]
+        began = time.perf_counter()
+        times = streamed(server.port, asked)
+        spent = time.perf_counter() - began
+        first = 1000 * max(stream[0] for stream in times)
+        answer = {"work": len(asked) * settings.work, "seconds": spent, "first": first}
+        return {**answer, "start": server.start_seconds}
+
+    return work
+
+
+def texts(number: int, seed: int) -> list[str]:
+    """Return prompts of words, each of which is a token; those of another seed are others, so that
+    a server has not read them before."""
+    return [" ".join(f"t{i + 2}" for i in prompt) for prompt in prompts(number, PROMPT, seed)]
+
+
+def generate(settings: Settings) -> Worker:
+    """Headway in one process."""
+    bundle: Any = headway.load(Path(settings.folder) / "gpt")
+    length = {"max_tokens": settings.work, "temperature": 0.0}
+    return _written(settings, lambda texts: bundle.generate(texts, **length))
+
+
+def transformers_generate(settings: Settings) -> Worker:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = Path(settings.folder) / "gpt"
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder).to(torch_device())
+
+    def write(texts: list[str]) -> object:
+        read = tokenizer(texts, return_tensors="pt", return_token_type_ids=False).to(model.device)
+        return model.generate(**read, max_new_tokens=settings.work, do_sample=False).tolist()
+
+    return _written(settings, write)
+
+
+def _written(settings: Settings, write: Callable[[list[str]], object]) -> Worker:
+    def work(question: dict[str, Any]) -> Answer:
+        asked = texts(question["streams"], 0)
+        return {"work": len(asked) * settings.work, "seconds": seconds(lambda: write(asked))}
+
+    return work
+
+
+def figures(settings: Settings) -> Worker:
+    return lambda question: {}  # no side: the goals are figures
 
 
 def model_of(size: str) -> TextBundle:
@@ -70,9 +217,7 @@ def model_of(size: str) -> TextBundle:
     shape = {**GPTConfig.sizes[size], "max_length": 1024, "vocabulary": tokenizer.size}
     config = override(GPTConfig(), shape, "bench")
     torch.manual_seed(0)
-    bundle = TextBundle(GPT(config).eval(), tokenizer)
-    prepare_for_inference(bundle.model)
-    return bundle
+    return TextBundle(GPT(config).eval(), tokenizer)
 
 
 def classifier() -> ClassifierBundle:
@@ -81,45 +226,10 @@ def classifier() -> ClassifierBundle:
         BertConfig(), {**BertConfig.sizes["mini"], "vocabulary": base.tokenizer.size}, "bench"
     )
     model = BertClassifier(Bert(config), 4, "first").eval()
-    prepare_for_inference(model)
     return ClassifierBundle(model, ClassReader(base.tokenizer, ("a", "b", "c", "d"), 64))
 
 
-def translator() -> TranslatorBundle:
-    bundle = make(model_dim=256, num_heads=4, ffn_dim=1024, encoder_layers=3, decoder_layers=3)
-    prepare_for_inference(bundle.model.eval())
-    return bundle
-
-
-def in_process(engine: Engine, asked: Sequence[Sequence[int]]) -> None:
-    """Submit the same requests to the engine, without HTTP, and wait for all events."""
-    left = threading.Semaphore(0)
-
-    def report(event: Event) -> None:
-        if isinstance(event, Finished):
-            left.release()
-
-    config = GenerationConfig(max_tokens=TOKENS, min_tokens=TOKENS, temperature=0.0)
-    for prompt in asked:
-        job = Generation(
-            report=report,
-            deadline=time.monotonic() + 600,
-            cost=1,
-            prompt=prompt,
-            config=config,
-            shown=True,
-        )
-        engine.submit(job)
-    for _ in asked:
-        left.acquire()
-
-
-def without_http(engine: Engine, number: int) -> float:
-    """Return the seconds of the engine for the requests of the part "throughput"."""
-    return seconds(lambda: in_process(engine, prompts(STREAMS, 12, number)))
-
-
-def block_of_a_prompt(bundle: TextBundle) -> float:
+def block_of_a_prompt(bundle: Any) -> float:
     """Return the seconds for a block of 64 tokens."""
     state = bundle.model.start(torch.zeros(1, 0, dtype=torch.long))
     with torch.inference_mode():
@@ -131,30 +241,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", default="mini")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     chosen = parser.parse_args()
-    torch.set_num_threads(1)  # only the engines compute with several, as in `headway serve`
-    bundle, classes = model_of(chosen.size), classifier()
-    classes.predict([ClassInput(text="warm")])
-    models = {"gpt": bundle, "classes": classes, "translator": translator()}
-    settings = EngineSettings(slots=STREAMS, threads=chosen.threads)
-    port, server = started(models, settings)
+    bundles = {
+        "gpt": model_of(chosen.size),
+        "classes": classifier(),
+        "translator": make(
+            model_dim=256, num_heads=4, ffn_dim=1024, encoder_layers=3, decoder_layers=3
+        ),
+    }
     rows: dict[str, list[float]] = {}
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as clients:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for name, bundle in bundles.items():
+            bundle.save(folder / name)
+        server = Server([*HEADWAY, "serve", *bundles, "--port", "PORT"], folder)
+        loaded = headway.load(folder / "gpt", "cpu") if "pause" in chosen.only else None
         for number in range(chosen.rounds):
             for part in chosen.only:
-                found = clients.submit(measure, port, part, number).result()
-                if part == "throughput":
-                    alone = without_http(server.models.named("gpt").engine, number)
-                    ratio = alone / found.pop(SECONDS_OF_STREAMS)
-                    found["16 streams: part of the speed without HTTP"] = ratio
+                found = measure_part(server.port, part, number)
                 if part == "pause":
-                    block = 1000 * block_of_a_prompt(bundle)
+                    block = 1000 * block_of_a_prompt(loaded)
                     found["beside a long prompt: ms of a block of 64 tokens"] = block
                 for row, value in found.items():
                     rows.setdefault(row, []).append(value)
-    server.handle_exit(15, None)
-    print(f"{chosen.size}, {chosen.threads} threads, {chosen.rounds} rounds")
+        server.close()
+    print(f"{chosen.size}, {chosen.rounds} rounds")
     for row, values in rows.items():
         spread = f"{min(values):.2f} to {max(values):.2f}"
         print(f"{row:60} {statistics.median(values):8.2f}   ({spread})")

@@ -1,8 +1,7 @@
 """The clients of `bench.serving`: requests over HTTP, and what they measure.
 
-They run in a process of their own, as clients do: in the process of the server they would hold up
-its engine whenever they read an event. One thread reads all streams, so that the clients take
-little of the cores that they share with the server.
+One thread reads all streams, so that the clients take little of the cores that they share with the
+server.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tests.fixtures.small_encoder import TEXTS
 
 STREAMS, TOKENS = 16, 64
 VOCABULARY = 4000
-SECONDS_OF_STREAMS = "16 streams: seconds"
 WORDS = ["the", "fox", "eats", "lemon", "two", "dogs", "play", "in", "red", "garden", "bread"]
 
 
@@ -56,19 +54,23 @@ class Client:
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a streamed completion. after: seconds from the start to sending it."""
+    """A request for a streamed completion. prompt: a text, or the tokens of one. after: seconds
+    from the start to sending it."""
 
-    prompt: Sequence[int]
+    prompt: str | Sequence[int]
     tokens: int
     after: float = 0.0
+    model: str = "gpt"
 
 
 class Stream:
     """A greedy completion under way, with the times of its events since its request."""
 
     def __init__(self, port: int, request: Request) -> None:
-        fields = {"model": "gpt", "temperature": 0, "stream": True, "prompt": list(request.prompt)}
-        fields |= {"max_tokens": request.tokens, "min_tokens": request.tokens}
+        fields = {"model": request.model, "temperature": 0, "stream": True}
+        fields |= {"prompt": request.prompt, "max_tokens": request.tokens}
+        if not isinstance(request.prompt, str):  # of a model that might end
+            fields["min_tokens"] = request.tokens
         body = json.dumps(fields).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -128,18 +130,6 @@ def seconds(work: Callable[[], Any]) -> float:
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
-
-
-def throughput(port: int, number: int) -> dict[str, float]:
-    """16 streams at once against one after the other."""
-    requests = [Request(prompt, TOKENS) for prompt in prompts(STREAMS, 12, number)]
-    alone = seconds(lambda: [streamed(port, [request]) for request in requests])
-    at_once = seconds(lambda: streamed(port, requests))
-    return {
-        "16 streams: times faster than one by one": alone / at_once,
-        SECONDS_OF_STREAMS: at_once,
-        "16 streams: tokens per second": STREAMS * TOKENS / at_once,
-    }
 
 
 def prefix(port: int, number: int) -> dict[str, float]:
@@ -234,7 +224,6 @@ def translations(port: int, number: int) -> dict[str, float]:
 
 
 PARTS: dict[str, Callable[[int, int], dict[str, float]]] = {
-    "throughput": throughput,
     "prefix": prefix,
     "pause": pause,
     "poisson": poisson,
@@ -243,6 +232,6 @@ PARTS: dict[str, Callable[[int, int], dict[str, float]]] = {
 }
 
 
-def measure(port: int, part: str, number: int) -> dict[str, float]:
+def measure_part(port: int, part: str, number: int) -> dict[str, float]:
     """Return the figures of one part against the server at a port."""
     return PARTS[part](port, number)

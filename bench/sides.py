@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import resource
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -32,15 +31,15 @@ class Settings:
 
     claim: the module of this package with the functions `ours` and `peer`. side: the name of one of
     them. folder: the trained run. allocator: whether the process uses Headway's allocator and
-    oneDNN settings. work: the amount of work of one round, in units of the claim (steps, sentences,
-    calls).
+    oneDNN settings; None: nothing is set up, as in a process that a user starts. work: the amount
+    of work of one round, in units of the claim (steps, sentences, calls).
     """
 
     claim: str
     side: str
     folder: str
     threads: int
-    allocator: bool
+    allocator: bool | None
     work: int
 
 
@@ -53,27 +52,6 @@ def environment() -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "KINETO_LOG_LEVEL": "9",  # otherwise torch's profiler prints messages
     }
-
-
-def measured(command: list[str], folder: Path, log: Path) -> dict[str, float]:
-    """Run a command, write its output to `log`, and return its CPU and wall-clock seconds.
-
-    CPU seconds are those of the whole process: reading, training, scoring. Raises
-    CalledProcessError if the command fails.
-    """
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    with open(log, "w", encoding="utf-8") as output:
-        subprocess.run(
-            command,
-            cwd=folder,
-            env=environment(),
-            check=True,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
-    return {"cpu_seconds": spent, "wall_seconds": time.perf_counter() - began}
 
 
 class Side:
@@ -116,36 +94,41 @@ class Side:
     ) -> None:
         assert self._process.stdin is not None
         if kind is not None:
-            self._process.kill()
+            self._process.terminate()
         with suppress(BrokenPipeError):  # the process has ended, and did not read its last request
             self._process.stdin.close()
         self._process.wait()
 
 
-def interleave(ours: Side, peer: Side, rounds: int, **question: Any) -> list[tuple[Answer, Answer]]:
+def interleave(
+    ours: Side, peer: Side, rounds: int, *, warm_up: bool = True, **question: Any
+) -> list[tuple[Answer, Answer]]:
     """Run `rounds` pairs of rounds, after a warm-up of each side; return their answers."""
-    ours.ask(**question)
-    peer.ask(**question)
+    if warm_up:
+        ours.ask(**question)
+        peer.ask(**question)
     return [(ours.ask(**question), peer.ask(**question)) for _ in range(rounds)]
 
 
-def faster_attention(peer: Side, tries: int = 1, **question: Any) -> str:
-    """Return the faster of transformers' attention implementations for the peer.
+ATTENTION = ({"attention": "sdpa"}, {"attention": "eager"})
+"""transformers' implementations of attention."""
 
-    It is the one with the fastest of `tries` calls; the first call of each is not counted.
-    """
-    names = ("sdpa", "eager")
-    for name in names:
-        peer.ask(attention=name, **question)
-    seconds = dict.fromkeys(names, float("inf"))
-    for _ in range(tries):
-        for name in names:
-            spent = peer.ask(attention=name, **question)["seconds"]
-            seconds[name] = min(seconds[name], spent)
-    return min(names, key=lambda name: seconds[name])
+
+def fastest(
+    peer: Side, choices: Sequence[dict[str, Any]], *, warm_up: bool = True, **question: Any
+) -> dict[str, Any]:
+    """Return the settings with which the peer is fastest. With `warm_up`, the first call with each
+    is not counted."""
+    if warm_up:
+        for choice in choices:
+            peer.ask(**choice, **question)
+    answers = [peer.ask(**choice, **question) for choice in choices]
+    rates = [answer["work"] / answer["seconds"] for answer in answers]
+    return choices[rates.index(max(rates))]
 
 
 def _serve(settings: Settings) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what it has started ends with it
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # the output of libraries is sent to standard error, apart from the answers
     _set_up(settings)
@@ -155,7 +138,9 @@ def _serve(settings: Settings) -> None:
 
 
 def _set_up(settings: Settings) -> None:
-    """Set the same number of threads and flush denormals on both sides."""
+    """Set the same number of threads and flush denormals, but for a side as a user starts it."""
+    if settings.allocator is None:
+        return
     if settings.allocator:
         from headway.base.devices import MachineConfig, prepare
 

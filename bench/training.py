@@ -1,147 +1,155 @@
-"""Training speed in target tokens per second, compared with transformers' MarianMTModel.
+"""`headway train`, with its defaults, beside the shortest loop of transformers.
 
-Both sides get the same padded batches, prepared before the measurement, the same initial weights,
-AdamW (fused), label smoothing 0.1 and gradient clipping. Padding is not counted. Headway's side is
-`headway.training.fit`; the peer is the shortest equivalent loop with transformers' model: its
-logits and `torch.nn.functional.cross_entropy`.
+A round is one command on each side. Headway's prepares its data and trains; the peers' loops
+(`bench.marian_training`, `bench.budget`) read the data that it prepared, in the same batches, with
+a model of the same size. The speed is that of the steps after the first ones, as metrics.jsonl has
+it. The peer has the dtype and the attention with which it is fastest here. Memory is the largest
+resident set of the process.
+
+On a GPU, GPT-2 of 124 M and 350 M parameters is trained as well, with the text and the flags of a
+user, beside the matrix rate of the device.
 """
 
 from __future__ import annotations
 
-import time
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from itertools import cycle, islice
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
+from bench.commands import run, steady, train
+from bench.goals import goal, kind
+from bench.report import COMMANDS, Row, row
+from bench.sides import ATTENTION, Answer, Settings, Side, Worker, fastest, interleave
+from headway.base.devices import multiplies_bfloat16, select_device
 
-import headway
-from bench.marian import Specials, to_marian
-from bench.report import Row, row
-from bench.sides import Answer, Settings, Side, Worker, faster_attention, interleave
-from headway.base.devices import Machine
-from headway.data.stream import ByTokens
-from headway.models import Translator
-from headway.tasks.translation.batches import TranslationBatch, collate
-from headway.tasks.translation.objective import TranslationObjective
-from headway.tasks.translation.parallel_corpus import Corpus
-from headway.text import TokenizerPair
-from headway.training import OptimizerConfig, StopRequest, TrainingState, fit, optimizer
-from headway.transforms import fast
-
-TOKENS, SMOOTHING, CLIP, DROPOUT, RATE = 4096, 0.1, 1.0, 0.1, 3e-4
-PEER = "transformers MarianMTModel"
+BY = COMMANDS
+STEPS_ON_GPU = 10
+"""Times as many steps on a GPU."""
 
 
-def measure(ours: Side, peer: Side, rounds: int, device: str) -> list[Row]:
-    """Measure each dtype. AssertionError if the initial losses of the two sides differ."""
-    a, b = (side.ask(initial=True)["loss"] for side in (ours, peer))
-    assert abs(a - b) < 1e-4, f"not the same model: loss {a} and {b}"
-    rows = []
-    for dtype in ("float32", "bfloat16"):
-        attention = faster_attention(peer, max(1, rounds // 2), dtype=dtype)
-        pairs = interleave(ours, peer, rounds, dtype=dtype, attention=attention)
-        name = f"{PEER} ({attention})"
-        rows.append(row(f"training, {dtype}", pairs, "target tokens/s", name, device))
-    return rows
+@dataclass(frozen=True)
+class Case:
+    """What is trained beside a peer. loop: the module of the peer's loop."""
+
+    goal: str
+    name: str
+    recipe: str
+    loop: str
+
+
+PEERS = {
+    "marian": Case("train a translator", "transformers MarianMT", "translate", "marian_training"),
+    "gpt2": Case("train a language model", "transformers GPT-2", "gpt", "budget"),
+    "device": Case("", "the device", "gpt", ""),
+}
+REQUIRES = {"marian": ("transformers",), "gpt2": ("transformers",)}
+SIZES = ("", "base", "big")
+"""Sizes of translators that are trained on a GPU; "" is the recipe's own. Only base has a goal."""
+GPTS = {"gpt2-small": "124 M", "gpt2-medium": "350 M"}
+
+
+def measure(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
+    """Measure the recipe beside the peer; on a GPU all sizes."""
+    name = peer.name.rpartition(", ")[2]
+    case, on_gpu = PEERS[name], kind() == "gpu"
+    if name == "device":
+        if on_gpu:
+            yield from _beside_the_device(ours, peer, rounds, device)
+        return
+    for size in SIZES if case.recipe == "translate" and on_gpu else ("",):
+        question = {"recipe": case.recipe, "model": size}
+        first = ours.ask(**question)
+        beside = {"run": first["run"], "loop": case.loop}
+        choice = fastest(peer, _choices(case), warm_up=False, **beside)
+        pairs = interleave(ours, peer, rounds, warm_up=False, **question, **beside, **choice)
+        title = f"headway train {case.recipe}" + (f" --model {size}" if size else "")
+        note = f"ours in {first['dtype']}"
+        peer_name = f"{case.name} ({', '.join(choice.values())})"
+        needed = goal(case.goal) if size == "base" or not on_gpu else None
+        yield row(title, pairs, "target tokens/s", peer_name, device, goal=needed, note=note)
+        if not on_gpu:
+            memory = [
+                tuple({"work": a["megabytes"], "seconds": 1.0} for a in pair) for pair in pairs
+            ]
+            title, needed = f"{title}, memory", goal("memory of training")
+            yield row(title, memory, "MB", peer_name, device, less_is_better=True, goal=needed)
+
+
+def _choices(case: Case) -> list[dict[str, str]]:
+    """Return the settings that a user of the peer would try."""
+    has_bfloat16 = multiplies_bfloat16(select_device())
+    dtypes = ["float32", *(["bfloat16"] if has_bfloat16 else [])]
+    attentions: list[dict[str, Any]] = [*ATTENTION] if case.recipe == "translate" else [{}]
+    return [{"dtype": dtype, **attention} for dtype in dtypes for attention in attentions]
+
+
+def _beside_the_device(ours: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:
+    """Compare the training of GPT-2 with the tokens per second that the matrix rate allows."""
+    for size, name in GPTS.items():
+        answers = [ours.ask(recipe="gpt", model=size) for _ in range(rounds + 1)][1:]
+        allowed = peer.ask()["matrix_rate"] / answers[0]["flops"]
+        pairs = [(answer, {"work": allowed, "seconds": 1.0}) for answer in answers]
+        needed = goal(f"part of the matrix rate, {name}")
+        title = f"headway train gpt --model {size}"
+        yield row(title, pairs, "tokens/s", PEERS["device"].name, device, goal=needed)
 
 
 def ours(settings: Settings) -> Worker:
-    """Headway: `fit` for `settings.work` steps per request."""
-    model, batches, tokenizers = _start(settings)
-    run = TrainingState(model, optimizer(model, OptimizerConfig(lr=RATE)))
-    objective = TranslationObjective(tokenizers.target.pad, SMOOTHING)
+    """Headway: one command a round. The first run of each question stays, for the peer's loop."""
+    from bench.sentences import text_file, translation_words
+    from headway.models.cost import training_flops
+    from headway.runs import saved
+    from headway.tasks.language_modeling.config import LanguageRunConfig
+
+    folder, numbers = Path(tempfile.mkdtemp(prefix="headway-bench-")), count()
+    kept: dict[str, Path] = {}
 
     def work(question: dict[str, Any]) -> Answer:
-        if question.get("initial"):
-            with torch.no_grad():
-                loss = objective(model.eval(), batches[0])
-            return {"loss": loss.total.item() / loss.count}
-        machine = Machine("cpu", question["dtype"], settings.threads)
-        run.stop = None
-        before, started = run.targets, time.perf_counter()
-        fit(
-            run,
-            ((0, 0, batch) for batch in cycle(batches)),
-            objective,
-            [],
-            steps=run.step + settings.work,
-            learning_rate=lambda step: RATE,
-            clip=CLIP,
-            precision=machine.precision,
-            request=StopRequest(),
-        )
-        return {"work": run.targets - before, "seconds": time.perf_counter() - started}
+        recipe, size = question["recipe"], question["model"]
+        words = translation_words(folder) if recipe == "translate" else [recipe, text_file(folder)]
+        made = folder / "runs" / f"run-{next(numbers)}"
+        model = ("--model", size) if size else ()
+        answer = train([*words, *model], _steps(settings), made)
+        config = saved(made)
+        first = kept.setdefault(f"{recipe} {size}", made)
+        if first != made:
+            shutil.rmtree(made)
+        about: dict[str, Any] = {"run": str(first), "dtype": config.machine.dtype}
+        if isinstance(config, LanguageRunConfig):
+            about["flops"] = training_flops(config.model, config.training.length)
+        return {**answer, **about}
 
     return work
 
 
-def peer(settings: Settings) -> Worker:
-    """The same steps with transformers' model."""
-    start, batches, tokenizers = _start(settings)
-    side = tokenizers.target
-    model = to_marian(start, Specials(side.pad, side.bos, side.eos))
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(
-        parameters, lr=RATE, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True
-    )
+def _steps(settings: Settings) -> int:
+    return settings.work * (STEPS_ON_GPU if kind() == "gpu" else 1)
 
-    def step(batch: TranslationBatch, precision: AbstractContextManager[Any]) -> float:
-        optimizer.zero_grad(set_to_none=True)
-        with precision:
-            loss = marian_loss(model, batch, side.pad)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, CLIP)
-        optimizer.step()
-        return loss.item()
 
+def _loop(settings: Settings) -> Worker:
     def work(question: dict[str, Any]) -> Answer:
-        if question.get("initial"):
-            with torch.no_grad():
-                return {"loss": marian_loss(model.eval(), batches[0], side.pad).item()}
-        model.set_attn_implementation(question["attention"])
-        model.train()
-        targets, started = 0, time.perf_counter()
-        for batch in islice(cycle(batches), settings.work):
-            step(batch, _precision(question["dtype"]))
-            targets += int((batch.target_out != side.pad).sum())
-        return {"work": targets, "seconds": time.perf_counter() - started}
+        chosen = [
+            f"--{name}={question[name]}" for name in ("dtype", "attention") if name in question
+        ]
+        steps = f"--steps={_steps(settings)}"
+        words = ["-m", f"bench.{question['loop']}", question["run"], steps, *chosen]
+        ran = run([sys.executable, *words], Path(question["run"]))
+        return ran.answer(steady([float(rate) for rate in ran.text.split()]), 1.0)
 
     return work
 
 
-def marian_loss(model: Any, batch: TranslationBatch, pad: int) -> torch.Tensor:
-    """Label-smoothed cross-entropy a target, padding left out."""
-    logits = model(
-        input_ids=batch.source,
-        attention_mask=batch.source_keys,
-        decoder_input_ids=batch.target_in,
-        use_cache=False,
-    ).logits
-    return F.cross_entropy(
-        logits.flatten(0, 1),
-        batch.target_out.flatten(),
-        ignore_index=pad,
-        label_smoothing=SMOOTHING,
-    )
+marian = gpt2 = _loop
 
 
-def _precision(dtype: str) -> AbstractContextManager[Any]:
-    return nullcontext() if dtype == "float32" else torch.autocast("cpu", dtype=torch.bfloat16)
+def device(settings: Settings) -> Worker:
+    """The FLOPs per second of the device's matrix products."""
+    from bench.gpu_scale import Scale, limit
 
-
-def _start(settings: Settings) -> tuple[Translator, list[TranslationBatch], TokenizerPair]:
-    """The trained bundle's shape with fresh weights, and the first batches of an epoch."""
-    folder = Path(settings.folder)
-    tokenizers = TokenizerPair.load(folder)
-    corpus = Corpus.open(folder / "data" / "train", tokenizers)
-    order = ByTokens(corpus.source.lengths, corpus.target.lengths, TOKENS, seed=0)
-    chosen: Iterator[Any] = islice(order(0), settings.work)
-    batches = [collate(corpus, indices, tokenizers) for indices in chosen]
-    torch.manual_seed(0)
-    config = replace(headway.load(folder).config, norm="post", dropout=DROPOUT)
-    return fast(Translator(config)), batches, tokenizers
+    rate = limit(Scale()).matrix_rate if kind() == "gpu" else 0.0
+    return lambda question: {"matrix_rate": rate}

@@ -8,15 +8,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 from bench import __main__ as command
-from bench import length, scores
-from bench.marian import Specials, to_marian
-from bench.report import Row, RowsOfDay, as_json, command_line, row, table
-from bench.sentences import synthetic
-from bench.sides import Settings, faster_attention, interleave
-from bench.training import SMOOTHING, marian_loss
+from bench import goals, length, scores
+from bench.marian import SMOOTHING, Specials, marian_loss, to_marian
+from bench.report import COMMANDS, Row, RowsOfDay, as_json, command_line, row, shown, table
+from bench.sides import ATTENTION, Settings, fastest, interleave
 from torch.testing import assert_close
 
 from headway.blocks import SinusoidalTable
+from headway.cli.doctor import KINDS
+from headway.cli.measure import sentence_pairs
 from headway.interop.hf_export_translator import order_of_halves
 from headway.models import Translator, TranslatorConfig
 from headway.tasks.translation.batches import TranslationBatch
@@ -67,11 +67,35 @@ def test_the_table_marks_only_rows_below_their_goal():
     assert note == "dropout: why"
 
 
+def test_the_table_has_the_time_of_whole_commands_and_lists_functions_as_explanations():
+    pairs = [({"work": 6, "seconds": 2, "whole": 5.0}, {"work": 1, "seconds": 1, "whole": 20.0})]
+    of_user = replace(row("headway train", pairs, "steps/s", "the peer", "cpu"), by=COMMANDS)
+    assert of_user.whole == (5.0, 20.0) and a_row().whole is None
+    first, command_line_, title, _, function = shown([a_row(), of_user]).split("\n")
+    assert "whole, s" in first and "5 / 20" in command_line_ and "command" in command_line_
+    assert title.startswith("Explanations: functions") and function.startswith("training")
+    assert "Explanations" not in shown([of_user]) and shown([a_row()]).count("Explanations") == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_goal_is_that_of_the_kind_of_machine(kind, monkeypatch):
+    monkeypatch.setattr(goals, "machine_kind", lambda: KINDS[kind])
+    assert goals.kind() == kind
+    expected = {"avx2": 1.3, "avx512": 1.5, "bfloat16": 1.5, "gpu": 1.5}[kind]
+    assert goals.goal("train a translator") == expected
+    assert (goals.goal("serve beside transformers generate") is None) == (kind != "gpu")
+
+
+def test_a_machine_of_another_kind_has_no_goals(monkeypatch):
+    monkeypatch.setattr(goals, "machine_kind", lambda: "another kind")
+    assert goals.kind() is None and all(goals.goal(name) is None for name in goals.GOALS)
+
+
 def test_the_file_has_rows_versions_and_the_command():
     report = json.loads(as_json([a_row()], "python -m bench", {"threads": 2}))
     keys = {"name", "ours", "peer", "peer_name", "ratio", "goal", "spread", "device", "unit"}
     assert keys <= report["rows"][0].keys()
-    assert {"headway", "torch", "transformers", "python"} <= report["versions"].keys()
+    assert {"headway", "torch", "transformers", "python", "kind"} <= report["versions"].keys()
     assert report["command"] == "python -m bench"
     assert report["conditions"] == {"threads": 2}
 
@@ -79,7 +103,7 @@ def test_the_file_has_rows_versions_and_the_command():
 def test_the_rows_of_a_day_are_kept_until_the_conditions_change(tmp_path):
     path, conditions = tmp_path / "rows.json", {"threads": 2}
     day = RowsOfDay(path, conditions)
-    first, second = a_row(), a_row(note="why")
+    first, second = a_row(), replace(a_row(note="why"), whole=(1.0, 2.0))
     day.add("b", "peer", [first])
     day.add("a", "other", [second, first])
     later = RowsOfDay(path, conditions)
@@ -127,9 +151,10 @@ def test_a_peer_that_fails_does_not_end_the_others(monkeypatch, tmp_path, capsys
     assert requests == ["ours", "bad"]
     assert "speed beside bad" in capsys.readouterr().out
     monkeypatch.setattr(command, "ROOT", tmp_path)
-    monkeypatch.setattr(command, "CLAIMS", ("scores",))
+    monkeypatch.setattr(command, "CLAIMS", {"scores": (20, 2)})
+    monkeypatch.setattr(command, "kind", lambda: "avx2")
     assert command.main(["--cache", str(tmp_path), "--resume"]) == 0
-    assert list((tmp_path / "bench" / "results").glob("*.json"))
+    assert list((tmp_path / "bench" / "results").glob("avx2-*.json"))
 
 
 def test_the_command_names_no_folder_of_the_machine():
@@ -144,16 +169,21 @@ def test_rounds_alternate_after_a_discarded_warm_up():
     assert [(a["seconds"], b["seconds"]) for a, b in pairs] == [(1.0, 3.0), (2.0, 4.0)]
     assert ours.requests == [{"dtype": "float32"}] * 3
 
+    assert len(interleave(ours, Scripted(3.0), 0, warm_up=False)) == 0
 
-def test_the_peer_runs_with_the_attention_whose_best_call_was_faster():
-    peer = Scripted(9.0, 5.0, 9.0, 2.0, 3.0, 4.0)  # warm-ups, then sdpa, eager, sdpa, eager
-    assert faster_attention(peer, 2) == "eager"
-    assert [q["attention"] for q in peer.requests] == ["sdpa", "eager"] * 3
+
+def test_the_peer_runs_with_the_settings_whose_call_was_faster():
+    peer = Scripted(9.0, 1.0, 5.0, 2.0)  # warm-ups, then sdpa, eager
+    assert fastest(peer, ATTENTION) == {"attention": "eager"}
+    assert [q["attention"] for q in peer.requests] == ["sdpa", "eager"] * 2
+    peer = Scripted(1.0, 2.0)  # commands warm themselves up
+    assert fastest(peer, ATTENTION, warm_up=False, run="r") == {"attention": "sdpa"}
+    assert peer.requests[0] == {"attention": "sdpa", "run": "r"}
 
 
 def test_synthetic_sentences_depend_on_the_seed_and_are_as_long_as_captions():
-    pairs = synthetic(200, seed=1)
-    assert pairs == synthetic(200, seed=1) != synthetic(200, seed=2)
+    pairs = sentence_pairs(200, seed=1)
+    assert pairs == sentence_pairs(200, seed=1) != sentence_pairs(200, seed=2)
     lengths = [len(source.split()) for source, _ in pairs]
     assert all(7 <= length <= 23 for length in lengths) and len(set(lengths)) > 8
     assert all(len(a.split()) == len(b.split()) for a, b in pairs)

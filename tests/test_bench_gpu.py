@@ -19,7 +19,7 @@ def test_every_implementation_of_every_claim_runs_on_tiny_sizes():
     assert not measurement.failures
     assert rates.matrix_rate > 0 and rates.bandwidth > 0
     compared_with_the_device = {r.name for r in measurement.rows if r.peer_name == "the device"}
-    kinds = ["training gpt2-small", "training gpt2-medium", "training translator big"]
+    kinds = ["training gpt2-small", "training gpt2-medium"]
     kinds += ["generation gpt2-small", "generation gpt2-xl", "translation 6+6 x 512"]
     for kind in kinds:
         assert any(name.startswith(kind) for name in compared_with_the_device), kind

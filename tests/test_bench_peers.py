@@ -9,14 +9,15 @@ import pytest
 import torch
 from bench import __main__ as command
 from bench import decoding, encoders
+from bench.commands import Ran
 from bench.decoding import CASES
 from bench.report import RowsOfDay
 from bench.sides import Settings
 
 
-def side(claim, name):
+def side(claim, name, folder=""):
     """A side that computes in this process."""
-    settings = Settings(claim="", side=name, folder="", threads=1, allocator=False, work=1)
+    settings = Settings(claim="", side=name, folder=str(folder), threads=1, allocator=False, work=1)
     worker = getattr(claim, name)(settings)
     return SimpleNamespace(name=f"claim, {name}", ask=lambda **question: worker(question))
 
@@ -48,40 +49,52 @@ def tiny_decoders(monkeypatch):
     monkeypatch.setattr(decoding, "LENGTH", 6)
 
 
-def test_decoding_beside_transformers_writes_the_same_tokens_and_states_the_bandwidth(
-    tiny_decoders,
+@pytest.mark.filterwarnings("ignore")  # transformers' own
+def test_decoding_beside_transformers_writes_the_same_words_and_states_the_bandwidth(
+    tiny_decoders, tmp_path, monkeypatch
 ):
-    rows = list(
-        decoding.measure(
-            side(decoding, "ours"), side(decoding, "transformers"), 1, "cpu, 1 threads"
-        )
-    )
-    titles = [f"{title}, float32" for title in decoding.CASES]
-    titles.insert(1, "GPT-2 124 M, batch 1, float32, weights read")
+    ran = Ran([(1.0, "t1"), (2.0, " t2"), (3.0, " t3\n")], 4.0, 5.0, 6.0)
+    monkeypatch.setattr(decoding, "run", lambda words, folder: ran)
+    ours = side(decoding, "ours", tmp_path)
+    peer = side(decoding, "transformers", tmp_path)
+    rows = list(decoding.measure(ours, peer, 1, "cpu, 1 threads"))
+    titles = [f"{title}, float32" for title in CASES]
+    titles.insert(1, "headway generate, GPT-2 124 M, one text")
+    titles.insert(2, "GPT-2 124 M, one text, float32, weights read")
     assert [r.name for r in rows] == titles
-    assert [r.goal for r in rows] == [1.5, None, 1.5, 1.5, 1.5]
     assert all(r.ours > 0 and r.peer > 0 for r in rows)
-    assert all("100.0% of the tokens" in r.note for r in rows if r.goal)
+    assert all(
+        "100.0% of the tokens" in r.note
+        for r in rows
+        if "float32" in r.name and "weights" not in r.name
+    )
+    assert rows[1].whole == (4.0, 4.0) and rows[1].by == "command"
+    assert len(ours.ask(case="GPT-2 124 M, one text", dtype="float32")["words"][0]) == 4
 
 
-def test_int8_decoding_is_measured_in_int8(tiny_decoders):
-    ours = side(decoding, "ours")
+def test_int8_decoding_is_measured_in_int8(tiny_decoders, tmp_path):
+    ours = side(decoding, "ours", tmp_path)
     rows = list(decoding.measure(ours, under_the_name(ours, "ctranslate2_int8"), 1, "cpu"))
-    assert [r.goal for r in rows] == [1.0, None, 1.0, 1.0, 1.0]
-    assert all(", int8" in r.name for r in rows)
-    question = {"case": decoding.BANDWIDTH_CASE, "read": True}
+    assert all(", int8" in r.name for r in rows) and len(rows) == 1 + len(CASES)
+    question = {"case": decoding.ONE_TEXT, "read": True}
     small, large = (ours.ask(**question, dtype=dtype)["work"] for dtype in ("int8", "float32"))
-    assert 2.5 < large / small < 4
+    assert 2.5 < large / small < 5
 
 
-def test_decoding_that_differs_in_float32_is_not_timed(tiny_decoders):
-    ours = side(decoding, "ours")
+def test_decoding_that_differs_in_float32_is_not_timed(tiny_decoders, tmp_path):
+    ours = side(decoding, "ours", tmp_path)
     wrong = SimpleNamespace(
         name="claim, ctranslate2_float32",
-        ask=lambda **question: {"tokens": [[-1] * decoding.WRITTEN]},
+        ask=lambda **question: {"words": [["-"] * decoding.WRITTEN]},
     )
     with pytest.raises(AssertionError, match=r"only 0\.0% of the tokens are those of CTranslate2"):
         list(decoding.measure(ours, wrong, 1, "cpu"))
+
+
+def test_the_speed_of_a_command_that_writes_is_that_after_the_first_part():
+    ran = Ran([(2.0, "t1"), (2.5, " t2"), (3.0, " t3 t4"), (4.0, "\n")], 5.0, 6.0, 7.0)
+    answer = decoding._answer(ran)
+    assert (answer["work"], answer["seconds"], answer["whole"]) == (3, 1.0, 5.0)
 
 
 @pytest.fixture
@@ -120,10 +133,12 @@ def test_a_peer_that_is_not_installed_is_skipped_with_one_line(monkeypatch, caps
         PEERS=("missing_peer",), REQUIRES={"missing_peer": ("no_such_package_here", "sys")}
     )
     monkeypatch.setitem(sys.modules, "bench.decoding", module)
-    options = SimpleNamespace(threads=1, quick=True, same_allocator=False, peers=None)
+    options = SimpleNamespace(
+        threads=1, quick=True, same_allocator=False, peers=None, cache=tmp_path
+    )
     day = RowsOfDay(tmp_path / "rows.json", {})
     reason = "decoding beside missing_peer: not installed: no_such_package_here"
-    found = command._measure("decoding", command.ROOT, 1, options, day)
+    found = command._measure("decoding", 1, options, day)
     assert found == [command.NotMeasured(reason)]
     message = "decoding beside missing_peer is skipped: not installed: no_such_package_here\n"
     assert capsys.readouterr().err == message

@@ -1,62 +1,48 @@
-"""The rows of translation: but for the first one, both sides end a search by the same rule."""
+"""The row of `headway translate`: both sides are commands."""
+
+import io
 
 import pytest
-import torch
-from bench import translation
+from bench import peers, translation
+from bench.commands import Ran
 from bench.sides import Settings
 
+from headway.cli.inputs import CHUNK
 from tests.fixtures.translators import SENTENCES, make
 
-ENDS = 2.0
+
+def test_the_speed_is_that_of_the_lines_after_the_first_chunk():
+    parts = [(3.0, "a\n" * (CHUNK - 1)), (4.0, "b\n"), (5.0, "c\n" * 20), (6.0, "d\n" * 10)]
+    answer = translation._answer(Ran(parts, 7.0, 8.0, 9.0))
+    assert (answer["work"], answer["seconds"], answer["whole"]) == (30, 2.0, 7.0)
+    assert len(answer["texts"]) == CHUNK + 30
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A tiny translator of the form that transformers' Marian has, and its sentences."""
-    bundle = make(norm="post")
-    last = bundle.model.decoder.blocks[-1].around_feedforward.norm
-    with torch.no_grad():  # untrained, it would never end
-        bundle.model.output.weight.mul_(2)
-        last.shift.add_(ENDS * bundle.model.output.weight[bundle.tokenizer.target.eos])
-    bundle.save(tmp_path)
-    texts = "".join(f"{text}\n" for text, _ in SENTENCES)
-    (tmp_path / translation.SENTENCES).write_text(texts)
-    return tmp_path
+def test_the_script_of_a_peer_prints_its_lines_in_order(monkeypatch, capsys):
+    batches = []
+
+    def translate(texts):
+        batches.append(len(texts))
+        return [text.upper() for text in texts]
+
+    lines = [f"{'x' * (n % 7)} {n}" for n in range(150)]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    peers.translate_lines(translate, chunk=100)
+    assert capsys.readouterr().out.split("\n")[:-1] == [line.strip().upper() for line in lines]
+    assert batches == [64, 36, 50]
 
 
-class Worked:
-    """A side without a process. It records the rules of its questions."""
-
-    def __init__(self, work, side, folder):
-        self.name, self.rules, self.answers = side, [], []
-        self.work = work(
-            Settings(
-                claim="translation",
-                side=side,
-                folder=str(folder),
-                threads=1,
-                allocator=False,
-                work=3,
-            )
-        )
-
-    def ask(self, **question):
-        answer = self.work(question)
-        if "rule" in question:
-            self.rules.append(question["rule"])
-            self.answers.append(answer)
-        return answer
-
-
-def test_each_rule_is_asked_of_both_sides_and_takes_their_steps(folder):
-    ours = Worked(translation.ours, "ours", folder)
-    peer = Worked(translation.peer, "peer", folder)
-    rows = list(translation.measure(ours, peer, 1, "cpu"))
-    assert [row.name for row in rows] == list(translation.RULES.values())
-    assert ours.rules == ["default", *(rule for rule in translation.RULES for _ in range(2))]
-    assert peer.rules[-7:] == ours.rules  # before them, its attention was chosen
-    steps = [
-        dict(zip(side.rules, (answer["steps"] for answer in side.answers), strict=True))
-        for side in (ours, peer)
-    ]
-    assert steps[0]["early"] == steps[1]["early"] < steps[0]["exact"] == steps[1]["exact"]
+@pytest.mark.slow
+def test_both_commands_translate_the_same_sentences(tmp_path, monkeypatch):
+    """A tiny translator that transformers' Pegasus can represent."""
+    make().save(tmp_path)
+    texts = [text for text, _ in SENTENCES] * 4
+    (tmp_path / translation.SENTENCES).write_text("".join(f"{text}\n" for text in texts))
+    monkeypatch.setattr(translation, "CHUNK", 5)
+    settings = Settings(
+        claim="translation", side="", folder=str(tmp_path), threads=1, allocator=None, work=11
+    )
+    ours, peer = translation.ours(settings), translation.transformers(settings)
+    answers = [ours({"flags": []}), peer({"attention": "eager"})]
+    assert [len(answer["texts"]) for answer in answers] == [11, 11]
+    assert all(answer["work"] == 6 and answer["whole"] > 0 for answer in answers)

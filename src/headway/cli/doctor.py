@@ -1,10 +1,11 @@
-"""`headway doctor`: versions and devices."""
+"""`headway doctor`: versions and devices, and with --measure what this machine does."""
 
 from __future__ import annotations
 
 import os
 import platform
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,47 @@ import torch
 from headway import __version__
 from headway.base.devices import bfloat16_instructions, float8_obstacle, select_device
 from headway.base.memory import memory_bytes
-from headway.cli.flags import TEXT, PrintFlags
+from headway.base.settings import setting
+from headway.cli.flags import PrintFlags, as_flags
 from headway.cli.version import version_of
 from headway.terminal.console import data, data_json
 from headway.transforms.fast import loops
 from headway.transforms.kernels import obstacle as kernel_obstacle
 
+KINDS = {
+    "avx2": "AVX2 only",
+    "avx512": "AVX-512 without bfloat16",
+    "bfloat16": "bfloat16 instructions",
+    "gpu": "NVIDIA GPU",
+}
+"""The kinds of machines whose speed differs most, by short names (docs/speed.md)."""
 
-def doctor(*, flags: PrintFlags = TEXT) -> None:
-    """Show versions, devices, optional packages and disk, for bug reports."""
+OTHER_KIND = "another kind"
+
+
+@as_flags
+class DoctorFlags(PrintFlags):
+    measure: bool = setting(
+        False,
+        "Measure what this machine does instead, in at most two minutes: reading of memory, "
+        "products of layers, training and writing, and what auto chooses.",
+    )
+
+
+def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
+    """Show versions, devices, optional packages and disk, for bug reports; or measure the speed of
+    this machine."""
+    if flags.measure:
+        # it imports training and all tasks, which take longer than the rest of this command
+        from headway.cli.measure import SIZES, lines, measure
+
+        measured = measure(SIZES)
+        if flags.json:
+            data_json({"kind": machine_kind(), **asdict(measured)})
+            return
+        for line in (f"{'kind':<22}{machine_kind()}", *lines(measured)):
+            data(line)
+        return
     properties = describe()
     packages = properties.pop("packages")
     properties = {**properties, **_small_numbers(), "packages": packages}
@@ -65,6 +98,7 @@ def describe() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
         "cpu instructions": f"{capability}, {_bfloat16_on_cpu()}",
+        "kind": machine_kind(),
         "memory": f"{memory_bytes() / 1e9:.1f} GB",
         "threads": torch.get_num_threads(),
         "cuda": {"version": torch.version.cuda, "devices": cuda},
@@ -76,6 +110,23 @@ def describe() -> dict[str, Any]:
             for name in ("numpy", "tokenizers", "safetensors", "sacrebleu", "emoji", "transformers")
         },
     }
+
+
+def machine_kind() -> str:
+    """Return the kind of this machine, one of the values of `KINDS`, or `OTHER_KIND`.
+
+    A processor whose instructions are limited by ATEN_CPU_CAPABILITY or ONEDNN_MAX_CPU_ISA is of
+    the kind that computes with these.
+    """
+    if torch.version.cuda is not None and torch.cuda.is_available():
+        return KINDS["gpu"]
+    capability = torch.backends.cpu.get_cpu_capability()
+    is_limited = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper().startswith("AVX2")
+    if capability == "AVX2" or (is_limited and capability.startswith("AVX512")):
+        return KINDS["avx2"]
+    if bfloat16_instructions():
+        return KINDS["bfloat16"]
+    return KINDS["avx512"] if capability.startswith("AVX512") else OTHER_KIND
 
 
 def _bfloat16_on_cpu() -> str:
