@@ -152,6 +152,11 @@ static void in_parallel(part_of compute, const void *of, int64_t blocks, int64_t
 int headway_multiply(int64_t set, int64_t threads, int64_t rows, const float *x, const matrix *m,
                      float *y, int64_t stride);
 
+/* Return the size of a structure: Python calls no function that was compiled for other ones. */
+int64_t headway_size(int of) {
+    return of == 0 ? sizeof(matrix) : of == 1 ? sizeof(attention) : sizeof(feedforward);
+}
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 

@@ -68,9 +68,11 @@ def library() -> ctypes.CDLL | None:
                 c_int64,
             ]
             found.headway_attention.argtypes = found.headway_feedforward.argtypes = [c_void_p]
+            found.headway_size.restype = c_int64
+            if found.headway_size(0) == ctypes.sizeof(Matrix):
+                return found
         except (OSError, AttributeError):  # of another processor, or of another version of Headway
             continue
-        return found
     return None
 
 

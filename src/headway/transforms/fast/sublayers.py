@@ -274,7 +274,11 @@ _LOOPED: MutableMapping[Stack, tuple[list[int], LoopedStack | None]] = WeakKeyDi
 
 
 def _of_modules(stack: Stack) -> LoopedStack | None:
-    if not loops.instructions():
+    library = loops.library()
+    if library is None or not loops.instructions():
+        return None
+    sizes = (ctypes.sizeof(_Attention), ctypes.sizeof(_FeedForward))
+    if (library.headway_size(1), library.headway_size(2)) != sizes:  # another version of Headway
         return None
     state = [
         number
