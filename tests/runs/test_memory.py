@@ -13,7 +13,7 @@ from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.data.stream import Batch
 from headway.runs import check_same, memory, run, train
-from headway.runs.memory import BOUND, Need, kept_bytes
+from headway.runs.memory import BOUND, kept_bytes
 from headway.training import Loss, peak_memory
 from tests.fixtures.command_line import write_corpus
 from tests.fixtures.emulated_graph import EmulatedGraph
@@ -116,18 +116,17 @@ def story(tmp_path):
 
 def needed(story, folder, monkeypatch):
     """The memory of the whole batch of a tiny run: for its weights, and for its activations."""
-    needs = []
+    needs, compute = [], memory._need
 
-    class Noted(Need):
-        def __init__(self, kept, room):
-            needs.append((kept, room))
-            super().__init__(kept, room)
+    def noted(*words, **options):
+        needs.append(compute(*words, **options))
+        return needs[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(memory, "Need", Noted)
+        patch.setattr(memory, "_need", noted)
         train(configured(story, training__batch_size=8), folder)
-    ((kept, room),) = needs
-    return memory.USED * 10**12 - room, kept
+    (need,) = needs
+    return memory.USED * 10**12 - need.room, need.kept
 
 
 def with_room_for(part, story, folder, monkeypatch):
