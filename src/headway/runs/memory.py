@@ -70,7 +70,7 @@ def prepared_job(
 ) -> AnyJob:
     """Prepare the data of a run and its job, whose batches are cut into `machine.micro_batches`.
 
-    UsageError if they cannot be cut into so many equal parts.
+    UsageError if they cannot be cut into this number of equal parts.
     """
     job = task.prepare(config, folder, machine, emit)
     parts = config.machine.micro_batches or 1
@@ -84,7 +84,7 @@ def _cut(
     key, size = _batch_size(job)
     if size % parts:
         raise UsageError(
-            f"machine.micro_batches={parts}: {key}={size} cannot be cut into so many equal parts",
+            f"machine.micro_batches={parts}: {key}={size} cannot be cut into this number of equal parts",
             hint="set a divisor of the batch size, or leave it out",
         )
     changes = {key: size // parts, "training.accumulate": config.training.accumulate * parts}
