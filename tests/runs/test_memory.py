@@ -198,7 +198,7 @@ def test_a_number_of_parts_that_the_user_sets_is_not_measured(story, tmp_path, f
     config = configured(story, training__batch_size=8, machine__micro_batches=4)
     train(config, tmp_path / "run")
     assert read_yaml(tmp_path / "run" / "run.yaml")["machine.micro_batches"] == 4
-    with pytest.raises(UsageError, match=r"training\.batch_size=8 cannot be cut into so many"):
+    with pytest.raises(UsageError, match=r"training\.batch_size=8 cannot be cut into 3"):
         train(configured(story, training__batch_size=8, machine__micro_batches=3), tmp_path / "b")
 
 

@@ -84,7 +84,7 @@ def _cut(
     key, size = _batch_size(job)
     if size % parts:
         raise UsageError(
-            f"machine.micro_batches={parts}: {key}={size} cannot be cut into this number of equal parts",
+            f"machine.micro_batches={parts}: {key}={size} cannot be cut into {parts} equal parts",
             hint="set a divisor of the batch size, or leave it out",
         )
     changes = {key: size // parts, "training.accumulate": config.training.accumulate * parts}
