@@ -1,6 +1,9 @@
 """Steps of decoders by compiled loops: the plain model's numbers, in every configuration they take,
 and torch's own path for all others."""
 
+import gc
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from importlib import import_module
 
@@ -124,7 +127,7 @@ def test_a_translator_writes_as_the_plain_one_reads(instructions, steps, residua
         quantize(plain, dtype)
     twin = prepare_for_inference(deepcopy(plain))
     sources = torch.randint(3, 90, (2, 9))
-    keys = torch.ones(2, 9, dtype=torch.bool)
+    keys = torch.ones(2, 12, dtype=torch.bool)[:, :9]  # rows that are not one behind another
     keys[1, 6:] = False
     written = torch.randint(3, 80, (2, 12))
     with torch.no_grad():
@@ -186,6 +189,39 @@ def test_weights_that_change_between_texts_are_read_anew(steps):
     check_continuation(other, prepare_for_inference(small), tokens[:, :3], tokens[:, 3:], 0.03)
     check_continuation(other, deepcopy(small), tokens[:, :3], tokens[:, 3:], 0.03)
     assert len(steps) == 15
+
+
+def test_texts_are_continued_in_several_threads_as_alone():
+    model = prepare_for_inference(gpt(**CONFIGURATIONS["modern"], num_layers=6))
+    prompts = torch.randint(90, (6, 1, 4))
+
+    def written(prompt):
+        with torch.no_grad():
+            state, token, tokens = model.start(prompt), prompt[:, -1:], []
+            for _ in range(50):
+                logits, state = model.step(token, state)
+                token = logits[:, -1].argmax(-1, keepdim=True)
+                tokens.append(int(token))
+        return tokens
+
+    alone = [written(prompt) for prompt in prompts]
+    with ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(written, prompts)) == alone
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [None, "int8"])
+def test_a_model_that_nobody_uses_any_more_is_freed(steps, dtype):
+    model = gpt()
+    if dtype:
+        quantize(model, dtype)
+    prepare_for_inference(model).step(
+        torch.randint(90, (1, 1)), model.start(torch.ones(1, 3).long())
+    )
+    decoder = weakref.ref(model.decoder)
+    del model
+    gc.collect()
+    assert steps and decoder() is None
 
 
 @torch.no_grad()

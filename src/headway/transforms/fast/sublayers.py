@@ -10,8 +10,10 @@ reads the parameters of the modules, and reads and writes the tensors of the cac
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Mapping, MutableMapping, Sequence
 from ctypes import c_double, c_int64, c_void_p
+from dataclasses import replace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -116,7 +118,7 @@ class LoopedStack:
 
     def __init__(self, stack: Stack) -> None:
         self._kept: list[object] = []  # what no module has
-        self._stack = stack
+        self._lock = threading.Lock()  # the structures are filled in for each step
         self._hooks = [
             hooks
             for block in stack.blocks
@@ -136,7 +138,6 @@ class LoopedStack:
             and x.dtype == torch.float32
             and x.is_cpu
             and not torch.is_grad_enabled()
-            and not self._stack.training
             and bool(cache.layers[0].stores)
             and cache.layers[0].stores[0].dtype == torch.float32
             and all(k.dtype == torch.float32 and k.is_contiguous() for s in sources for k in s)
@@ -157,25 +158,18 @@ class LoopedStack:
 
         sources: keys and values for cross-attention, by layer.
         """
-        library = loops.library()
-        assert library is not None
         x = x.clone(memory_format=torch.contiguous_format)
-        rows, threads, at = len(x), torch.get_num_threads(), x.data_ptr()
-        for number, (cache, parts) in enumerate(zip(caches, self._blocks, strict=True)):
-            for part in parts:
-                around = part.around
-                around.rows, around.threads, around.x = rows, threads, at
-                if isinstance(part, _FeedForward):
-                    failed = library.headway_feedforward(ctypes.byref(part))
-                else:
-                    if not part.is_cross:
-                        _place(part, rows, step, cache)
-                    else:
+        if source_mask is not None and source_mask.keys is not None:
+            source_mask = replace(source_mask, keys=source_mask.keys.contiguous())
+        with self._lock:
+            for number, (cache, parts) in enumerate(zip(caches, self._blocks, strict=True)):
+                for part in parts:
+                    if isinstance(part, _Attention) and part.is_cross:
                         assert source_mask is not None
-                        _place_source(part, rows, sources[number], source_mask)
-                    failed = library.headway_attention(ctypes.byref(part))
-                if failed:
-                    raise MemoryError(f"no memory for a step of {rows} texts")
+                        _place_source(part, len(x), sources[number], source_mask)
+                    elif isinstance(part, _Attention):
+                        _place(part, len(x), step, cache)
+                    _compute(part, x)
         return x
 
     def _sublayers(self, block: nn.Module) -> list[_Attention | _FeedForward]:
@@ -235,6 +229,17 @@ class LoopedStack:
         return [Matrix.of(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
 
+def _compute(part: _Attention | _FeedForward, x: Float[Tensor, "N 1 D"]) -> None:
+    """Replace x by the result of a sublayer."""
+    library, around = loops.library(), part.around
+    assert library is not None
+    around.rows, around.threads, around.x = len(x), torch.get_num_threads(), x.data_ptr()
+    is_attention = isinstance(part, _Attention)
+    function = library.headway_attention if is_attention else library.headway_feedforward
+    if function(ctypes.byref(part)):
+        raise MemoryError(f"no memory for a step of {len(x)} texts")
+
+
 def _place(part: _Attention, rows: int, step: Step, cache: LayerCache) -> None:
     """Let self-attention read and write the cache at the positions of the step."""
     cache.make_room((), rows, step.num_keys)
@@ -262,7 +267,7 @@ def looped_stack(stack: Stack, cache: KeyValueCache) -> LoopedStack | None:
 
     The modules are looked at once for each cache.
     """
-    if type(cache) is not FastCache:  # others have rules of their own
+    if type(cache) is not FastCache or stack.training:  # other caches have rules of their own
         return None
     if not cache.is_looked_at:
         cache.is_looked_at, cache.looped = True, _of_modules(stack)
@@ -270,7 +275,8 @@ def looped_stack(stack: Stack, cache: KeyValueCache) -> LoopedStack | None:
 
 
 _LOOPED: MutableMapping[Stack, tuple[list[int], LoopedStack | None]] = WeakKeyDictionary()
-"""Stack -> the identities of its modules and the addresses of its parameters, and its loops."""
+"""Stack -> the identities of its modules and the addresses of its parameters, and its loops, which
+do not refer to the stack, so that it is freed."""
 
 
 def _of_modules(stack: Stack) -> LoopedStack | None:
