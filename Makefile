@@ -109,4 +109,4 @@ gpu:
 	exit $$failed
 
 clean:
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info src/*.egg-info
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info src/*.egg-info src/headway/transforms/fast/_loops*.so
