@@ -230,7 +230,7 @@ def ours(settings: Settings) -> Worker:
             return work(question)
         size = (folder / "gpt" / "model.safetensors").stat().st_size
         size //= 1 if question["dtype"] == "float32" else 4
-        return {**_read(size), "size": size}
+        return {**read_memory(size), "size": size}
 
     return work_or_read
 
@@ -334,7 +334,7 @@ def _answer(ran: Ran) -> Answer:
     return ran.answer(len(written), parts[-1][0] - began)
 
 
-def _read(size: int, times: int = 5) -> Answer:
+def read_memory(size: int, times: int = 5) -> Answer:
     """Read `size` bytes of memory."""
     values = torch.ones(size // 4)
     values.sum()

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from bench.decoding import read_memory
 from bench.report import Row, row, table
 from bench.sides import Answer, Settings, Side, Worker, interleave
 from bench.word_tokenizer import write_word_tokenizer
@@ -203,7 +204,7 @@ def _worker(build: Callable[[str], Continue]) -> Worker:
     def work(question: dict[str, Any]) -> Answer:
         dtype = question["dtype"]
         if question.get("read"):
-            return _read(question["read"])
+            return read_memory(question["read"])
         if dtype not in built:
             built.clear()  # one model at a time
             built[dtype] = build(dtype)
@@ -215,15 +216,6 @@ def _worker(build: Callable[[str], Continue]) -> Worker:
         return {"work": work, "seconds": seconds, "tokens": tokens}
 
     return work
-
-
-def _read(size: int, times: int = 5) -> Answer:
-    values = torch.ones(size // 4)
-    values.sum()
-    started = time.perf_counter()
-    for _ in range(times):
-        values.sum()
-    return {"work": times * size / 1e9, "seconds": time.perf_counter() - started}
 
 
 def measure(mine: Side, peer: Side, rounds: int, device: str) -> Iterator[Row]:

@@ -51,7 +51,8 @@ MOST_STEPS = 1000
 class Sizes:
     """How much is measured, and how long.
 
-    read: bytes that are read, beyond all caches; so many have the matrices of a product, too.
+    read: number of bytes that are read, more than all caches hold; also that of the matrices of a
+    product.
     inputs, outputs: of a layer. rows: of a product of many vectors. seconds: of a product.
     sentences: of the texts to train on. training: seconds of steps of a recipe, after `warm_up`
     steps. tokens: of a text that is written.

@@ -133,7 +133,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
 
 @contextmanager
 def open_parquet(path: Path, rows_limit: int, bytes_limit: int) -> Iterator[ParquetFile]:
-    """Open a Parquet file of at most so many rows and bytes, unpacked.
+    """Open a Parquet file with limits on the number of its rows and bytes, unpacked.
 
     Raises UsageError if pyarrow is not installed. DataError with the file if it is larger, or, in
     the whole block, for what cannot be read.

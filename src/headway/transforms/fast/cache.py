@@ -24,14 +24,12 @@ class FastCache(KeyValueCache):
     beam search allocates no memory at each step.
     """
 
-    is_looked_at: bool
-    looped: object | None
-
     def __init__(self, num_rows: int, num_layers: int) -> None:
         super().__init__(num_rows, num_layers)
         self._spare: list[list[Tensor]] = []
         self._order: list[int] | None = None  # sequence n is at present in row order[n]
-        self.is_looked_at, self.looped = False, None  # the loops of `looped_stack`
+        self.is_looked_at = False
+        self.looped: object | None = None  # the loops of `looped_stack`
 
     @property
     def layers(self) -> list[LayerCache]:

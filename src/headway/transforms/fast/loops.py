@@ -198,7 +198,7 @@ class CodedMatrix:
         return paired(codes) if self.is_int4 else codes.contiguous()
 
     def matrix(self, bias: Float[Tensor, " O"] | None, inputs: int) -> Matrix:
-        """Return the matrix of a layer with so many inputs."""
+        """Return the matrix of a layer with this number of inputs."""
         numbers = INT4 if self.is_int4 else INT8
         codes, parts = self._codes.data_ptr(), self._parts.data_ptr()
         sizes = inputs, self.columns, self.rows, self.group

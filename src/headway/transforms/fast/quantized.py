@@ -79,12 +79,17 @@ class FastCodedLinear(CodedLinear):
         self, x: Float[Tensor, "R I"], bias: Float[Tensor, " O"] | None = None
     ) -> Float[Tensor, "R O"]:
         """Return x W^T + b, outside autograd."""
+        packed = self.pack()
+        if self.rows is None:
+            return packed(x, bias)
+        y = packed(x)[:, self.rows]
+        return y if bias is None else y + bias
+
+    def pack(self) -> CodedMatrix | DecodedMatrix:
+        """Return the numbers in the layout of the product, which is made at the first call."""
         if self.packed is None:
             self.packed = matrix_of([self])
-        if self.rows is None:
-            return self.packed(x, bias)
-        y = self.packed(x)[:, self.rows]
-        return y if bias is None else y + bias
+        return self.packed
 
     def is_usable(self, x: Tensor) -> bool:
         """Whether the product is for this input: float32 on a CPU, and not while tracing."""
@@ -114,8 +119,7 @@ class FastCodedLinear(CodedLinear):
         is_on_cpu = self.weight_scale.device.type == "cpu"
         if self.is_released or self.shared or not (is_on_cpu and loops.instructions()):
             return
-        if self.packed is None:
-            self.packed = matrix_of([self])
+        self.pack()
         codes = getattr(self, self.code_name)
         codes.data = codes.data.new_empty(0)
         self.is_released = True
@@ -158,8 +162,9 @@ class FastBFloat16Linear(BFloat16Linear):
         if input.dtype != torch.float32:
             return super().forward(input)
         weight = self.stored()["weight_bfloat16"]
-        is_few = input.numel() <= LOOPED_ROWS * input.shape[-1]
-        if is_few and loops.suits(input, weight, self.bias):
+        # in this order: a traced graph holds for every number of rows
+        is_looped = loops.suits(input, weight, self.bias)
+        if is_looped and input.numel() <= LOOPED_ROWS * input.shape[-1]:
             flat = input.reshape(-1, input.shape[-1])
             y = loops.product(flat.contiguous(), weight, self.bias)
             return y.view(*input.shape[:-1], self.out_features)
@@ -190,23 +195,26 @@ def coded_linears(
     """
     if not all(layer.is_usable(x) for layer in layers):
         return tuple(layer(x) for layer in layers)
-    packed = joined_codes(layers)
-    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
-    joint_bias = torch.cat(biases) if len(biases) == len(layers) else None
-    joint = packed(x.reshape(-1, x.shape[-1]), joint_bias).view(*x.shape[:-1], -1)
-    outputs = joint.split_with_sizes([layer.out_features for layer in layers], -1)
-    if joint_bias is not None or not biases:
-        return outputs
-    pairs = zip(outputs, layers, strict=True)
-    return tuple(y if layer.bias is None else y + layer.bias for y, layer in pairs)
+    joint = joined_codes(layers)(x.reshape(-1, x.shape[-1]), joint_bias(layers))
+    outputs = [layer.out_features for layer in layers]
+    return joint.view(*x.shape[:-1], -1).split_with_sizes(outputs, -1)
+
+
+def joint_bias(layers: Sequence[nn.Linear]) -> Tensor | None:
+    """Return the biases of the layers as one, with zeros for a layer without; None without any."""
+    if all(layer.bias is None for layer in layers):
+        return None
+    if len(layers) == 1:
+        return layers[0].bias
+    biases = ((layer.bias, layer.out_features) for layer in layers)
+    return torch.cat([torch.zeros(size) if b is None else b.detach() for b, size in biases])
 
 
 def joined_codes(layers: Sequence[FastCodedLinear]) -> CodedMatrix | DecodedMatrix:
     """Return the codes of layers with the same inputs as one matrix, which they share now."""
-    packed = layers[0].packed
     if len(layers) == 1 and layers[0].rows is None:
-        layers[0].packed = packed = matrix_of(layers) if packed is None else packed
-        return packed
+        return layers[0].pack()
+    packed = layers[0].packed
     if packed is None or any(layer.packed is not packed or layer.rows is None for layer in layers):
         packed, start = matrix_of(layers), 0
         for layer in layers:

@@ -54,6 +54,7 @@ from headway.transforms.fast.quantized import (
     FastInt4Linear,
     FastInt8Linear,
     joined_codes,
+    joint_bias,
 )
 from headway.transforms.kernels import activation_name
 from headway.transforms.tracing import tracing
@@ -218,7 +219,7 @@ class LoopedStack:
         if coded:
             packed = joined_codes(coded)
             assert len(coded) == len(layers) and isinstance(packed, CodedMatrix)
-            bias = _joint_bias(layers)
+            bias = joint_bias(layers)
             self._kept += [packed, bias]
             return [packed.matrix(bias, layers[0].in_features)]
         weights, biases = [_weight(layer) for layer in layers], [layer.bias for layer in layers]
@@ -354,16 +355,6 @@ def _weight(layer: nn.Linear) -> Tensor:
     if isinstance(layer, FastBFloat16Linear):
         return layer.stored()["weight_bfloat16"]
     return layer.weight
-
-
-def _joint_bias(layers: Sequence[nn.Linear]) -> Tensor | None:
-    if all(layer.bias is None for layer in layers):
-        return None
-    if len(layers) == 1:
-        return layers[0].bias
-    none = [torch.zeros(layer.out_features) for layer in layers]
-    biases = zip((layer.bias for layer in layers), none, strict=True)
-    return torch.cat([zeros if bias is None else bias.detach() for bias, zeros in biases])
 
 
 def _connection(residual: Any, last: Matrix) -> _Connection:
