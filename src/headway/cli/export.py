@@ -9,7 +9,8 @@ from headway.base.errors import UsageError
 from headway.base.settings import required, setting
 from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
-from headway.interop import Exported, ExportedCTranslate2, fitting
+from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
+from headway.interop.gguf import FILE as GGUF_FILE
 from headway.tasks.opening import load, spec_of, with_article
 from headway.terminal.console import data_json, say
 from headway.terminal.progress import progress
@@ -19,13 +20,13 @@ KEEP = "keep it as a Headway model"
 
 @as_flags
 class ExportFlags:
-    to: Literal["hf", "ctranslate2"] = required(
+    to: Literal["hf", "ctranslate2", "gguf"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
         "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
-        "vocabularies)."
+        "vocabularies); gguf: a folder with model.gguf, for llama.cpp."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
-        None, "New folder for the exported model. If unset, RUN/hf or RUN/ctranslate2."
+        None, "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf."
     )
     family: str | None = setting(
         None,
@@ -33,8 +34,10 @@ class ExportFlags:
         "roberta, distilbert, albert, marian, pegasus, bart, mbart, m2m_100, t5, mt5, vit, dinov2 "
         "or vision-encoder-decoder. If unset, the first one that can represent the model.",
     )
-    dtype: Literal["float32", "int8", "int16", "float16", "bfloat16"] | None = setting(
-        None, "Numbers of the weight matrices, for ctranslate2. If unset, float32."
+    dtype: Literal["float32", "float16", "bfloat16", "int16", "int8", "int4"] | None = setting(
+        None,
+        "Numbers of the weight matrices. ctranslate2: all but int4; gguf: all but int16 (int8 is "
+        "Q8_0, int4 is Q4_0). If unset, float32.",
     )
     json: bool = setting(False, "Print the result of the verification as one JSON object.")
 
@@ -49,21 +52,26 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     and captioners. The exported model is loaded again: its logits must agree to 1e-4, and its
     tokenizer must give the same ids. ctranslate2 supports translators and language models.
     CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
-    Otherwise the folder is removed and the command fails.
+    gguf supports language models. llama.cpp loads the file: it must give texts the same ids, and
+    its log-probabilities must agree to 1e-4 in float32 (to 5e-3 for GPT-2, whose activation it
+    rounds). Otherwise the folder is removed and the command fails.
     """
     if flags.to == "hf" and flags.dtype is not None:
         raise UsageError(
-            f"--dtype {flags.dtype} is for --to ctranslate2; "
+            f"--dtype {flags.dtype} is for --to ctranslate2 and --to gguf; "
             "a Hugging Face folder has float32 weights"
         )
-    if flags.to == "ctranslate2" and flags.family is not None:
+    if flags.to != "hf" and flags.family is not None:
         raise UsageError(
-            f"--family {flags.family} is for --to hf; CTranslate2 has one architecture"
+            f"--family {flags.family} is for --to hf; the family of --to {flags.to} follows from "
+            "the model"
         )
     bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
-    exported: Exported | ExportedCTranslate2
+    exported: Exported | ExportedCTranslate2 | ExportedGGUF
     if flags.to == "hf":
         exported = _to_hugging_face(bundle, run, folder, flags.family)
+    elif flags.to == "gguf":
+        exported = _to_gguf(bundle, run, folder, flags.dtype or "float32")
     else:
         exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
     if flags.json:
@@ -116,6 +124,28 @@ def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> Expo
     )
     call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
     say(f"next      {call}")
+    return exported
+
+
+def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGUF:
+    spec = spec_of(bundle.config.family)
+    if spec is None or spec.export_to_gguf is None:
+        raise UsageError(
+            f"{run} is {with_article(bundle.kind)}; only language models can be exported to GGUF",
+            hint=KEEP,
+        )
+    with progress(f"writing {folder.name}, and comparing its results"):
+        exported = spec.export_to_gguf(bundle, folder, dtype)
+    file = exported.folder / GGUF_FILE
+    size = file.stat().st_size / 1e6
+    say(f"written   {file}: {exported.architecture}, {exported.dtype}, {size:,.1f} MB")
+    rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
+    say(
+        f"checked   llama.cpp gives {exported.texts} texts the same token ids; log-probabilities "
+        f"of {exported.steps} tokens differ by at most {exported.difference:.1e} in float32"
+        f"{rounding}"
+    )
+    say(f"next      llama-cli -m {file}")
     return exported
 
 

@@ -2,7 +2,7 @@
 
 `read(folder)` and `write(model, folder)` are for Hugging Face folders (config.json, safetensors);
 `export(model, tokenizer, folder)` writes model and tokenizer and verifies the result.
-`export_translator` and `export_language_model` do so for CTranslate2.
+`export_translator` and `export_language_model` do so for CTranslate2, `export_gguf` for llama.cpp.
 
 In this package "theirs" are the names and tensors of the other library, "ours" those of Headway.
 """
@@ -22,6 +22,7 @@ from headway.interop.folder_settings import (
     read_saved_settings,
 )
 from headway.interop.generation_config import GenerationDefaults, Kind
+from headway.interop.gguf import ExportedGGUF, export_gguf
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_images import (
     export_captioner,
@@ -50,6 +51,7 @@ __all__ = [
     "EmbeddedTexts",
     "Exported",
     "ExportedCTranslate2",
+    "ExportedGGUF",
     "FolderSettings",
     "GenerationDefaults",
     "Kind",
@@ -58,6 +60,7 @@ __all__ = [
     "build",
     "export",
     "export_captioner",
+    "export_gguf",
     "export_images",
     "export_language_model",
     "export_translator",

@@ -99,7 +99,9 @@ def export(
             write_encoder_tokenizer(
                 tokenizer, temporary, shape.max_length, getattr(shape, "token_types", 0)
             )
-            texts = check_encoder_tokenizer(tokenizer, temporary, _texts(tokenizer), str(folder))
+            texts = check_encoder_tokenizer(
+                tokenizer, temporary, verification_texts(tokenizer), str(folder)
+            )
         else:
             write_tokenizer(tokenizer, temporary, shape.max_length)
             if settings.template is not None:
@@ -190,7 +192,7 @@ def _outputs(model: TextModel, generator: torch.Generator) -> list[Tensor]:
 def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> None:
     """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers."""
     engine = _engine(tokenizer, folder)
-    prefix = _prefix_ids(tokenizer)
+    prefix = prefix_ids(tokenizer)
     if prefix and not isinstance(tokenizer, PretrainedTokenizer):  # whose own file specifies it
         names = [engine.id_to_token(i) for i in prefix]
         engine.post_processor = processors.TemplateProcessing(
@@ -202,9 +204,9 @@ def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> 
     write_engine(engine, folder, roles, max_length, split_special_tokens=True)
 
 
-def _prefix_ids(tokenizer: TextTokenizer) -> list[int]:
+def prefix_ids(tokenizer: TextTokenizer) -> list[int]:
     """Return the ids that the tokenizer adds at the beginning of a text, mostly [bos]."""
-    text = next((text for text in _texts(tokenizer) if text), "")
+    text = next((text for text in verification_texts(tokenizer) if text), "")
     whole, inner = tokenizer.begin(text), tokenizer.encode(text)
     return whole[: len(whole) - len(inner)]
 
@@ -249,7 +251,7 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     return engine
 
 
-def _texts(tokenizer: TextTokenizer | EncoderTokenizer) -> list[str]:
+def verification_texts(tokenizer: TextTokenizer | EncoderTokenizer) -> list[str]:
     """Return the texts for the verification: fixed ones, and the texts of random ids."""
     generator = torch.Generator().manual_seed(0)
     random_ids = torch.randint(
@@ -276,7 +278,7 @@ def check_tokenizer(tokenizer: TextTokenizer, folder: Path, where: str) -> int:
     """
     engine = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER_FILE))
     exported = PretrainedTokenizer(engine, tokenizer.bos, tokenizer.eos, tokenizer.ends)
-    texts = _texts(tokenizer)
+    texts = verification_texts(tokenizer)
     for text in texts:
         check_same_ids(text, tokenizer.encode(text), exported.encode(text), where)
         if text:  # ours must begin with a token, theirs need not

@@ -18,7 +18,7 @@ from headway.base.settings import required
 from headway.bundle import Bundle
 from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
-from headway.interop import Exported, ExportedCTranslate2
+from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF
 from headway.tasks.job import AnyJob, Emit, Job, Progress
 from headway.tasks.sections import (
     ExamplesConfig,
@@ -55,13 +55,15 @@ class BundleSpec(Generic[Network, Model]):
     Hugging Face folder, from that folder and from its `model_type`. export: writes the bundle as a
     Hugging Face folder, as a model of the named family there or of the first family that can
     represent it. export_to_ctranslate2: writes it as a folder of CTranslate2, with matrices of the
-    named dtype. None: other libraries have no such models.
+    named dtype. export_to_gguf: the same, as a file of llama.cpp. None: other libraries have no
+    such models.
     """
 
     bundle: type[Model]
     foreign: Callable[[Network, Path, str], Model] | None = None
     export: Callable[[Model, Path, str | None], Exported] | None = None
     export_to_ctranslate2: Callable[[Model, Path, str], ExportedCTranslate2] | None = None
+    export_to_gguf: Callable[[Model, Path, str], ExportedGGUF] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from headway.data.padding import IGNORED
 from headway.data.stream import Batches
 from headway.evaluation import bits_per_byte, mean_nats
 from headway.evaluation.scores import Metric, Scores
-from headway.interop import NO_SETTINGS, Exported, ExportedCTranslate2
+from headway.interop import NO_SETTINGS, Exported, ExportedCTranslate2, ExportedGGUF
 from headway.models import GPT
 from headway.tasks.finetuning import adapt, without_adapters
 from headway.tasks.job import Emit, Example, Job, Summary, prepare_blocks
@@ -273,6 +273,11 @@ def to_ctranslate2(bundle: TextBundle, folder: Path, dtype: str) -> ExportedCTra
     return interop.export_language_model(bundle.model, bundle.tokenizer, folder, dtype)
 
 
+def to_gguf(bundle: TextBundle, folder: Path, dtype: str) -> ExportedGGUF:
+    """Write a GGUF file with the language model, its tokenizer and its chat template."""
+    return interop.export_gguf(bundle.model, bundle.tokenizer, folder, dtype, bundle.settings)
+
+
 def score_lines(scores: Scores) -> list[str]:
     """Format perplexity, nats and bits, the number of tokens, and the generated sample if any."""
     counts = scores.counts
@@ -302,6 +307,7 @@ LANGUAGE_MODELING = Task(
             foreign=from_hugging_face,
             export=to_hugging_face,
             export_to_ctranslate2=to_ctranslate2,
+            export_to_gguf=to_gguf,
         )
     },
     teaches=Teaches(

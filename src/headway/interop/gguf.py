@@ -1,0 +1,338 @@
+"""GGUF files of language models, for llama.cpp and the programs around it.
+
+A family is a table: the keys of its config.json, and the function of the package `gguf` that writes
+each. The package also knows llama.cpp's name of each tensor of transformers. So a GGUF file is made
+from the Hugging Face folder of the model, and then llama.cpp reads it: its ids of texts must be
+equal, and its log-probabilities those of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from headway.base.errors import HeadwayError, UsageError
+from headway.base.files import read_json
+from headway.base.folders import new_folder
+from headway.base.shapes import Tensor
+from headway.base.tensors import read_tensors
+from headway.interop import llama_cpp
+from headway.interop.chat_templates import TEMPLATE_FILE
+from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
+from headway.interop.gguf_tokenizer import vocabulary
+from headway.interop.hf_export import (
+    check_same_ids,
+    export,
+    verification_texts,
+)
+from headway.interop.hf_folders import CONFIG_FILE, WEIGHTS_FILE, fitting
+from headway.models import GPT
+from headway.text import TextTokenizer
+
+FILE = "model.gguf"
+FORMATS = {
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "int8": "Q8_0",
+    "int4": "Q4_0",
+}
+"""Our name of a number format -> llama.cpp's."""
+FILE_TYPES = {"float32": "ALL_F32"} | {
+    dtype: f"MOSTLY_{name}" for dtype, name in FORMATS.items() if name != "F32"
+}
+
+PROMPTS, LONGEST, STEPS, TOP = 6, 24, 8, 1000
+"""Number and greatest length of the random prompts, the tokens that are written after each, and how
+many of the most probable tokens are compared at each step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedGGUF:
+    """The result of an export.
+
+    folder: where the file `model.gguf` is. architecture: llama.cpp's name of the family. dtype: the
+    numbers of the matrices. difference: maximum absolute difference, in nats, between the
+    log-probabilities of tokens by the model and by llama.cpp in float32. rounding: the same for the
+    numbers that were written. texts: number of texts that were verified to have equal ids. steps:
+    number of tokens whose distribution was compared. runtime: the version of the package that ran
+    llama.cpp.
+    """
+
+    folder: Path
+    architecture: str
+    dtype: str
+    difference: float
+    rounding: float
+    texts: int
+    steps: int
+    runtime: str
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A family of transformers as llama.cpp's.
+
+    architecture: its name there. keys: of config.json -> the function of `gguf.GGUFWriter` that
+    writes the value (several, separated by spaces). tolerance: of log-probabilities in float32.
+    stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the tensor and
+    config.json.
+    """
+
+    architecture: str
+    keys: Mapping[str, str]
+    tolerance: float
+    stored: Callable[[str, Tensor, Mapping[str, Any]], Tensor] = field(
+        default=lambda name, tensor, config: tensor
+    )
+
+
+def _transposed(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
+    """GPT-2's Conv1D computes x W; llama.cpp computes x W^T."""
+    is_matrix = ".attn.c_" in name or ".mlp.c_" in name
+    return tensor.T if is_matrix and tensor.ndim == 2 else tensor
+
+
+def _neighbours(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
+    """Order the rows of queries and keys for llama.cpp's rotation of a Llama.
+
+    It rotates neighbouring dimensions (2i, 2i+1) of a head, transformers the dimensions (i, i+d/2).
+    """
+    count = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+    heads = next((int(config[key]) for part, key in count.items() if f".{part}." in name), None)
+    if heads is None:
+        return tensor
+    halves = tensor.view(heads, 2, -1, *tensor.shape[1:])
+    return halves.transpose(1, 2).reshape(tensor.shape)
+
+
+_MODERN = {
+    "max_position_embeddings": "add_context_length",
+    "hidden_size": "add_embedding_length",
+    "num_hidden_layers": "add_block_count",
+    "intermediate_size": "add_feed_forward_length",
+    "num_attention_heads": "add_head_count",
+    "num_key_value_heads": "add_head_count_kv",
+    "head_dim": "add_key_length add_value_length add_rope_dimension_count",
+    "rms_norm_eps": "add_layer_norm_rms_eps",
+    "rope_theta": "add_rope_freq_base",
+    "vocab_size": "add_vocab_size",
+}
+FAMILIES = {
+    "gpt2": _Family(
+        "gpt2",
+        {
+            "n_positions": "add_context_length",
+            "n_embd": "add_embedding_length",
+            "n_layer": "add_block_count",
+            "n_inner": "add_feed_forward_length",
+            "n_head": "add_head_count",
+            "layer_norm_epsilon": "add_layer_norm_eps",
+        },
+        5e-3,  # llama.cpp looks GELU up in a table of float16
+        _transposed,
+    ),
+    "llama": _Family("llama", _MODERN, 1e-4, _neighbours),
+    "qwen3": _Family("qwen3", _MODERN, 1e-4),
+}
+"""`model_type` in config.json -> the family in llama.cpp."""
+
+
+def export_gguf(
+    model: GPT,
+    tokenizer: TextTokenizer,
+    folder: str | Path,
+    dtype: str = "float32",
+    settings: FolderSettings = NO_SETTINGS,
+) -> ExportedGGUF:
+    """Write `model.gguf` into a new folder, and verify it in llama.cpp; on any error no folder is
+    left.
+
+    The model is first written in float32. llama.cpp's ids must be the tokenizer's for texts with
+    unusual characters, and its log-probabilities those of the model: by at most 1e-4 (5e-3 for a
+    GPT-2, whose activation it rounds to float16). It also writes the same most probable tokens,
+    unless two are equally probable. dtype: a key of `FORMATS`. settings: those of the pretrained
+    folder that the model is from; its chat template is written, too. Raises UsageError for a model
+    or tokenizer that cannot be represented, with all reasons, for a folder that exists and if the
+    packages are not installed; HeadwayError if the verification fails.
+    """
+    folder = Path(folder)
+    if dtype not in FORMATS:
+        raise UsageError(f"unknown dtype {dtype}", hint=f"one of: {', '.join(FORMATS)}")
+    package = _package()
+    kind = fitting(model.config, None).model_type
+    if kind not in FAMILIES:
+        raise UsageError(
+            f"this model is a {kind}, which cannot be exported to GGUF: llama.cpp's families are "
+            f"{', '.join(FAMILIES)}",
+            hint="headway export RUN --to hf writes a folder for other libraries",
+        )
+    with TemporaryDirectory() as scratch, new_folder(folder) as temporary:
+        hugging_face = Path(scratch, "hf")
+        export(model, tokenizer, hugging_face, kind, settings=settings)
+        file = temporary / FILE
+        _write(package, hugging_face, file, tokenizer, "float32")
+        texts, prompts = verification_texts(tokenizer), _prompts(model, tokenizer)
+        answer = _run(file, texts, prompts, model.config.max_length, folder)
+        for text, ids in zip(texts, answer["ids"], strict=True):
+            check_same_ids(text, tokenizer.encode(text), ids, str(folder))
+        difference = _compare(model, prompts, answer, folder, FAMILIES[kind].tolerance)
+        rounding = difference
+        if dtype != "float32":
+            file.unlink()
+            _write(package, hugging_face, file, tokenizer, dtype)
+            answer = _run(file, [], prompts, model.config.max_length, folder)
+            rounding = _difference(model, prompts, answer)
+    return ExportedGGUF(
+        folder=folder,
+        architecture=FAMILIES[kind].architecture,
+        dtype=dtype,
+        difference=difference,
+        rounding=rounding,
+        texts=len(texts),
+        steps=sum(map(len, answer["tokens"])),
+        runtime=f"xllamacpp {answer['version']}",
+    )
+
+
+def _package() -> Any:
+    """Return the package `gguf`. Raises UsageError if it or `xllamacpp` is not installed."""
+    try:
+        import_module("xllamacpp")
+        return import_module("gguf")
+    except ImportError as error:
+        raise UsageError(
+            "an export to GGUF needs the packages gguf, which writes the file, and xllamacpp, "
+            "which reads it by llama.cpp",
+            hint="pip install 'headway[gguf]'",
+        ) from error
+
+
+def _write(
+    package: Any, hugging_face: Path, file: Path, tokenizer: TextTokenizer, dtype: str
+) -> None:
+    """Write the model of a Hugging Face folder, with matrices in `dtype`, as llama.cpp reads it."""
+    config = read_json(hugging_face / CONFIG_FILE)
+    assert isinstance(config, dict)
+    family = FAMILIES[config["model_type"]]
+    writer = package.GGUFWriter(file, family.architecture)
+    number = package.GGMLQuantizationType[FORMATS[dtype]]
+    writer.add_file_type(package.LlamaFileType[FILE_TYPES[dtype]])
+    for key, names in family.keys.items():
+        for name in names.split():
+            getattr(writer, name)(config[key])
+    for name, value in vocabulary(package, hugging_face, tokenizer, config["vocab_size"]).items():
+        getattr(writer, name)(value)
+    if (hugging_face / TEMPLATE_FILE).exists():
+        writer.add_chat_template((hugging_face / TEMPLATE_FILE).read_text())
+    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
+    blocks = config.get("num_hidden_layers", config.get("n_layer"))
+    names = package.get_tensor_name_map(arch, blocks)
+    for name, tensor in read_tensors(hugging_face / WEIGHTS_FILE).items():
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        values = family.stored(name, tensor, config).float().contiguous().numpy()
+        fits = values.ndim == 2 and values.shape[-1] % package.GGML_QUANT_SIZES[number][0] == 0
+        if fits and dtype != "float32" and "position" not in theirs:
+            values = package.quants.quantize(values, number)
+            writer.add_tensor(theirs, values, raw_dtype=number)
+        else:
+            writer.add_tensor(theirs, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _prompts(model: GPT, tokenizer: TextTokenizer) -> list[list[int]]:
+    """Return random prompts of different lengths without special tokens."""
+    generator = torch.Generator().manual_seed(0)
+    longest = min(LONGEST, model.config.max_length - STEPS)
+    special = {tokenizer.bos, *tokenizer.ends}
+    ids = [i for i in range(tokenizer.size) if i not in special]
+    rows = torch.randint(len(ids), (PROMPTS, max(1, longest)), generator=generator).tolist()
+    return [[ids[i] for i in row[: max(1, longest - 3 * n)]] for n, row in enumerate(rows)]
+
+
+def _run(
+    file: Path, texts: Sequence[str], prompts: list[list[int]], context: int, folder: Path
+) -> llama_cpp.Answer:
+    """Ask llama.cpp in a process of its own. Raises HeadwayError if it cannot run the file."""
+    answer = file.with_suffix(".json")
+    question: llama_cpp.Question = {
+        "file": str(file),
+        "texts": list(texts),
+        "prompts": prompts,
+        "steps": STEPS,
+        "top": TOP,
+        "context": context,
+        "answer": str(answer),
+    }
+    program = [sys.executable, "-P", str(Path(llama_cpp.__file__))]
+    done = subprocess.run(program, input=json.dumps(question), capture_output=True, text=True)
+    if done.returncode or not answer.exists():
+        lines = done.stderr.strip().splitlines()
+        why = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+        raise HeadwayError(
+            f"llama.cpp cannot run the file: {why[:300]}; the folder was removed", str(folder)
+        )
+    found: llama_cpp.Answer = json.loads(answer.read_text())
+    answer.unlink()
+    return found
+
+
+def _compare(
+    model: GPT,
+    prompts: Sequence[Sequence[int]],
+    answer: llama_cpp.Answer,
+    folder: Path,
+    tolerance: float,
+) -> float:
+    """Return the maximum difference of log-probabilities.
+
+    Raises HeadwayError if it is more than `tolerance`, or if llama.cpp writes a token that is less
+    probable than another by more than that.
+    """
+    difference = _difference(model, prompts, answer)
+    if not difference <= tolerance:  # NaN is no success
+        raise HeadwayError(
+            f"the log-probabilities differ by {difference:.2g} between the model and llama.cpp, "
+            f"more than {tolerance:g}; the folder was removed",
+            str(folder),
+        )
+    for log_p, tokens in zip(_log_p(model, prompts, answer), answer["tokens"], strict=True):
+        behind = log_p.max(-1).values - log_p.gather(-1, torch.tensor(tokens)[:, None])[:, 0]
+        if not float(behind.max()) <= 2 * tolerance:
+            raise HeadwayError(
+                "llama.cpp writes other tokens than the model; the folder was removed", str(folder)
+            )
+    return difference
+
+
+@torch.no_grad()
+def _log_p(model: GPT, prompts: Sequence[Sequence[int]], answer: llama_cpp.Answer) -> list[Tensor]:
+    """Return the model's log-probabilities (steps V) at llama.cpp's steps after each prompt."""
+    read = [
+        ([*prompt, *tokens[:-1]], len(prompt) - 1)
+        for prompt, tokens in zip(prompts, answer["tokens"], strict=True)
+    ]
+    return [model(torch.tensor([ids]))[0, first:].log_softmax(-1) for ids, first in read]
+
+
+def _difference(model: GPT, prompts: Sequence[Sequence[int]], answer: llama_cpp.Answer) -> float:
+    """Return the maximum absolute difference over the most probable tokens of every step."""
+    largest = 0.0
+    for ours, steps in zip(_log_p(model, prompts, answer), answer["log_p"], strict=True):
+        for row, step in zip(ours, steps, strict=True):
+            ids = torch.tensor([token for token, _ in step], dtype=torch.long)
+            theirs = torch.tensor([log_p for _, log_p in step])
+            largest = max([largest, *(row[ids] - theirs).abs().tolist()])
+    return largest

@@ -1,0 +1,172 @@
+"""GGUF files: llama.cpp gives the same ids and the same probabilities, or there is no file."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from headway.base.errors import HeadwayError, UsageError
+from headway.bundle import TextBundle
+from headway.interop import export_gguf, gguf
+from headway.models import GPT, GPTConfig
+from headway.text import CharacterTokenizer, TextBPE, TextUnigram
+from tests.fixtures.command_line import headway as run_headway
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+TEXT = (
+    "the old baker waves to the children, naïve 12 km; it's 日本 <tag> and </s>\n\tas before. " * 4
+)
+GPT2 = {"norm_kind": "layer", "positions": "learned", "activation": "gelu-tanh", "bias": True}
+LLAMA = {
+    "norm_kind": "rms",
+    "positions": "rotary",
+    "rotary_base": 500.0,
+    "activation": "swiglu",
+    "bias": False,
+    "num_kv_heads": 2,
+    "qk_norm": False,
+    "tie_output": False,
+}
+QWEN3 = LLAMA | {"qk_norm": True, "head_dim": 24, "tie_output": True, "norm_eps": 1e-3}
+FAMILIES = {"gpt2": GPT2, "llama": LLAMA, "qwen3": QWEN3}
+
+
+def bpe():
+    return TextBPE.train([TEXT], 320)
+
+
+def characters():
+    return CharacterTokenizer.train([TEXT])
+
+
+def model(tokenizer, **changes):
+    """A model whose predictions depend on all its weights."""
+    torch.manual_seed(0)
+    sizes = {"max_length": 48, "model_dim": 64, "num_layers": 2, "num_heads": 4, "ffn_dim": 96}
+    made = GPT(GPTConfig(vocabulary=tokenizer.size, **sizes, **changes)).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("family", "train"), [("gpt2", bpe), ("llama", characters), ("qwen3", bpe)]
+)
+def test_llama_cpp_reads_the_same_model(tmp_path, family, train):
+    tokenizer = train()
+    exported = export_gguf(model(tokenizer, **FAMILIES[family]), tokenizer, tmp_path / "out")
+    assert exported.architecture == family and exported.rounding == exported.difference
+    assert exported.difference < (5e-3 if family == "gpt2" else 2e-5)
+    files = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert files == ["MANIFEST.json", "model.gguf"]
+    assert exported.texts > 8 and exported.steps >= 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("train", [bpe, characters])
+@pytest.mark.parametrize("dtype", gguf.FORMATS)
+def test_every_family_in_every_number_format(tmp_path, family, train, dtype):
+    tokenizer = train()
+    exported = export_gguf(model(tokenizer, **FAMILIES[family]), tokenizer, tmp_path / "out", dtype)
+    assert exported.difference < (5e-3 if family == "gpt2" else 2e-5)
+    assert exported.dtype == dtype and exported.rounding < 2
+
+
+def test_fewer_bits_take_less_room_and_differ_more(tmp_path):
+    tokenizer, found = characters(), []
+    for dtype in ("float32", "int8", "int4"):
+        exported = export_gguf(model(tokenizer, **LLAMA), tokenizer, tmp_path / dtype, dtype)
+        size = (exported.folder / gguf.FILE).stat().st_size
+        found.append((-size, exported.rounding))
+    assert found == sorted(found) and found[1][1] > 1e-3
+
+
+STORED = gguf.FAMILIES["llama"].stored
+
+
+def as_it_is(name, tensor, config):
+    return tensor
+
+
+def negative(name, tensor, config):
+    stored = STORED(name, tensor, config)
+    return -stored if name == "model.layers.1.mlp.gate_proj.weight" else stored
+
+
+def keys_without(name):
+    return {key: value for key, value in gguf.FAMILIES["llama"].keys.items() if key != name}
+
+
+BROKEN = {
+    "queries in the order of the other rotation": {"stored": as_it_is},
+    "one matrix with the wrong sign": {"stored": negative},
+    "no rotary base": {"keys": keys_without("rope_theta")},
+    "no number of key and value heads": {"keys": keys_without("num_key_value_heads")},
+    "another epsilon of the norms": {
+        "keys": keys_without("rms_norm_eps") | {"rope_theta": "add_layer_norm_rms_eps"}
+    },
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_file_is_never_handed_over(tmp_path, monkeypatch, fault):
+    tokenizer = characters()
+    changed = replace(gguf.FAMILIES["llama"], **BROKEN[fault])
+    healthy = model(tokenizer, **LLAMA)
+    monkeypatch.setitem(gguf.FAMILIES, "llama", changed)
+    with pytest.raises(HeadwayError, match="the folder was removed"):
+        export_gguf(healthy, tokenizer, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_merge_is_found_by_the_ids_of_texts(tmp_path, monkeypatch):
+    right = gguf.vocabulary
+
+    def without_a_merge(*arguments):
+        found = right(*arguments)
+        return found | {"add_token_merges": found["add_token_merges"][1:]}
+
+    monkeypatch.setattr(gguf, "vocabulary", without_a_merge)
+    tokenizer = bpe()
+    with pytest.raises(HeadwayError, match="encodes"):
+        export_gguf(model(tokenizer, **LLAMA), tokenizer, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "changes", "named"),
+    [
+        (characters, GPT2 | {"norm": "post"}, "openai-gpt"),
+        (characters, LLAMA | {"positions": "alibi"}, "positions"),
+        (lambda: TextUnigram.train([TEXT], 320), LLAMA, "Unigram"),
+    ],
+)
+def test_what_llama_cpp_does_not_have_is_refused(tmp_path, tokenizer, changes, named):
+    trained = tokenizer()
+    with pytest.raises(UsageError, match=named):
+        export_gguf(model(trained, **changes), trained, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_command_reports_both_differences(tmp_path):
+    tokenizer = characters()
+    TextBundle(model(tokenizer, **LLAMA), tokenizer).save(tmp_path / "model")
+    words = ("export", "model", "--to", "gguf", "--dtype", "int8")
+    done = run_headway(*words, "--json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["folder"] == "model/gguf" and answer["dtype"] == "int8"
+    assert answer["difference"] < 1e-4 < answer["rounding"]
+    assert "in int8 by" in done.stderr and "llama-cli -m model/gguf/model.gguf" in done.stderr
+    assert "exists" in run_headway(*words, cwd=tmp_path, check=2).stderr
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(gguf.sys.modules, "xllamacpp", None)
+    with pytest.raises(UsageError) as raised:
+        export_gguf(model(characters(), **LLAMA), characters(), tmp_path / "out")
+    assert raised.value.hint == "pip install 'headway[gguf]'"
