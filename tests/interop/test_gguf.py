@@ -4,53 +4,16 @@ import json
 from dataclasses import replace
 
 import pytest
-import torch
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import TextBundle
 from headway.interop import export_gguf, gguf
-from headway.models import GPT, GPTConfig
-from headway.text import CharacterTokenizer, TextBPE, TextUnigram
+from headway.text import TextUnigram
 from tests.fixtures.command_line import headway as run_headway
+from tests.fixtures.gguf_models import FAMILIES, GPT2, LLAMA, TEXT, bpe, characters, model
 
 pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
-
-TEXT = (
-    "the old baker waves to the children, naïve 12 km; it's 日本 <tag> and </s>\n\tas before. " * 4
-)
-GPT2 = {"norm_kind": "layer", "positions": "learned", "activation": "gelu-tanh", "bias": True}
-LLAMA = {
-    "norm_kind": "rms",
-    "positions": "rotary",
-    "rotary_base": 500.0,
-    "activation": "swiglu",
-    "bias": False,
-    "num_kv_heads": 2,
-    "qk_norm": False,
-    "tie_output": False,
-}
-QWEN3 = LLAMA | {"qk_norm": True, "head_dim": 24, "tie_output": True, "norm_eps": 1e-3}
-FAMILIES = {"gpt2": GPT2, "llama": LLAMA, "qwen3": QWEN3}
-
-
-def bpe():
-    return TextBPE.train([TEXT], 320)
-
-
-def characters():
-    return CharacterTokenizer.train([TEXT])
-
-
-def model(tokenizer, **changes):
-    """A model whose predictions depend on all its weights."""
-    torch.manual_seed(0)
-    sizes = {"max_length": 48, "model_dim": 64, "num_layers": 2, "num_heads": 4, "ffn_dim": 96}
-    made = GPT(GPTConfig(vocabulary=tokenizer.size, **sizes, **changes)).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return made
 
 
 @pytest.mark.parametrize(
@@ -108,7 +71,7 @@ BROKEN = {
     "no rotary base": {"keys": keys_without("rope_theta")},
     "no number of key and value heads": {"keys": keys_without("num_key_value_heads")},
     "another epsilon of the norms": {
-        "keys": keys_without("rms_norm_eps") | {"rope_theta": "add_layer_norm_rms_eps"}
+        "keys": keys_without("rms_norm_eps") | {"rope_theta": ["attention.layer_norm_rms_epsilon"]}
     },
 }
 

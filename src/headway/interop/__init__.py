@@ -23,6 +23,7 @@ from headway.interop.folder_settings import (
 )
 from headway.interop.generation_config import GenerationDefaults, Kind
 from headway.interop.gguf import ExportedGGUF, export_gguf
+from headway.interop.gguf_reader import read_gguf, read_gguf_template
 from headway.interop.hf_export import Exported, export
 from headway.interop.hf_export_images import (
     export_captioner,
@@ -73,6 +74,8 @@ __all__ = [
     "read_embedded_texts",
     "read_encoder_tokenizer",
     "read_folder_settings",
+    "read_gguf",
+    "read_gguf_template",
     "read_image_reader",
     "read_labels",
     "read_llama2c",

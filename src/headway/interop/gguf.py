@@ -1,9 +1,9 @@
 """GGUF files of language models, for llama.cpp and the programs around it.
 
-A family is a table: the keys of its config.json, and the function of the package `gguf` that writes
-each. The package also knows llama.cpp's name of each tensor of transformers. So a GGUF file is made
-from the Hugging Face folder of the model, and then llama.cpp reads it: its ids of texts must be
-equal, and its log-probabilities those of the model.
+A family is a table: the keys of its config.json, and the names of each in the metadata. The package
+`gguf` also knows llama.cpp's name of each tensor of transformers. So a GGUF file is made from the
+Hugging Face folder of the model, and then llama.cpp reads it: its ids of texts must be equal, and
+its log-probabilities those of the model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,22 +78,28 @@ class ExportedGGUF:
     runtime: str
 
 
+Reordered = Callable[[str, Tensor, Mapping[str, Any]], Tensor]
+
+
+def _same(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
+    return tensor
+
+
 @dataclass(frozen=True)
 class _Family:
     """A family of transformers as llama.cpp's.
 
-    architecture: its name there. keys: of config.json -> the function of `gguf.GGUFWriter` that
-    writes the value (several, separated by spaces). tolerance: of log-probabilities in float32.
+    architecture: its name there. keys: of config.json -> their names in the metadata, without the
+    name of the architecture before them. tolerance: of log-probabilities in float32.
     stored: returns a tensor as llama.cpp stores it, from transformers' name of it, the tensor and
-    config.json.
+    config.json. restored: the inverse.
     """
 
     architecture: str
-    keys: Mapping[str, str]
+    keys: Mapping[str, Sequence[str]]
     tolerance: float
-    stored: Callable[[str, Tensor, Mapping[str, Any]], Tensor] = field(
-        default=lambda name, tensor, config: tensor
-    )
+    stored: Reordered = _same
+    restored: Reordered = _same
 
 
 def _transposed(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
@@ -107,41 +113,56 @@ def _neighbours(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
 
     It rotates neighbouring dimensions (2i, 2i+1) of a head, transformers the dimensions (i, i+d/2).
     """
-    count = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
-    heads = next((int(config[key]) for part, key in count.items() if f".{part}." in name), None)
-    if heads is None:
+    if (heads := _rotated_heads(name, config)) is None:
         return tensor
     halves = tensor.view(heads, 2, -1, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
 
+def _halves(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
+    """Return the rows in transformers' order: the inverse of `_neighbours`."""
+    if (heads := _rotated_heads(name, config)) is None:
+        return tensor
+    pairs = tensor.view(heads, -1, 2, *tensor.shape[1:])
+    return pairs.transpose(1, 2).reshape(tensor.shape)
+
+
+def _rotated_heads(name: str, config: Mapping[str, Any]) -> int | None:
+    """Return the number of heads of a matrix of queries or keys; None for other tensors."""
+    heads = int(config.get("num_attention_heads", 0))
+    if ".q_proj." in name:
+        return heads
+    return int(config.get("num_key_value_heads", heads)) if ".k_proj." in name else None
+
+
 _MODERN = {
-    "max_position_embeddings": "add_context_length",
-    "hidden_size": "add_embedding_length",
-    "num_hidden_layers": "add_block_count",
-    "intermediate_size": "add_feed_forward_length",
-    "num_attention_heads": "add_head_count",
-    "num_key_value_heads": "add_head_count_kv",
-    "head_dim": "add_key_length add_value_length add_rope_dimension_count",
-    "rms_norm_eps": "add_layer_norm_rms_eps",
-    "rope_theta": "add_rope_freq_base",
-    "vocab_size": "add_vocab_size",
+    "max_position_embeddings": ["context_length"],
+    "hidden_size": ["embedding_length"],
+    "num_hidden_layers": ["block_count"],
+    "intermediate_size": ["feed_forward_length"],
+    "num_attention_heads": ["attention.head_count"],
+    "num_key_value_heads": ["attention.head_count_kv"],
+    "head_dim": ["attention.key_length", "attention.value_length", "rope.dimension_count"],
+    "rms_norm_eps": ["attention.layer_norm_rms_epsilon"],
+    "rope_theta": ["rope.freq_base"],
+    "vocab_size": ["vocab_size"],
 }
 FAMILIES = {
     "gpt2": _Family(
         "gpt2",
         {
-            "n_positions": "add_context_length",
-            "n_embd": "add_embedding_length",
-            "n_layer": "add_block_count",
-            "n_inner": "add_feed_forward_length",
-            "n_head": "add_head_count",
-            "layer_norm_epsilon": "add_layer_norm_eps",
+            "n_positions": ["context_length"],
+            "n_embd": ["embedding_length"],
+            "n_layer": ["block_count"],
+            "n_inner": ["feed_forward_length"],
+            "n_head": ["attention.head_count"],
+            "layer_norm_epsilon": ["attention.layer_norm_epsilon"],
         },
         5e-3,  # llama.cpp looks GELU up in a table of float16
         _transposed,
+        _transposed,
     ),
-    "llama": _Family("llama", _MODERN, 1e-4, _neighbours),
+    "llama": _Family("llama", _MODERN, 1e-4, _neighbours, _halves),
     "qwen3": _Family("qwen3", _MODERN, 1e-4),
 }
 """`model_type` in config.json -> the family in llama.cpp."""
@@ -228,8 +249,10 @@ def _write(
     number = package.GGMLQuantizationType[FORMATS[dtype]]
     writer.add_file_type(package.LlamaFileType[FILE_TYPES[dtype]])
     for key, names in family.keys.items():
-        for name in names.split():
-            getattr(writer, name)(config[key])
+        value = config[key]
+        add = writer.add_uint32 if isinstance(value, int) else writer.add_float32
+        for name in names:
+            add(f"{family.architecture}.{name}", value)
     for name, value in vocabulary(package, hugging_face, tokenizer, config["vocab_size"]).items():
         getattr(writer, name)(value)
     if (hugging_face / TEMPLATE_FILE).exists():

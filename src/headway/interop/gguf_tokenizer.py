@@ -7,13 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from headway.base.errors import UsageError
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, processors
+
+from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json
 from headway.interop.hf_export import TOKENIZER_FILE, prefix_ids
-from headway.text import PretrainedTokenizer, TextTokenizer
+from headway.interop.llama2c import merging_by_score
+from headway.text import CharacterTokenizer, PretrainedTokenizer, TextTokenizer
+from headway.text.byte_level import EOS
+from headway.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFINED
+from headway.text.sentencepiece import SPACE as WHITESPACE
 
-WHITESPACE = "\u2581"  # SentencePiece's mark of a space
-
+PREFIX = "tokenizer.ggml."
+TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
+"""Tokens that end the turn of a chat, and so an output, as in llama.cpp."""
 
 _SPLITS = {
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+": "gpt-2",
@@ -102,3 +110,93 @@ def _refuse(what: str) -> NoReturn:
         f"this tokenizer cannot be represented in a GGUF file: it {what}",
         hint="llama.cpp has byte-level BPE, split as GPT-2, Llama 3 or Qwen 2 do, and characters",
     )
+
+
+def read_vocabulary(
+    metadata: Mapping[str, Any], where: str
+) -> CharacterTokenizer | PretrainedTokenizer:
+    """Return the tokenizer of the metadata of a GGUF file.
+
+    Raises DataError for a kind of tokenizer that Headway does not have.
+    """
+    given = {k[len(PREFIX) :]: v for k, v in metadata.items() if k.startswith(PREFIX)}
+    names, types = given.get("tokens"), given.get("token_type")
+    if not isinstance(names, list) or not isinstance(types, list) or len(types) != len(names):
+        raise DataError(f"{PREFIX}tokens and {PREFIX}token_type must be lists of one length", where)
+    kind = given.get("model")
+    if kind == "gpt2":
+        engine = _byte_level(given, names, where)
+    elif kind == "llama":
+        alphabet = [name.replace(WHITESPACE, " ") for name in names[1:]]
+        if names[0] == EOS and all(len(name) == 1 for name in alphabet):
+            return CharacterTokenizer("".join(alphabet))
+        engine = _scored(given, names, types, where)
+    else:
+        raise DataError(f"{PREFIX}model={str(kind)[:80]!r} must be gpt2 or llama", where)
+    for name, type_ in zip(names, types, strict=True):
+        if type_ == USER_DEFINED:
+            engine.add_tokens([tokenizers.AddedToken(name, normalized=False)])
+        elif type_ in (UNKNOWN, CONTROL):
+            engine.add_special_tokens([tokenizers.AddedToken(name, special=True)])
+    bos, eos = (_role(given, role, len(names), where) for role in ("bos", "eos"))
+    bos, eos = bos if bos is not None else eos, eos if eos is not None else bos
+    if bos is None or eos is None:
+        raise DataError(f"the metadata has neither {PREFIX}bos_token_id nor eos_token_id", where)
+    if given.get("add_bos_token", kind == "llama"):
+        engine.post_processor = processors.TemplateProcessing(
+            single=[names[bos], "$A"], special_tokens=[(names[bos], bos)]
+        )
+    turn_ends = [i for i, name in enumerate(names) if name in TURN_ENDS and types[i] == CONTROL]
+    end_of_turn = _role(given, "eot", len(names), where)
+    ends = turn_ends if end_of_turn is None else [end_of_turn, *turn_ends]
+    return PretrainedTokenizer(engine, bos, eos, ends)
+
+
+def _role(given: Mapping[str, Any], role: str, size: int, where: str) -> int | None:
+    """Return the id of a special token; None if the file names none."""
+    value = given.get(f"{role}_token_id")
+    if value is not None and (type(value) is not int or not 0 <= value < size):
+        raise DataError(
+            f"{PREFIX}{role}_token_id={str(value)[:80]}: must be the id of a token", where
+        )
+    return value
+
+
+def _byte_level(given: Mapping[str, Any], names: Sequence[str], where: str) -> tokenizers.Tokenizer:
+    """Return the engine of a byte-level BPE."""
+    split = given.get("pre", "default")
+    patterns = {name: pattern for pattern, name in _SPLITS.items()}
+    if split not in patterns:
+        known = ", ".join(patterns)
+        raise DataError(
+            f"{PREFIX}pre={str(split)[:80]!r} is not supported; supported: {known}", where
+        )
+    merges = [tuple(merge.split(" ")) for merge in given.get("merges", [])]
+    engine = tokenizers.Tokenizer(
+        models.BPE(
+            vocab={name: i for i, name in enumerate(names)},
+            merges=merges,
+            ignore_merges=split == "llama-bpe",
+        )
+    )
+    engine.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(patterns[split]), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    engine.decoder = decoders.ByteLevel()
+    return engine
+
+
+def _scored(
+    given: Mapping[str, Any], names: Sequence[str], types: Sequence[int], where: str
+) -> tokenizers.Tokenizer:
+    """Return the engine of Llama's SentencePiece."""
+    scores = given.get("scores")
+    if not isinstance(scores, list) or len(scores) != len(names):
+        raise DataError(f"{PREFIX}scores must be a list with a score for each token", where)
+    special = {n for n, kind in zip(names, types, strict=True) if kind not in (NORMAL, BYTE)}
+    unknown = next((n for n, kind in zip(names, types, strict=True) if kind == UNKNOWN), None)
+    space = bool(given.get("add_space_prefix", True))
+    return merging_by_score(names, scores, special, unknown, where, space=space)

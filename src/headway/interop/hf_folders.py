@@ -105,14 +105,25 @@ def read(
     the folder of an adapter that is merged into the weights; if unset, `folder` if it has one.
     Raises DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
-    folder, where = Path(folder), str(folder)
+    folder = Path(folder)
     hf_config = HFConfig.load(folder / CONFIG_FILE, model_type)
-    family, architecture = _architecture_of(hf_config)
+    family, _ = _architecture_of(hf_config)
     stored = _tensors(folder)
     if adapter is None and (found := find_adapter(folder)) is not None:
         adapter = found.folder
     if adapter is not None:
         stored = merged(stored, adapter, family.model_type)
+    return configured(hf_config, stored, str(folder))
+
+
+def configured(
+    hf_config: HFConfig, stored: Mapping[str, Tensor], where: str
+) -> tuple[Config, dict[str, Tensor]]:
+    """Return the configuration and the parameters, by our names, for a config.json and tensors.
+
+    stored: the tensors by the names in the file. Raises DataError as `read` does.
+    """
+    family, architecture = _architecture_of(hf_config)
     tensors = family.named(stored, architecture.unused, where)
     try:
         tensors = {**architecture.absent(hf_config, tensors), **tensors}
@@ -133,6 +144,13 @@ def read(
     except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
         raise DataError(f"no tensor can have these sizes: {error}", hf_config.where) from error
     return config, to_ours(architecture.parts(config), tensors, shapes, where)
+
+
+def tensor_names(hf_config: HFConfig) -> list[str]:
+    """Return the names of all tensors of the model that a config.json describes."""
+    family, architecture = _architecture_of(hf_config)
+    parts = architecture.parts(architecture.config(hf_config, ()))
+    return [family.full_name(part.theirs, architecture) for part in parts]
 
 
 def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str, ...]:

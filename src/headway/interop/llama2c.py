@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -89,31 +90,10 @@ def read_llama2c_tokenizer(path: str | Path) -> PretrainedTokenizer:
         names[index] = names[index].strip("\n")  # llama2.c writes line ends around <s> and </s>
         if names[index] != special:
             raise DataError(f"token {index} is {names[index][:80]!r}, must be {special}", where)
-    vocabulary = {name: index for index, name in enumerate(names)}
-    if len(vocabulary) < len(names) or len(names) < len(SPECIALS) or "" in vocabulary:
-        raise DataError(
-            "a token is empty or occurs twice, or <unk>, <s> and </s> are missing", where
-        )
+    if len(names) < len(SPECIALS):
+        raise DataError("<unk>, <s> and </s> are missing", where)
     scores = [score for _, score in scored_tokens]
-    model = models.BPE(
-        vocab=vocabulary,
-        merges=_merges(vocabulary, scores),
-        unk_token=SPECIALS[0],
-        fuse_unk=True,
-        byte_fallback=True,
-    )
-    engine = tokenizers.Tokenizer(model)
-    engine.normalizer = normalizers.Sequence(
-        [normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)]
-    )
-    engine.decoder = decoders.Sequence(
-        [
-            decoders.Replace(SPACE, " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
+    engine = merging_by_score(names, scores, SPECIALS, SPECIALS[0], where)
     engine.add_special_tokens(list(SPECIALS))
     engine.post_processor = processors.TemplateProcessing(
         single=[SPECIALS[1], "$A"], special_tokens=[(SPECIALS[1], 1)]
@@ -121,11 +101,52 @@ def read_llama2c_tokenizer(path: str | Path) -> PretrainedTokenizer:
     return PretrainedTokenizer(engine, bos=1, eos=2)
 
 
-def _merges(vocabulary: dict[str, int], scores: list[float]) -> list[tuple[str, str]]:
+def merging_by_score(
+    names: Sequence[str],
+    scores: Sequence[float],
+    specials: Collection[str],
+    unknown: str | None,
+    where: str,
+    *,
+    space: bool = True,
+) -> tokenizers.Tokenizer:
+    """Return an engine of Llama's SentencePiece: the pair of the highest score is merged first.
+
+    names: of the tokens by id, with `SPACE` for a space. specials: tokens that are never merged.
+    unknown: the token of a character that has none, nor tokens of its bytes. space: one is added
+    before a text. Raises DataError for a token that is empty or occurs twice.
+    """
+    vocabulary = {name: index for index, name in enumerate(names)}
+    if len(vocabulary) < len(names) or "" in vocabulary:
+        raise DataError("a token is empty or occurs twice", where)
+    model = models.BPE(
+        vocab=vocabulary,
+        merges=_merges(vocabulary, scores, specials),
+        unk_token=unknown,
+        fuse_unk=True,
+        byte_fallback=True,
+    )
+    engine = tokenizers.Tokenizer(model)
+    steps = [normalizers.Replace(" ", SPACE)]
+    engine.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE)] * space + steps)
+    engine.decoder = decoders.Sequence(
+        [
+            decoders.Replace(SPACE, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            *([decoders.Strip(" ", 1, 0)] * space),
+        ]
+    )
+    return engine
+
+
+def _merges(
+    vocabulary: Mapping[str, int], scores: Sequence[float], specials: Collection[str]
+) -> list[tuple[str, str]]:
     """Return all merges of two tokens into one, the highest score first."""
     merges = []
     for name, index in vocabulary.items():
-        if index < len(SPECIALS) or _byte(name.encode()):
+        if name in specials or _byte(name.encode()):
             continue
         for cut in range(1, len(name)):
             left, right = name[:cut], name[cut:]

@@ -46,6 +46,8 @@ FOREIGN_KEYS = {
 }
 """Further keys of Hugging Face only, by which a folder without `model_type` is recognised."""
 
+GGUF = ".gguf"
+
 DTYPES = ("float32", *NUMBERS)
 
 B = TypeVar("B")
@@ -66,11 +68,12 @@ def load(
     folder: a bundle, a run folder (whose best model is loaded; before its first evaluation that of
     its newest checkpoint, with a HeadwayWarning), a Hugging Face folder of a language
     model, an encoder-decoder (MarianMT, Pegasus, BART, T5), an encoder of BERT's family,
-    an image encoder (ViT, DINO, DINOv2) or a captioner, or a llama2.c file with its tokenizer
-    tok*.bin in the same folder. device: auto, cpu, cuda, cuda:1 or mps; auto is a GPU if torch can
-    use one, and `Bundle.device` is the selected one. verify: compare the files of a Headway model
-    with the hashes in its manifest; False saves about a second per GB. family: the `model_type` of
-    a Hugging Face folder whose config.json has none, such as "bert".
+    an image encoder (ViT, DINO, DINOv2) or a captioner, a GGUF file of llama.cpp with a language
+    model, or a llama2.c file with its tokenizer tok*.bin in the same folder. device: auto, cpu,
+    cuda, cuda:1 or mps; auto is a GPU if torch can use one, and `Bundle.device` is the selected
+    one. verify: compare the files of a Headway model with the hashes in its manifest; False saves
+    about a second per GB. family: the `model_type` of a Hugging Face folder whose config.json has
+    none, such as "bert".
 
     dtype: quantise the matrices to int8, int4 or bfloat16, or dequantise those of a quantised model
     (float32); if None, as saved. Products with weights that are not quantised are in float32 on
@@ -101,17 +104,22 @@ def load(
             quantize(bundle.model, dtype)
     if fast:
         prepare_for_inference(bundle.model)
-        on_cuda = bundle.device.type == CudaRecorder.device_type
-        if on_cuda and can_replay(bundle.model):
-            replay_steps(bundle.model)
-        if on_cuda and (numbers := numbers_of(bundle.model)) in ("int8", "int4"):
-            warnings.warn(
-                f"{folder}: {numbers} saves memory on a GPU, and is slower than bfloat16 there, "
-                "since each step decodes the matrices; its fast products are for CPUs",
-                HeadwayWarning,
-                stacklevel=2,
-            )
+        if bundle.device.type == CudaRecorder.device_type:
+            _prepare_on_cuda(bundle, folder)
     return bundle
+
+
+def _prepare_on_cuda(bundle: Bundle, folder: str | Path) -> None:
+    """Decode by graphs; warn of numbers that are slow there."""
+    if can_replay(bundle.model):
+        replay_steps(bundle.model)
+    if (numbers := numbers_of(bundle.model)) in ("int8", "int4"):
+        warnings.warn(
+            f"{folder}: {numbers} saves memory on a GPU, and is slower than bfloat16 there, "
+            "since each step decodes the matrices; its fast products are for CPUs",
+            HeadwayWarning,
+            stacklevel=3,
+        )
 
 
 def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> Bundle:
@@ -125,6 +133,9 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         )
     if adapter is not None:
         _check_adapter(path, adapter)
+    if path.suffix == GGUF:
+        _check_family(family, "gguf", path)
+        return _gguf(path, device)
     if path.is_file():
         _check_family(family, "llama2.c", path)
         return _llama2c(path, device)
@@ -177,6 +188,8 @@ def model_path(folder: str | Path) -> Path:
 def template_of(folder: str | Path) -> interop.ChatTemplate | None:
     """Return the chat templates of the model that `load` reads for `folder`, or None."""
     folder, path = Path(folder), model_path(folder)
+    if path.suffix == GGUF:
+        return interop.read_gguf_template(path)
     # the model of an adapter, with its tokenizer and templates, is elsewhere
     folders = (folder, path) if path.is_relative_to(folder) else (path,)
     return interop.read_chat_template(*folders)
@@ -294,6 +307,11 @@ def _llama2c(path: Path, device: str) -> TextBundle:
         )
     model = interop.build(*interop.read_llama2c(path)).to(device)
     return TextBundle(model, interop.read_llama2c_tokenizer(tokenizers[0]))
+
+
+def _gguf(path: Path, device: str) -> TextBundle:
+    config, tensors, tokenizer, settings = interop.read_gguf(path)
+    return TextBundle(interop.build(config, tensors).to(device), tokenizer, settings)
 
 
 def load_as(bundle_class: type[B], folder: str | Path, device: str = "cpu") -> B:

@@ -1,0 +1,184 @@
+"""Read GGUF files: the language models of llama.cpp, with quantised matrices as float32.
+
+The metadata becomes the config.json of the model's family in transformers, and the tensors get
+their names there, by the tables of `gguf`. So a file is checked like a Hugging Face folder: every
+key and every tensor of it is used, or known to change nothing, or refused by its name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headway.base.errors import DataError, HeadwayError, UsageError
+from headway.base.shapes import Tensor
+from headway.interop.chat_templates import DEFAULT, LARGEST_TEMPLATE, ChatTemplate
+from headway.interop.folder_settings import FolderSettings
+from headway.interop.gguf import FAMILIES
+from headway.interop.gguf_tokenizer import read_vocabulary
+from headway.interop.hf_config import HFConfig
+from headway.interop.hf_folders import Config, configured, tensor_names
+from headway.text import CharacterTokenizer, PretrainedTokenizer
+
+TEMPLATE = "tokenizer.chat_template"
+NEEDED = ("embedding_length", "block_count", "attention.head_count", "context_length")
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "rope.scaling.type": ("none",),
+    "rope.scaling.factor": (0.0, 1.0),
+    "attention.sliding_window": (0,),
+    "attention.causal": (True,),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+}
+"""Keys of the metadata, without the architecture, and the values with which they change nothing."""
+BIASES = {"attention_bias": ".attn_q.bias", "mlp_bias": ".ffn_up.bias"}
+
+
+def read_gguf(
+    path: str | Path,
+) -> tuple[Config, dict[str, Tensor], CharacterTokenizer | PretrainedTokenizer, FolderSettings]:
+    """Return the configuration, the parameters by our names, the tokenizer and the chat template.
+
+    Raises DataError for a file that is damaged or has something that Headway does not know,
+    UsageError if the package `gguf` is not installed.
+    """
+    path = Path(path)
+    where = str(path)
+    with _as_data_error(where):
+        metadata, stored = _contents(path, _stamp(path))
+        kind = str(metadata.get("general.architecture"))
+        if kind not in FAMILIES:
+            raise DataError(
+                f"general.architecture={kind[:80]!r} is not supported; supported: "
+                f"{', '.join(FAMILIES)}",
+                where,
+            )
+        values = _config(kind, metadata, stored, where)
+        tensors = _tensors(kind, values, stored, where)
+        config, ours = configured(HFConfig(values, where), tensors, where)
+        tokenizer = read_vocabulary(metadata, where)
+    return config, ours, tokenizer, FolderSettings(template=_template(metadata, where))
+
+
+def read_gguf_template(path: str | Path) -> ChatTemplate | None:
+    """Return the chat template of a file, or None."""
+    path = Path(path)
+    with _as_data_error(str(path)):
+        return _template(_contents(path, _stamp(path))[0], str(path))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return what changes when the file does."""
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+@contextmanager
+def _as_data_error(where: str) -> Iterator[None]:
+    """Turn whatever the package raises for a damaged file into a DataError."""
+    try:
+        yield
+    except HeadwayError:
+        raise
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:
+        why = f"the file is damaged: {type(error).__name__}: {str(error)[:200]}"
+        raise DataError(why, where, "download the file again") from error
+
+
+@lru_cache(maxsize=1)  # the parts of a model are read one after another
+def _contents(path: Path, stamp: tuple[int, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metadata and the tensors, as the package `gguf` reads them from the mapped file.
+
+    stamp: makes the result that of the file's present contents.
+    """
+    try:
+        package = import_module("gguf")
+    except ImportError as error:
+        raise UsageError(
+            "a GGUF file is read by the package gguf", hint="pip install 'headway[gguf]'"
+        ) from error
+    reader = package.GGUFReader(path)
+    metadata = {name: one.contents() for name, one in reader.fields.items()}
+    return metadata, {tensor.name: tensor for tensor in reader.tensors}
+
+
+def _config(
+    kind: str, metadata: Mapping[str, Any], stored: Mapping[str, Any], where: str
+) -> dict[str, object]:
+    """Return the values of config.json."""
+    family = FAMILIES[kind]
+    begin = f"{family.architecture}."
+    given = {name[len(begin) :]: v for name, v in metadata.items() if name.startswith(begin)}
+    if missing := [name for name in NEEDED if name not in given]:
+        raise DataError(f"the metadata lacks {begin}{missing[0]}", where, "download it again")
+    values: dict[str, object] = {"model_type": kind}
+    for key, names in family.keys.items():
+        found = {name: given.pop(name) for name in names if name in given}
+        if len(set(found.values())) > 1:
+            raise DataError(f"{begin}{found}: must be equal", where)
+        if found:
+            values[key] = _rounded(next(iter(found.values())))
+    for name, value in given.items():
+        if value not in NEUTRAL.get(name, ()):
+            raise DataError(f"{begin}{name}={str(value)[:80]} is not supported", where)
+    values.setdefault("vocab_size", len(metadata.get("tokenizer.ggml.tokens", ())))
+    values["tie_word_embeddings"] = "output.weight" not in stored
+    if "num_attention_heads" in family.keys:
+        values |= {
+            key: any(name.endswith(end) for name in stored)
+            for key, end in BIASES.items()
+            if (kind, key) != ("qwen3", "mlp_bias")
+        }
+    return values
+
+
+def _rounded(value: object) -> object:
+    """Return a float32 as the shortest decimal number that it is: 1e-06, not 9.99999997e-07."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    exact = torch.tensor(value)
+    return next(n for d in range(1, 18) if torch.tensor(n := float(f"{value:.{d}g}")) == exact)
+
+
+def _tensors(
+    kind: str, values: Mapping[str, Any], stored: Mapping[str, Any], where: str
+) -> dict[str, Tensor]:
+    """Return the tensors by transformers' names, in float32."""
+    package = import_module("gguf")
+    family = FAMILIES[kind]
+    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
+    blocks = values.get("num_hidden_layers", values.get("n_layer"))
+    if not isinstance(blocks, int) or not 0 < blocks < 10_000:
+        raise DataError(f"block_count={str(blocks)[:80]}: must be from 1 to 9,999", where)
+    names = package.get_tensor_name_map(arch, blocks)
+    tensors = {}
+    for theirs in tensor_names(HFConfig(values, where)):
+        name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
+        if name in stored:
+            one = stored[name]
+            array = package.quants.dequantize(one.data, one.tensor_type)
+            tensors[theirs] = family.restored(theirs, torch.from_numpy(array.copy()), values)
+    known = {names.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
+    if unknown := sorted(stored.keys() - known):
+        raise DataError(f"the tensor {unknown[0][:80]} is not supported", where)
+    return tensors
+
+
+def _template(metadata: Mapping[str, Any], where: str) -> ChatTemplate | None:
+    text = metadata.get(TEMPLATE)
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > LARGEST_TEMPLATE:
+        raise DataError(f"{TEMPLATE} must be a text of at most 128 KiB", where)
+    return ChatTemplate(by_name={DEFAULT: text})
