@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +21,15 @@ from headway.text.sentencepiece import BYTE, CONTROL, NORMAL, UNKNOWN, USER_DEFI
 from headway.text.sentencepiece import SPACE as WHITESPACE
 
 PREFIX = "tokenizer.ggml."
+BYTE_NAME = re.compile("<0x[0-9A-F]{2}>")
+LEADING_SPACE = {
+    "type": "Sequence",
+    "normalizers": [
+        {"type": "Prepend", "prepend": WHITESPACE},
+        {"type": "Replace", "pattern": {"String": " "}, "content": WHITESPACE},
+    ],
+}
+"""What Llama's SentencePiece does with a text, in tokenizer.json."""
 TURN_ENDS = ("<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>")
 """Tokens that end the turn of a chat, and so an output, as in llama.cpp."""
 
@@ -65,6 +75,8 @@ def vocabulary(
         "add_add_space_prefix": False,
     }
     model = content["model"]
+    if model["type"] == "BPE" and content.get("normalizer") == LEADING_SPACE:
+        return shared | _scores(model, names, types)
     if model["type"] != "BPE" or content.get("normalizer") is not None:
         _refuse(f"is a {model['type']} model or changes texts before it splits them")
     if content.get("pre_tokenizer") is None:
@@ -92,6 +104,29 @@ def _characters(
     }
 
 
+def _scores(
+    model: Mapping[str, Any], names: Sequence[str], types: Sequence[int]
+) -> dict[str, object]:
+    """Llama's SentencePiece: the score of a token is the negative rank of the merge into it."""
+    ranks: dict[str, int] = {}
+    for rank, merge in enumerate(model["merges"]):
+        left, right = merge.split(" ") if isinstance(merge, str) else merge
+        ranks.setdefault(left + right, rank)
+    special = [
+        BYTE if BYTE_NAME.fullmatch(name) else UNKNOWN if name == model["unk_token"] else kind
+        for name, kind in zip(names, types, strict=True)
+    ]
+    return {
+        "add_tokenizer_model": "llama",
+        "add_tokenizer_pre": "default",
+        "add_token_list": list(names),
+        "add_token_types": special,
+        "add_token_scores": [-float(ranks.get(name, len(ranks))) for name in names],
+        "add_add_space_prefix": True,
+        "add_remove_extra_whitespaces": False,
+    }
+
+
 def _split(splitter: Mapping[str, Any]) -> str:
     """Return llama.cpp's name of the way in which the tokenizer splits a text into words."""
     parts = splitter.get("pretokenizers", [splitter])
@@ -108,7 +143,8 @@ def _split(splitter: Mapping[str, Any]) -> str:
 def _refuse(what: str) -> NoReturn:
     raise UsageError(
         f"this tokenizer cannot be represented in a GGUF file: it {what}",
-        hint="llama.cpp has byte-level BPE, split as GPT-2, Llama 3 or Qwen 2 do, and characters",
+        hint="llama.cpp has byte-level BPE, split as GPT-2, Llama 3 or Qwen 2 do, Llama 2's "
+        "SentencePiece, and characters",
     )
 
 
