@@ -106,13 +106,10 @@ def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None
 def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedCTranslate2:
     spec = spec_of(bundle.config.family)
     if spec is None or spec.export_to_ctranslate2 is None:
-        fits = spec is not None and spec.export is not None and _fits_hugging_face(bundle)
         raise UsageError(
             f"{run} is {with_article(bundle.kind)}; only translators and language models can be "
             "exported to CTranslate2",
-            hint=f"headway export {run} --to hf writes a folder for other libraries"
-            if fits
-            else KEEP,
+            hint=_other_formats(run, bundle),
         )
     with progress(f"writing {folder.name}, and comparing its results"):
         exported = spec.export_to_ctranslate2(bundle, folder, dtype)
@@ -132,7 +129,7 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
     if spec is None or spec.export_to_gguf is None:
         raise UsageError(
             f"{run} is {with_article(bundle.kind)}; only language models can be exported to GGUF",
-            hint=KEEP,
+            hint=_other_formats(run, bundle),
         )
     with progress(f"writing {folder.name}, and comparing its results"):
         exported = spec.export_to_gguf(bundle, folder, dtype)
@@ -149,10 +146,13 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
     return exported
 
 
-def _fits_hugging_face(bundle: Bundle) -> bool:
-    """Whether a Hugging Face model has the architecture of this one."""
+def _other_formats(run: Path, bundle: Bundle) -> str:
+    """Return how the model can be exported, if a Hugging Face model has its architecture."""
+    spec = spec_of(bundle.config.family)
+    if spec is None or spec.export is None:
+        return KEEP
     try:
         fitting(bundle.config, None)
     except UsageError:
-        return False
-    return True
+        return KEEP
+    return f"headway export {run} --to hf writes a folder for other libraries"

@@ -92,7 +92,7 @@ def _as_data_error(where: str) -> Iterator[None]:
     except (MemoryError, OSError):
         raise
     except Exception as error:
-        why = f"the file is damaged: {type(error).__name__}: {str(error)[:200]}"
+        why = f"this is no complete GGUF file ({type(error).__name__}: {str(error)[:200]})"
         raise DataError(why, where, "download the file again") from error
 
 

@@ -209,7 +209,8 @@ def _model_and_adapter(folder: str | Path) -> tuple[Path, Path | None]:
     if (adapter := interop.find_adapter(path)) is not None:
         return adapter.base, adapter.folder
     if not (path / CONFIG_FILE).is_file():
-        missing = f"there is no {CONFIG_FILE}" if path.exists() else "there is no such folder"
+        kind = "file" if path.suffix == GGUF else "folder"
+        missing = f"there is no {CONFIG_FILE}" if path.exists() else f"there is no such {kind}"
         raise UsageError(
             f"{folder} holds no model: {missing}",
             hint="name a run folder (headway runs ls) or the model folder inside it",
