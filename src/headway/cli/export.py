@@ -11,6 +11,8 @@ from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
 from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
 from headway.interop.gguf import FILE as GGUF_FILE
+from headway.models.contracts import parameter_count
+from headway.runs.card import CARD, write_card
 from headway.tasks.opening import load, spec_of, with_article
 from headway.terminal.console import data_json, say
 from headway.terminal.progress import progress
@@ -97,9 +99,8 @@ def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None
         else f"{exported.texts} texts have the same token ids"
     )
     difference = f"logits differ by at most {exported.difference:.1e}"
-    say(f"checked   {difference}, {same}")
     call = f"transformers.{exported.architecture}.from_pretrained({str(exported.folder)!r})"
-    say(f"next      {call}")
+    _finish(bundle, run, exported.folder, f"{difference}, {same}", call)
     return exported
 
 
@@ -115,12 +116,12 @@ def _to_ctranslate2(bundle: Bundle, run: Path, folder: Path, dtype: str) -> Expo
         exported = spec.export_to_ctranslate2(bundle, folder, dtype)
     say(f"written   {exported.folder}: {exported.dtype}, tokenizer")
     rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
-    say(
-        f"checked   log-probabilities of {exported.sequences} random sequences differ by at most "
+    same = (
+        f"log-probabilities of {exported.sequences} random sequences differ by at most "
         f"{exported.difference:.1e} in float32{rounding}"
     )
     call = f"ctranslate2.{exported.loader}({str(exported.folder)!r})"
-    say(f"next      {call}")
+    _finish(bundle, run, exported.folder, same, call)
     return exported
 
 
@@ -137,13 +138,24 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
     size = file.stat().st_size / 1e6
     say(f"written   {file}: {exported.architecture}, {exported.dtype}, {size:,.1f} MB")
     rounding = "" if dtype == "float32" else f", in {dtype} by {exported.rounding:.2g}"
-    say(
-        f"checked   llama.cpp gives {exported.texts} texts the same token ids; log-probabilities "
-        f"of {exported.steps} tokens differ by at most {exported.difference:.1e} in float32"
-        f"{rounding}"
+    same = (
+        f"llama.cpp gives {exported.texts} texts the same token ids; log-probabilities of "
+        f"{exported.steps} tokens differ by at most {exported.difference:.1e} in float32{rounding}"
     )
-    say(f"next      llama-cli -m {file}")
+    _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}")
     return exported
+
+
+def _finish(bundle: Bundle, run: Path, folder: Path, same: str, call: str) -> None:
+    """Write the model card, and say how the model was checked and how it is loaded."""
+    kind, size = with_article(bundle.kind), parameter_count(bundle.model)
+    description = f"{kind[0].upper()}{kind[1:]} with {size:,} parameters"
+    # a path of this machine is not that of a reader
+    use = f"```\n{call.replace(str(folder), folder.name)}\n```"
+    write_card(run, folder, description=description, checked=same, use=use)
+    say(f"checked   {same}")
+    say(f"card      {folder / CARD}: add the licence")
+    say(f"next      {call}")
 
 
 def _other_formats(run: Path, bundle: Bundle) -> str:

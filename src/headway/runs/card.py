@@ -1,0 +1,102 @@
+"""The model card of an exported model: README.md, with what its run recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from headway.base.config_files import RUN_FILE
+from headway.base.files import read_json, write_file
+from headway.base.metrics_file import Event, read_log
+from headway.base.settings import flat
+from headway.runs.data_files import NAME as DATA_FILES
+from headway.runs.recipes import recipe, saved
+
+CARD = "README.md"
+ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
+LICENCE = (
+    "The licences of the data and of this model are not known to Headway. Add them here before you "
+    "publish the model."
+)
+ONE_RUN = (
+    "The scores are those of one run with one seed, on examples that were held out from training. "
+    "They say nothing about texts or images of another kind. Headway did not compare the "
+    "held-out examples with the training data: `headway data check` does."
+)
+
+
+def write_card(run: Path, folder: Path, *, description: str, checked: str, use: str) -> None:
+    """Write README.md into the folder of an exported model.
+
+    run: its run, or any other folder, of which nothing is known. description: the kind of model and
+    its size. checked: how the exported model was compared with the original. use: code that loads
+    it, in Markdown.
+    """
+    lines = [f"# {run.resolve().name}", "", f"{description}, exported by Headway.", "", use, ""]
+    lines += ["## Checked", "", f"{checked[0].upper()}{checked[1:]}.", ""]
+    if (run / RUN_FILE).is_file():
+        lines += _of_run(run)
+    lines += ["## Limits", "", *([ONE_RUN, ""] if (run / RUN_FILE).is_file() else []), LICENCE]
+    write_file(folder / CARD, ("\n".join(lines) + "\n").encode())
+
+
+def _of_run(run: Path) -> Iterator[str]:
+    """Yield the sections on scores, training, settings and data."""
+    log = read_log(run / "metrics.jsonl")
+    best = next((event for event in reversed(log.get("valid", [])) if event.get("is_best")), None)
+    if best is not None:
+        scores = [(name, f"{value:.4g}") for name, value in best.items() if _is_score(name, value)]
+        yield from _section("Scores", f"On held-out examples, at step {best['step']:,}.")
+        yield from _table(("metric", "value"), scores)
+    yield from _section("Training", f"Recipe `{saved(run).recipe}`.")
+    yield from _table(("", ""), _training(log))
+    yield from _settings(run)
+    recorded = read_json(run / DATA_FILES) if (run / DATA_FILES).is_file() else {}
+    if isinstance(recorded, dict) and recorded:
+        rows = [
+            (f"`{Path(path).name}`", f"{state.get('bytes', '')}", f"`{state.get('sha256', '')}`")
+            for path, state in recorded.items()
+            if isinstance(state, dict)
+        ]
+        yield from _section("Data", "The files that the run was given.")
+        yield from _table(("file", "bytes", "SHA-256"), rows)
+
+
+def _is_score(name: str, value: object) -> bool:
+    return name not in ASIDE and isinstance(value, int | float)
+
+
+def _training(log: Mapping[str, list[Event]]) -> Iterator[tuple[str, str]]:
+    """Yield what the run says of itself: the model, its batches, its budget, its machine."""
+    plan = next(iter(log.get("plan", [])), {})
+    for key in ("model", "batches", "machine", "seed"):
+        if key in plan:
+            yield key, str(plan[key])
+    steps = [event["step"] for event in log.get("train", [])]
+    if steps:
+        yield "updates", f"{steps[-1]:,}"
+    seconds = [event["seconds"] for event in log.get("train", []) if "seconds" in event]
+    if seconds:
+        yield "time", f"{seconds[-1] / 60:.1f} minutes"
+
+
+def _settings(run: Path) -> Iterator[str]:
+    """Yield the settings that differ from the recipe's, but for paths of the user's machine."""
+    ours, usual = flat(saved(run)), flat(recipe(saved(run).recipe))
+    changed = [
+        (f"`{key}`", f"`{value}`")
+        for key, value in ours.items()
+        if value != usual.get(key, value) and "/" not in str(value)
+    ]
+    if changed:
+        yield from _section("Settings", "Those that differ from the recipe.")
+        yield from _table(("setting", "value"), changed)
+
+
+def _section(title: str, text: str) -> list[str]:
+    return [f"## {title}", "", text, ""]
+
+
+def _table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = [header, ("---",) * len(header), *rows]
+    return [f"| {' | '.join(cell.replace('|', ' ') for cell in line)} |" for line in lines] + [""]
