@@ -20,6 +20,7 @@ if missing := packages.problem(packages.BUILDING, "the site"):
 import drawings  # noqa: E402
 import frames  # noqa: E402
 import generate  # noqa: E402
+import screens  # noqa: E402
 from docutils import nodes  # noqa: E402
 
 import headway  # noqa: E402
@@ -27,7 +28,14 @@ import headway  # noqa: E402
 project = "Headway"
 author = "The authors of Headway"
 version = release = headway.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "mathml"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "mathml",
+    "ranking",
+    "tooltips",
+]
 exclude_patterns = ["pictures", "drawings"]
 smartquotes = False  # --flag is no dash
 highlight_language = "text"
@@ -62,11 +70,46 @@ html_title = f"Headway {release}"
 html_show_copyright = False
 html_copy_source = False
 html_show_sphinx = False
-html_static_path = ["_static"]
-html_js_files = ["accessible.js"]
-html_css_files = ["tour.css"]
-html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["_static", "pictures/cards"]
+html_js_files = ["accessible.js", "copy.js", "tooltips.js"]
+html_css_files = ["site.css", "tour.css", "home.css"]
+html_search_scorer = str(DOCS / "_static" / "scorer.js")
+THEME = DOCS.parent / "src/headway/inspection/page/assets/theme.css"
+PALETTE = {
+    "color-background-primary": "paper",
+    "color-background-secondary": "wash",
+    "color-background-border": "line",
+    "color-foreground-primary": "ink",
+    "color-foreground-secondary": "soft",
+    "color-foreground-muted": "soft",
+    "color-brand-primary": "accent",
+    "color-brand-content": "accent",
+    "color-brand-visited": "accent",
+}
+"""Colour of the theme -> colour of the inspection page, so that site and page look alike."""
 
+
+def _palette(form: int) -> dict[str, str]:
+    """The colours of the inspection page, 0: light, 1: dark, as variables of the theme."""
+    block = THEME.read_text(encoding="utf-8").split(":root {")[1 + form].partition("}")[0]
+    colours = dict(re.findall(r"--([\w-]+):\s*(#\w+)", block))
+    return {name: colours[source] for name, source in PALETTE.items()}
+
+
+html_theme_options = {
+    "navigation_with_keys": True,
+    "light_css_variables": _palette(0),
+    "dark_css_variables": _palette(1),
+}
+
+HOME_LINKS = {
+    "Start": "start/install",
+    "Tour": "tour/index",
+    "Tasks": "tasks/index",
+    "How to": "howto/index",
+    "Results": "results",
+    "Reference": "reference/generated/commands",
+}
 SOURCE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+src/headway/([\w/]+)\.py\)")
 
 
@@ -103,14 +146,38 @@ def _shorter_annotations(
 
 
 def _inline_drawings(app: Any, doctree: nodes.document, page: str) -> None:
-    """Put the drawings of the tour into their pages, so that they follow the dark mode."""
+    """Put drawings and both forms of a screenshot into their pages: they follow the dark mode."""
     if app.builder.format != "html":
         return
     for image in list(doctree.findall(nodes.image)):
-        path = DOCS / image["uri"]
-        if path.parent == drawings.FOLDER:
-            svg = drawings.inline(path.read_text(encoding="utf-8"), image.get("alt", ""))
-            image.replace_self(nodes.raw("", svg, format="html"))
+        path, description = DOCS / image["uri"], image.get("alt", "")
+        if path.parent in drawings.FOLDERS:
+            html = drawings.inline(path.read_text(encoding="utf-8"), description)
+        elif path.parent == screens.FOLDER:
+            name = path.stem.removesuffix("-light")
+            html = screens.both(name, "../" * page.count("/"), description)
+        else:
+            continue
+        image.replace_self(nodes.raw("", html, format="html"))
+
+
+def _mark_home(
+    app: Any, page: str, template: str, context: dict[str, Any], doctree: nodes.document | None
+) -> None:
+    """Give the home page a class of its own, and links instead of the tree of pages: home.css."""
+    if page == app.config.root_doc:
+        links = "".join(f'<a href="{to}.html">{name}</a>' for name, to in HOME_LINKS.items())
+        search = '<form action="search.html"><input type="search" name="q" placeholder="Search"'
+        search += ' aria-label="Search"></form>'
+        nav = f'<nav class="home-nav" aria-label="Parts"><b>Headway</b>{links}{search}</nav>'
+        context["body"] = f'<div class="home">{nav}{context["body"]}</div>'
+
+
+def _without_object(app: Any, doctree: nodes.document) -> None:
+    """Remove the lines "Bases: object" of autodoc, which are true of every class."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        if paragraph.astext() == "Bases: object":
+            paragraph.parent.remove(paragraph)
 
 
 def _write_index_for_models(app: Any, error: Exception | None) -> None:
@@ -131,7 +198,9 @@ def setup(app: Any) -> dict[str, bool]:
     generate.write(DOCS)
     frames.setup(app)
     app.connect("source-read", _link_sources)
+    app.connect("doctree-read", _without_object)
     app.connect("doctree-resolved", _inline_drawings)
+    app.connect("html-page-context", _mark_home)
     app.connect("autodoc-process-docstring", _plain_docstring)
     app.connect("autodoc-process-signature", _shorter_annotations)
     app.connect("build-finished", _write_index_for_models)

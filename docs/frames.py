@@ -7,6 +7,9 @@
     Choose a word of the translation: its lines lead to the English words it attends to.
     ```
 
+With `:bare: PICTURE` the frame shows the page without controls, playing by itself, and no commands;
+a site without live pages has the picture of that name in docs/pictures/cards in its place.
+
 The frame is loaded when a reader scrolls to it. It is sandboxed: the page runs its script and can
 save files, but cannot reach the site. Below it are a link to the page and the commands that made
 it. Building fails if a page is missing, unless the setting `live_pages` is off (`make docs
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import live
+import screens
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.errors import ExtensionError
@@ -39,6 +43,7 @@ class Live(SphinxDirective):
     option_spec: ClassVar[dict[str, Any]] = {
         "state": directives.unchanged,
         "height": directives.positive_int,
+        "bare": directives.unchanged_required,
     }
 
     def run(self) -> list[nodes.Node]:
@@ -52,24 +57,42 @@ class Live(SphinxDirective):
         block = nodes.container(classes=["live"])
         block += caption
         up = "../" * self.env.docname.count("/")
-        html = self._frame(name, up) if self.config.live_pages else _without(name)
+        if picture := self.options.get("bare"):
+            html = self._bare(name, up) if self.config.live_pages else screens.both(picture, up)
+        else:
+            html = self._frame(name, up) if self.config.live_pages else _without(name)
         block += nodes.raw("", html, format="html")
         return [block]
 
-    def _frame(self, name: str, up: str) -> str:
-        """The frame, the link to its page, and the commands."""
-        path = live.page_path(name)
-        self.env.note_dependency(str(path))
-        state = self.options.get("state", "")
-        address = escape(f"{up}{OUTPUT}/{name}.html" + (f"#{state}" if state else ""))
-        title = escape(live.PAGES[name].title)
+    def _iframe(self, name: str, address: str) -> str:
+        self.env.note_dependency(str(live.page_path(name)))
         return (
-            f'<iframe class="live-frame" src="{address}" title="{title}" loading="lazy"'
+            f'<iframe class="live-frame" src="{escape(address)}" loading="lazy"'
+            f' title="{escape(live.PAGES[name].title)}"'
             ' sandbox="allow-scripts allow-downloads allow-popups allow-popups-to-escape-sandbox"'
             f' style="height: {self.options.get("height", 640)}px"></iframe>\n'
-            f'<p class="live-below"><a href="{address}">Open this page alone</a>'
-            f" ({path.stat().st_size / 1e6:.1f} MB, no network)</p>\n"
+        )
+
+    def _frame(self, name: str, up: str) -> str:
+        """The frame, the link to its page, and the commands."""
+        state = self.options.get("state", "")
+        address = f"{up}{OUTPUT}/{name}.html" + (f"#{state}" if state else "")
+        size = live.page_path(name).stat().st_size / 1e6
+        return (
+            self._iframe(name, address)
+            + f'<p class="live-below"><a href="{escape(address)}">Open this page alone</a>'
+            f" ({size:.1f} MB, no network)</p>\n"
             f"<details><summary>The commands that made it</summary>{_commands(name)}</details>"
+        )
+
+    def _bare(self, name: str, up: str) -> str:
+        """The frame of a page that plays by itself, and the link to the page."""
+        address = f"{up}{OUTPUT}/{name}.html"
+        state = self.options.get("state", "")
+        return (
+            self._iframe(name, f"{address}#bare&{state}")
+            + f'<p class="live-below"><a href="{escape(f"{address}#{state}")}">'
+            "Open the whole page</a></p>\n"
         )
 
 

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,6 @@ PACKAGES = {
 }
 """Package -> its description, for the packages whose modules have a page."""
 SINGLE = (
-    "api",
     "tasks.task",
     "tasks.registry",
     "base.errors",
@@ -227,7 +228,7 @@ def _first_sentence(text: str) -> str:
 def api_index() -> str:
     """The page of the Python API: the functions of `headway`, and links to the packages."""
     rows = [(f"[headway.{name}](api/{name}.md)", about) for name, about in PACKAGES.items()]
-    modules = "\n\n".join(_automodule(f"headway.{name}") for name in SINGLE)
+    modules = "\n\n".join([_top_level(), *(_automodule(f"headway.{name}") for name in SINGLE)])
     tree = "\n".join(f"api/{name}" for name in PACKAGES)
     return (
         "# Python\n\n"
@@ -236,6 +237,18 @@ def api_index() -> str:
         f"{_table(('package', 'content'), rows)}\n\n"
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```\n\n{modules}\n"
     )
+
+
+def _top_level() -> str:
+    """The functions and classes that `import headway` gives, under the names that users write."""
+    api = import_module("headway.api")
+    lines = restructured(inspect.getdoc(api).split("\n"))
+    for name in headway.__all__:
+        if not name.startswith("_"):
+            kind = "autoclass" if inspect.isclass(getattr(headway, name)) else "autofunction"
+            lines += ["", f".. {kind}:: headway.{name}"]
+    text = "\n".join(lines)
+    return f"## headway\n\n```{{eval-rst}}\n{text}\n```"
 
 
 @cache
@@ -252,7 +265,7 @@ def _modules(package: str) -> list[str]:
 def module_paths() -> set[str]:
     """The paths below src/headway, without suffix, of the modules that have a page."""
     names = [name for package in PACKAGES for name in _modules(package)]
-    names += [f"headway.{name}" for name in SINGLE]
+    names += [f"headway.{name}" for name in ("api", *SINGLE)]
     paths = {name.removeprefix("headway.").replace(".", "/") for name in names}
     # A module without a documented member has no page of its source.
     return {path for path in paths if (SOURCES / f"{path}.py").is_file()} - {"base/shapes"}
@@ -274,6 +287,9 @@ def restructured(lines: Sequence[str]) -> list[str]:
     result: list[str] = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
         block = paragraph.split("\n")
+        if _is_code(block):
+            result += [".. code-block:: python", "", *(f"    {line}" for line in block), ""]
+            continue
         is_literal = block[0].startswith((" ", ">>>")) or any("  " in x.strip() for x in block)
         if is_literal:
             result += ["::", "", *(f"    {line}" for line in block), ""]
@@ -289,6 +305,24 @@ def restructured(lines: Sequence[str]) -> list[str]:
             result.append(_escaped(line))
         result.append("")
     return result
+
+
+def _is_code(lines: Sequence[str]) -> bool:
+    """Whether lines are a program: Python that calls, assigns or imports something.
+
+    A paragraph of prose is no valid Python, except for single words.
+    """
+    if lines[0].startswith((" ", ">>>")):
+        return False
+    try:
+        statements = ast.parse("\n".join(lines)).body
+    except SyntaxError:
+        return False
+    programs = (ast.Assign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.With, ast.For)
+    return any(
+        isinstance(one, programs) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Call))
+        for one in statements
+    )
 
 
 def _escaped(line: str) -> str:

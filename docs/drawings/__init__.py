@@ -1,4 +1,5 @@
-"""The drawings of the tour, made by code: `python docs/drawings` writes them to docs/pictures/tour.
+"""Drawings made by code: `python docs/drawings` writes those of the tour to docs/pictures/tour, and
+the charts of docs/results.md and docs/speed.md to docs/pictures/charts.
 
 They are part of the repository, so that pages show them everywhere; a test makes them again and
 compares the bytes. `inline` puts one into a page of the site.
@@ -11,32 +12,38 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from drawings import attention, blocks, claims, systems
+from drawings import attention, blocks, charts, claims, systems
 from drawings.kit import Sheet
 
-FOLDER = Path(__file__).resolve().parents[1] / "pictures" / "tour"
-DRAWINGS: dict[str, Callable[[], Sheet]] = {
-    **attention.DRAWINGS,
-    **blocks.DRAWINGS,
-    **systems.DRAWINGS,
-    **claims.DRAWINGS,
+PICTURES = Path(__file__).resolve().parents[1] / "pictures"
+DRAWINGS: dict[str, dict[str, Callable[[], Sheet]]] = {
+    "tour": {
+        **attention.DRAWINGS,
+        **blocks.DRAWINGS,
+        **systems.DRAWINGS,
+        **claims.DRAWINGS,
+    },
+    "charts": charts.CHARTS,
 }
-"""Name of a file without .svg -> the function that draws it."""
+"""Folder below docs/pictures -> name of a file without .svg -> the function that draws it."""
+FOLDERS = {PICTURES / name for name in DRAWINGS}
 
 
-def drawn(name: str) -> str:
+def drawn(folder: str, name: str) -> str:
     """The text of the SVG file of a drawing."""
-    return DRAWINGS[name]().svg()
+    return DRAWINGS[folder][name]().svg()
 
 
-def write(folder: Path = FOLDER) -> None:
-    """Write every drawing into the folder, and remove those that no longer exist."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in folder.glob("*.svg"):
-        if path.stem not in DRAWINGS:
-            path.unlink()
-    for name in DRAWINGS:
-        (folder / f"{name}.svg").write_text(drawn(name), encoding="utf-8")
+def write() -> None:
+    """Write every drawing into its folder, and remove those that no longer exist."""
+    for folder, names in DRAWINGS.items():
+        (PICTURES / folder).mkdir(parents=True, exist_ok=True)
+        for path in (PICTURES / folder).glob("*.svg"):
+            if path.stem not in names:
+                path.unlink()
+        for name in names:
+            text = drawn(folder, name)
+            (PICTURES / folder / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
 def inline(svg: str, alternative: str) -> str:

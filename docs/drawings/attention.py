@@ -26,7 +26,7 @@ def soft_lookup() -> Sheet:
     values = [plane[word] for word in french.values()]
     weights = example["look_up"](embedding["orange"], keys, values)[0].tolist()
     sheet = Sheet(238, "The query orange, compared with three keys")
-    sheet.box(10, 84, 84, 34, "orange", "attention")
+    sheet.box(10, 84, 84, 34, "orange", "query")
     sheet.text(52, 74, "query", "small soft")
     sheet.text(170, 24, "keys", "small soft")
     sheet.text(262, 24, "weights", "small soft")
@@ -34,10 +34,10 @@ def soft_lookup() -> Sheet:
     for number, ((key, value), weight) in enumerate(zip(french.items(), weights, strict=True)):
         y = 34 + 50 * number
         sheet.arrow((94, 101), (126, y + 17))
-        sheet.box(128, y, 84, 34, key, "embedding")
+        sheet.box(128, y, 84, 34, key, "key")
         sheet.bar(222, y + 6, 58 * weight, 22)
         sheet.text(226 + 58 * weight, y + 22, f"{weight:.2f}", "small start")
-        sheet.box(312, y, 80, 34, value, "output")
+        sheet.box(312, y, 80, 34, value, "value")
     mix = " + ".join(f"{w:.2f} {v}" for w, v in zip(weights, french.values(), strict=True))
     sheet.text(200, 208, f"answer = {mix}", "small mono")
     sheet.text(200, 230, "a dictionary would raise KeyError", "small soft")
@@ -46,27 +46,27 @@ def soft_lookup() -> Sheet:
 
 def attention_layer() -> Sheet:
     sheet = Sheet(424, "The attention layer: projections, scores, softmax, weighted sum")
-    for x, name, source in (
-        (20, "queries Q", "Nq x d"),
-        (146, "keys K", "Nx x d"),
-        (272, "values V", "Nx x Dv"),
+    for x, name, source, kind in (
+        (20, "queries Q", "Nq x d", "query"),
+        (146, "keys K", "Nx x d", "key"),
+        (272, "values V", "Nx x Dv", "value"),
     ):
-        sheet.box(x, 330, 108, 36, name, "attention")
+        sheet.box(x, 330, 108, 36, name, kind)
         sheet.text(x + 54, 384, source, "small soft")
     sheet.text(74, 412, "given", "small soft")
-    sheet.text(200, 412, "K = X W_K", "small mono")
-    sheet.text(326, 412, "V = X W_V", "small mono")
+    sheet.text(200, 412, "K = X W_K", "small mono key")
+    sheet.text(326, 412, "V = X W_V", "small mono value")
     sheet.box(60, 244, 154, 40, "E = Q K^T / sqrt(d)")
     sheet.text(258, 268, "scores Nq x Nx", "small soft start")
-    sheet.arrow((74, 330), (100, 286))
-    sheet.arrow((200, 330), (174, 286))
-    sheet.box(60, 168, 154, 40, "A = softmax(E)", "output")
+    sheet.arrow((74, 330), (100, 286), kind="query")
+    sheet.arrow((200, 330), (174, 286), kind="key")
+    sheet.box(60, 168, 154, 40, "A = softmax(E)")
     sheet.text(258, 184, "each row", "small soft start")
     sheet.text(258, 200, "sums to 1", "small soft start")
     sheet.arrow((137, 244), (137, 210))
     sheet.box(114, 88, 172, 40, "Y = A V")
     sheet.arrow((137, 168), (160, 130))
-    sheet.arrow((360, 330), (360, 108), (288, 108))
+    sheet.arrow((360, 330), (360, 108), (288, 108), kind="value")
     sheet.arrow((200, 88), (200, 50))
     sheet.box(146, 12, 108, 36, "outputs Y", "embedding")
     sheet.text(266, 35, "Nq x Dv", "small soft start")
@@ -177,16 +177,16 @@ def cross() -> Sheet:
     sheet.text(306, 278, "decoder, T words", "small soft")
     sheet.box(24, 206, 140, 48, "output of the\nlast layer", "embedding")
     sheet.box(236, 206, 140, 48, "state after\nself-attention", "embedding")
-    sheet.box(24, 138, 62, 34, "keys", "attention")
-    sheet.box(102, 138, 62, 34, "values", "attention")
-    sheet.box(265, 138, 82, 34, "queries", "attention")
+    sheet.box(24, 138, 62, 34, "keys", "key")
+    sheet.box(102, 138, 62, 34, "values", "value")
+    sheet.box(265, 138, 82, 34, "queries", "query")
     sheet.arrow((55, 206), (55, 174))
     sheet.arrow((133, 206), (133, 174))
     sheet.arrow((306, 206), (306, 174))
     sheet.box(100, 52, 200, 38, "softmax(Q K^T / sqrt(d)) V")
-    sheet.arrow((55, 138), (110, 92))
-    sheet.arrow((133, 138), (170, 92))
-    sheet.arrow((306, 138), (270, 92))
+    sheet.arrow((55, 138), (110, 92), kind="key")
+    sheet.arrow((133, 138), (170, 92), kind="value")
+    sheet.arrow((306, 138), (270, 92), kind="query")
     sheet.arrow((200, 52), (200, 30))
     sheet.text(200, 20, "T x D: one output for each query")
     return sheet

@@ -5,12 +5,10 @@ The numbers are read from the tables of docs/log/results.md, so that figure and 
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 from drawings.kit import Sheet
+from drawings.tables import DOCS, tables
 
-RESULTS = Path(__file__).resolve().parents[1] / "log" / "results.md"
+RESULTS = DOCS / "log" / "results.md"
 
 
 def table(claim: str, column: str) -> dict[str, str]:
@@ -20,17 +18,10 @@ def table(claim: str, column: str) -> dict[str, str]:
     """
     text = RESULTS.read_text(encoding="utf-8")
     section = text.partition(f"\n### {claim} ")[2].partition("\n### ")[0]
-    columns: list[str] = []
-    rows: dict[str, str] = {}
-    for line in section.split("\n"):
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line[:1] == "|" else []
-        if column in columns:
-            if not cells:
-                return rows
-            if not re.fullmatch(r":?-+:?", cells[0]):
-                rows[cells[0]] = cells[columns.index(column)]
-        else:
-            columns = cells
+    for found in tables(section):
+        if column in found.columns:
+            place = list(found.columns).index(column)
+            return {row[0]: row[place] for row in found.rows}
     raise ValueError(f"docs/log/results.md: claim {claim} has no table with a column {column!r}")
 
 
@@ -48,7 +39,7 @@ def _bars(values: dict[str, float], title: str, unit: str) -> Sheet:
 
 def _bleu(claim: str, title: str) -> Sheet:
     rows = table(claim, "BLEU")
-    values = {name.partition(", trained")[0]: float(text.strip("*")) for name, text in rows.items()}
+    values = {name.partition(", trained")[0]: float(text) for name, text in rows.items()}
     return _bars(values, title, "BLEU on Multi30k after 800 steps")
 
 

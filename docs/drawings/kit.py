@@ -25,12 +25,18 @@ COLOURS = {
     "embedding": ("#f8d5da", "#60303a"),
     "output": ("#d8ecd2", "#2b4d2a"),
     "state": ("#e4dcf2", "#433660"),
+    "query": ("#b4400d", "#ffa45c"),
+    "key": ("#2c5985", "#8db8e3"),
+    "value": ("#33691e", "#a2d690"),
     "more": ("#2c5985", "#8db8e3"),
     "less": ("#b35806", "#ffb66e"),
 }
 """Name -> its form on light and on dark paper. more and less are those of positive and negative
-values; ink, soft, line and accent those of text and lines; the others fill boxes."""
-STROKES = ("ink", "soft", "accent", "more", "less")
+values; query, key and value those of the three in drawings, equations and code of the tour; ink,
+soft, line and accent those of text and lines; the others fill boxes."""
+BOXES = {"query": "attention", "key": "feedforward", "value": "output"}
+"""The fills of boxes of queries, keys and values, whose outlines have their colours."""
+STROKES = ("ink", "soft", "accent", "more", "less", *BOXES)
 """The colours that lines can have."""
 LEVELS = 10
 """The number of different strengths of a cell of a heat map."""
@@ -52,8 +58,13 @@ STYLE = "".join(
         ".drawing .mono{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:13px}",
         ".drawing .start{text-anchor:start}.drawing .end{text-anchor:end}",
         *(f".drawing .{name}{{fill:var(--{name})}}" for name in COLOURS),
-        ".drawing .head{fill:var(--line)}.drawing .head.accent{fill:var(--accent)}",
+        ".drawing .head{fill:var(--line)}",
+        *(f".drawing .head.{name}{{fill:var(--{name})}}" for name in ("accent", *BOXES)),
         ".drawing .box{stroke:var(--line)}.drawing .frame{fill:none;stroke-dasharray:5 4}",
+        *(
+            f".drawing .box.{name}{{fill:var(--{fill});stroke:var(--{name});stroke-width:1.6}}"
+            for name, fill in BOXES.items()
+        ),
         ".drawing .path{fill:none;stroke:var(--line);stroke-width:1.5}",
         *(f".drawing .path.{name}{{stroke:var(--{name})}}" for name in STROKES),
     )
