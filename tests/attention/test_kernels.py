@@ -44,6 +44,8 @@ def score_by_hand(name, kernel, h, q, k):
             inner += sum(float(parameters["of_query"][h, i, a]) * q[i] for i in range(K))
             total += float(parameters["vector"][h, a]) * math.tanh(inner)
         return total
+    if name == "capped dot":
+        return 2.0 * math.tanh(0.4 * sum(a * b for a, b in zip(q, k, strict=True)) / 2.0)
     if name == "linear elu":
         return math.log(sum(a * b for a, b in zip(phi(q), phi(k), strict=True)))
     return sum(a * b for a, b in zip(q, k, strict=True)) / math.sqrt(K)

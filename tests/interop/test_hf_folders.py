@@ -122,12 +122,12 @@ def test_a_head_that_differs_from_its_tied_embedding_is_refused(folder):
         ("llama", {"quantization_config": {"bits": 4}}),
         ("llama", {"rope_theta": 0.0}),
         ("llama", {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5}}),
-        ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}),
+        ("llama", {"rope_scaling": {"type": "linear"}, "rope_parameters": None}),
         ("llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}),
         ("llama", {"rope_parameters": "default"}),
-        ("qwen3", {"attention_bias": True}),
-        ("qwen3", {"use_sliding_window": True}),
-        ("qwen3", {"layer_types": ["full_attention", "sliding_attention"]}),
+        ("qwen3", {"attention_bias": "yes"}),
+        ("qwen3", {"use_sliding_window": 1}),
+        ("qwen3", {"layer_types": ["full_attention", "linear_attention"]}),
     ],
 )
 def test_an_invalid_value_of_the_config_is_refused_by_name(folder, family, changes):

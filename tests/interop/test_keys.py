@@ -8,9 +8,11 @@ import torch
 
 import headway
 from headway.base.errors import DataError, HeadwayWarning
-from headway.interop import ignored_keys, preprocessor_config
+from headway.interop import ignored_keys, preprocessor_config, wrappers
+from headway.interop.decoders import FAMILIES as DECODERS
 from headway.interop.hf_config import HFConfig, Ignored
 from headway.interop.hf_folders import FAMILIES
+from headway.models import GPT
 from tests.fixtures.hf_gpt import Bytes
 from tests.fixtures.language_model_tokenizers import put
 
@@ -146,3 +148,86 @@ def test_a_key_that_makes_another_model_is_refused(values, folder):
 def test_a_value_that_changes_nothing_is_read_in_silence(values, folder):
     changed(folder[1], **values)
     headway.load(folder[1])
+
+
+@pytest.mark.parametrize("family", [family.model_type for family in DECODERS])
+def test_a_missing_key_of_a_decoder_means_what_it_means_in_transformers(family):
+    ours = FAMILIES[family].architectures[0]
+    theirs = json.loads(json.dumps(transformers.CONFIG_MAPPING[family]().to_dict()))
+    short = ours.config(HFConfig({"model_type": family}, "short"), ())
+    assert short == ours.config(HFConfig(theirs, "theirs"), ())
+
+
+WRAPPED = {
+    "model_type": "gemma3",
+    "vision_config": {"hidden_size": 8},
+    "tie_word_embeddings": True,
+    "text_config": {"model_type": "gemma3_text", "num_hidden_layers": 3},
+}
+
+
+def test_the_text_half_of_a_model_of_images_is_read_and_what_is_left_out_is_named():
+    file = HFConfig(WRAPPED, "config.json")
+    half = wrappers.text_half(file, FAMILIES)
+    assert half.values["num_hidden_layers"] == 3 and half.where == "config.json (text_config)"
+    names = ("language_model.model.norm.weight", "vision_tower.patch.weight")
+    old = {name: torch.ones(2) for name in (*names, "language_model.lm_head.weight")}
+    with pytest.warns(HeadwayWarning, match="'gemma3' reads more than text.*without vision_tower"):
+        assert {*wrappers.text_tensors(file, old)} == {"model.norm.weight", "lm_head.weight"}
+    new = {"model.language_model.norm.weight": torch.ones(2), "lm_head.weight": torch.ones(2)}
+    with pytest.warns(HeadwayWarning, match="without the other parts"):
+        assert {*wrappers.text_tensors(file, new)} == {"norm.weight", "lm_head.weight"}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"model_type": "qwen3_next"}, "a state instead of attention"),
+        ({"model_type": "deepseek_v3"}, "latent attention"),
+        ({"model_type": "mixtral"}, "mixture of experts"),
+        ({"model_type": "gemma4", "text_config": {"model_type": "gemma4_text"}}, "share keys"),
+        ({"model_type": "new", "text_config": {"model_type": "newer"}}, "its language model"),
+    ],
+)
+def test_a_model_that_cannot_be_read_is_refused_with_the_reason(values, reason):
+    with pytest.raises(DataError, match=reason):
+        wrappers.text_half(HFConfig(values, "config.json"), FAMILIES)
+
+
+ROTARY = {"rope_type": "linear", "factor": 2.0, "rope_theta": 50.0}
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"rope_theta": 50.0, "rope_scaling": {"type": "linear", "factor": 2.0}},
+        {"rope_theta": 50.0, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+        {"rope_parameters": {"full_attention": ROTARY, "sliding_attention": {}}},
+    ],
+)
+def test_rotary_positions_of_old_files_are_those_of_new_ones(old):
+    read = FAMILIES["llama"].architectures[0].config
+    expected = read(HFConfig({"rope_parameters": ROTARY}, "new"), ())
+    assert read(HFConfig(old, "old"), ()) == expected
+    assert expected.rotary_scaling.factor == 2.0 and expected.rotary_base == 50.0
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        ({"rope_type": "dynamic", "factor": 2.0}, "rope_type='dynamic'"),
+        ({"rope_type": "longrope", "short_factor": [1.0]}, "rotated pairs needs a factor"),
+        ({"rope_type": "llama3", "factor": 2.0, "low_freq_factor": 4.0}, "below"),
+        ({"rope_type": "linear", "factor": "2"}, "factor='2'"),
+    ],
+)
+def test_rotary_positions_that_cannot_be_computed_are_refused(rope, message):
+    file = HFConfig({"rope_parameters": rope}, "config.json")
+    with pytest.raises((DataError, ValueError), match=message), torch.device("meta"):
+        GPT(FAMILIES["llama"].architectures[0].config(file, ()))
+
+
+def test_an_unknown_key_of_rotary_positions_is_named():
+    file = HFConfig({"rope_parameters": {**ROTARY, "twist": 3}}, "config.json")
+    with pytest.warns(HeadwayWarning, match="twist=3 is ignored"):
+        FAMILIES["llama"].architectures[0].config(file, ())

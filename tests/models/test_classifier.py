@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headway.base.settings import override, to_dict
+from headway.base.settings import flatten, override, to_dict
 from headway.models import (
     GPT,
     GPTConfig,
@@ -57,8 +57,7 @@ def test_the_language_model_is_not_copied_and_only_the_head_is_new():
 def test_a_configuration_builds_the_model_and_is_read_back_from_plain_values():
     config = TextClassifierConfig(gpt=SMALL, num_classes=4, dropout=0.2)
     plain = to_dict(config)
-    flat = {f"gpt.{key}": value for key, value in plain.pop("gpt").items()} | plain
-    reloaded = override(TextClassifierConfig(), flat, "config.json")
+    reloaded = override(TextClassifierConfig(), flatten(plain), "config.json")
     assert reloaded == config and text_classifier(reloaded).config == config
     sized = override(TextClassifierConfig(), TextClassifierConfig.sizes["modern-char"], "here")
     assert sized.gpt == replace(GPTConfig(), **GPTConfig.sizes["modern-char"])

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from headway.attention import (
     Additive,
     Bilinear,
+    CappedDot,
     Dot,
     Kernel,
     LinearDot,
@@ -54,6 +55,9 @@ class ReferenceKernel(Kernel):
             return k @ (q @ kernel.matrix[head])
         if isinstance(kernel, LinearElu):
             return (F.elu(k) + 1) @ (F.elu(q) + 1)
+        if isinstance(kernel, CappedDot):
+            scores = k @ q * (len(q) ** -0.5 if kernel.scale is None else kernel.scale)
+            return scores if kernel.cap is None else kernel.cap * torch.tanh(scores / kernel.cap)
         return k @ q / (1 if isinstance(kernel, Dot) else math.sqrt(len(q)))
 
     def _normalised(self, scores: Tensor, bias: Tensor) -> Tensor:
@@ -66,7 +70,8 @@ class ReferenceKernel(Kernel):
     def weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None = None) -> Tensor:
         rows, heads, queries, _ = q.shape
         keys = k.shape[2]
-        window = self.kernel.window if isinstance(self.kernel, SlidingWindow) else None
+        has_window = isinstance(self.kernel, SlidingWindow | CappedDot)
+        window = self.kernel.window if has_window else None
         weights = torch.zeros(rows, heads, queries, keys, dtype=torch.float64)
         added = weights if bias is None else bias.double().expand(weights.shape)
         for b in range(rows):

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from headway.attention import (
     Additive,
     Bilinear,
+    CappedDot,
     Documents,
     Dot,
     GroupedQueryAttention,
@@ -172,6 +173,7 @@ CASES = {
     Bilinear: (lambda: Bilinear(H, K, K), kernel_inputs, kernel),
     Additive: (lambda: Additive(H, K, K, 5), kernel_inputs, kernel),
     SlidingWindow: (lambda: SlidingWindow(3), kernel_inputs, kernel),
+    CappedDot: (lambda: CappedDot(scale=0.4, window=3), kernel_inputs, kernel),
     GRU: (
         lambda: GRU(E, D, batch_first=True),
         lambda: (real(B, T, E), real(1, B, D), real(1, B, D)),

@@ -3,6 +3,7 @@
 from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
 from headway.attention.cache import KeyValueCache, KeyValues, LayerCache
+from headway.attention.capped import CappedDot
 from headway.attention.documents import Documents
 from headway.attention.dot import Dot
 from headway.attention.grouped import GroupedQueryAttention
@@ -28,16 +29,20 @@ from headway.attention.relative import (
     Rotary,
     positions_after,
 )
+from headway.attention.rotary_parts import AdjacentRotary, PartialRotary
+from headway.attention.rotary_scaling import RotaryScaling
 from headway.attention.sharing import Sharing
 from headway.attention.step import Step
 from headway.attention.window import SlidingWindow
 
 __all__ = [
     "Additive",
+    "AdjacentRotary",
     "Alibi",
     "AttentionMaps",
     "AttentionPositions",
     "Bilinear",
+    "CappedDot",
     "Documents",
     "Dot",
     "GroupedQueryAttention",
@@ -51,9 +56,11 @@ __all__ = [
     "LinearElu",
     "Mask",
     "MultiHeadAttention",
+    "PartialRotary",
     "Past",
     "RelativeBuckets",
     "Rotary",
+    "RotaryScaling",
     "ScaledDot",
     "Sharing",
     "SlidingWindow",

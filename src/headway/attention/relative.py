@@ -26,6 +26,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from headway.attention.rotary_scaling import RotaryScaling
 from headway.base.devices import most_exact
 from headway.base.shapes import Float, Int, Tensor
 from headway.base.transfers import upload
@@ -95,15 +96,19 @@ class Rotary(AttentionPositions):
 
     The dot product of a rotated query and a rotated key depends on their distance alone. Pairs are
     dimensions i and i + K/2, as in Llama's weights. Su et al. 2021, section 3.2. Angles are
-    computed in float64 where the device has it.
+    computed in float64 where the device has it. scaling: lowers the frequencies for long texts.
     """
 
-    def __init__(self, head_dim: int, base: float = 10_000.0) -> None:
+    def __init__(
+        self, head_dim: int, base: float = 10_000.0, scaling: RotaryScaling | None = None
+    ) -> None:
         super().__init__()
         if head_dim % 2:
             raise ValueError(f"{head_dim=} must be even: dimensions are rotated in pairs")
         self.head_dim = head_dim
         self.base = base
+        self.scaling = RotaryScaling() if scaling is None else scaling
+        self.scaling.check(head_dim // 2)
 
     def rotate(
         self,
@@ -120,9 +125,13 @@ class Rotary(AttentionPositions):
         dtype = torch.promote_types(dtype, torch.float32)
         exact = most_exact(positions.device)
         even = torch.arange(0, self.head_dim, 2, dtype=exact, device=positions.device)
-        angle = positions[..., None] * torch.exp(even * (-math.log(self.base) / self.head_dim))
+        frequency = torch.exp(even * (-math.log(self.base) / self.head_dim))
+        angle = positions[..., None] * self.scaling.frequencies(frequency, self.base)
         angle = angle[:, None]  # #B T K/2 -> #B 1 T K/2
-        return angle.cos().to(dtype), angle.sin().to(dtype)
+        cos, sin, amplitude = angle.cos(), angle.sin(), self.scaling.amplitude
+        if amplitude != 1:
+            cos, sin = cos * amplitude, sin * amplitude
+        return cos.to(dtype), sin.to(dtype)
 
 
 class Alibi(AttentionPositions):

@@ -53,6 +53,16 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise DataError(f"not a valid safetensors file: {error}", str(path)) from error
 
 
+def tensor_names(path: Path) -> list[str]:
+    """Read the names of the tensors of a file, but not the tensors. Errors: see `read_tensors`."""
+    with path.open("rb") as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        header = file.read(min(size, HEADER_LIMIT))
+    _check_header(start + header, str(path))
+    return [name for name in parse_json(header, str(path)) if name != "__metadata__"]
+
+
 def _check_header(data: bytes, where: str) -> None:
     """DataError for a header beyond the limits, before tensors are built; safetensors has none."""
     size = int.from_bytes(data[:8], "little")

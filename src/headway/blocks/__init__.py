@@ -9,7 +9,8 @@ from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
 from headway.blocks.heads import MaskedTokenHead, Pooler, Pooling, mean_pool, pool_text
 from headway.blocks.image_embedding import ImageEmbedding
-from headway.blocks.norms import LayerNorm, RMSNorm
+from headway.blocks.norms import AcrossHeads, GainNorm, LayerNorm, OffsetRMSNorm, PlainNorm, RMSNorm
+from headway.blocks.parallel import ParallelBlock
 from headway.blocks.patches import Patches, patchify
 from headway.blocks.positions import (
     Added,
@@ -30,13 +31,22 @@ from headway.blocks.recurrent import (
     init_recurrent,
 )
 from headway.blocks.recurrent_decoder import Attentional, RecurrentDecoder, RecurrentState
-from headway.blocks.residual import PostNorm, PreNorm, Residual, ScaledPreNorm
+from headway.blocks.residual import (
+    InnerNorm,
+    MultipliedPreNorm,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+    ScaledPreNorm,
+)
 from headway.blocks.stack import Stack
 from headway.blocks.state import DecoderState, Memory
 
 __all__ = [
     "GRU",
     "LSTM",
+    "AcrossHeads",
     "Added",
     "Attentional",
     "Bridge",
@@ -52,9 +62,11 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "FeedForwardBlock",
+    "GainNorm",
     "GatedFeedForward",
     "GridPositions",
     "ImageEmbedding",
+    "InnerNorm",
     "LastState",
     "LayerNorm",
     "LearnedGrid",
@@ -62,9 +74,13 @@ __all__ = [
     "MaskedTokenHead",
     "MeanState",
     "Memory",
+    "MultipliedPreNorm",
     "NoGrid",
     "NoPositions",
+    "OffsetRMSNorm",
+    "ParallelBlock",
     "Patches",
+    "PlainNorm",
     "Pooler",
     "Pooling",
     "Positions",
@@ -77,6 +93,7 @@ __all__ = [
     "RecurrentLayers",
     "RecurrentState",
     "Residual",
+    "SandwichNorm",
     "ScaledPreNorm",
     "SegmentEmbeddings",
     "SinusoidalGrid",

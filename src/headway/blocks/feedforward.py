@@ -35,7 +35,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu-tanh": partial(F.gelu, approximate="tanh"),
     "silu": F.silu,
 }
-GATES = {"geglu": "gelu-tanh", "swiglu": "silu"}
+GATES = {"geglu": "gelu-tanh", "geglu-exact": "gelu", "swiglu": "silu"}
 """Names of gated feed-forward layers -> the activation of the gate. Shazeer 2020."""
 
 

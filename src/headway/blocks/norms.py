@@ -63,3 +63,66 @@ class RMSNorm(nn.Module):
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         exact = x.to(torch.promote_types(x.dtype, self.gain.dtype))
         return F.rms_norm(exact, self.gain.shape, self.gain, self.eps).to(x.dtype)
+
+
+class OffsetRMSNorm(nn.Module):
+    """(1 + gain) * x / sqrt(mean(x^2) + eps): an RMSNorm whose gains start at 0, as Gemma's.
+
+    Weight decay then pulls the factor towards 1, not towards 0.
+    """
+
+    def __init__(self, model_dim: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.zeros(model_dim))
+        self.eps = eps
+
+    def init_weights(self) -> None:
+        nn.init.zeros_(self.gain)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        exact = x.to(torch.promote_types(x.dtype, self.gain.dtype))
+        return F.rms_norm(exact, self.gain.shape, 1 + self.gain, self.eps).to(x.dtype)
+
+
+class GainNorm(nn.Module):
+    """gain * (x - mean(x)) / sqrt(var(x) + eps): a LayerNorm without shift (MPT, Cohere)."""
+
+    def __init__(self, model_dim: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(model_dim))
+        self.eps = eps
+
+    def init_weights(self) -> None:
+        nn.init.ones_(self.gain)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return F.layer_norm(x, self.gain.shape, self.gain, None, self.eps)
+
+
+class PlainNorm(nn.Module):
+    """(x - mean(x)) / sqrt(var(x) + eps): a LayerNorm without parameters (OLMo)."""
+
+    def __init__(self, model_dim: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.model_dim = model_dim
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return F.layer_norm(x, (self.model_dim,), None, None, self.eps)
+
+
+class AcrossHeads(nn.Module):
+    """norm([x_1 ... x_H]): all heads of a position are normalised as one vector of width H K.
+
+    norm: of width H K. It is QK-norm over the whole width, as in OLMo 2, where each head is not
+    scaled by its own size.
+    """
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "N H T K"]) -> Float[Tensor, "N H T K"]:
+        joined = x.transpose(1, 2)  # N H T K -> N T H K
+        normed: Tensor = self.norm(joined.flatten(2))
+        return normed.view(joined.shape).transpose(1, 2)

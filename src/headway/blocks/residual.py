@@ -89,3 +89,50 @@ class PostNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
         return self.norm(x + self.dropout(sublayer(x)))
+
+
+class InnerNorm(nn.Module):
+    """x + dropout(norm(sublayer(x))): the change is normalised, the residual stream is not.
+
+    OLMo 2, section 3.1.
+    """
+
+    def __init__(self, norm: nn.Module, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        change: Tensor = self.dropout(self.norm(sublayer(x)))
+        return x + change
+
+
+class SandwichNorm(nn.Module):
+    """x + dropout(after_norm(sublayer(norm(x)))): a norm before and one after each sublayer.
+
+    Ding et al. 2021 (CogView), section 2.4; Gemma 2 and 3.
+    """
+
+    def __init__(self, norm: nn.Module, after_norm: nn.Module, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = norm
+        self.after_norm = after_norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        change: Tensor = self.dropout(self.after_norm(sublayer(self.norm(x))))
+        return x + change
+
+
+class MultipliedPreNorm(nn.Module):
+    """x + dropout(scale * sublayer(norm(x))), with one fixed scale for all dimensions (Granite)."""
+
+    def __init__(self, norm: nn.Module, scale: float, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = norm
+        self.scale = scale
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Float[Tensor, "B T D"], sublayer: Sublayer) -> Float[Tensor, "B T D"]:
+        change: Tensor = self.dropout(self.scale * sublayer(self.norm(x)))
+        return x + change

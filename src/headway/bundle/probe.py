@@ -110,9 +110,8 @@ def next_token_readout(
     """
     decoder, unembedding = model.decoder, None
     if isinstance(decoder, Decoder | DecoderOnly):
-        unembedding = Unembedding(
-            stack=decoder, logits=lambda hidden: model.output(decoder.norm(hidden))
-        )
+        read = model.logits if isinstance(model, GPT) else model.output
+        unembedding = Unembedding(stack=decoder, logits=lambda hidden: read(decoder.norm(hidden)))
     return Readout(
         side=side,
         positions=positions,

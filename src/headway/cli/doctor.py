@@ -1,4 +1,4 @@
-"""`headway doctor`: versions and devices, and with --measure what this machine does."""
+"""`headway doctor`: versions and devices; --measure: what this machine does; FOLDER: a folder."""
 
 from __future__ import annotations
 
@@ -41,9 +41,19 @@ class DoctorFlags(PrintFlags):
     )
 
 
-def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
+def doctor(folder: Path | None = None, /, *, flags: DoctorFlags = DoctorFlags()) -> None:
     """Show versions, devices, optional packages and disk, for bug reports; or measure the speed of
-    this machine."""
+    this machine; or explain the Hugging Face folder of a model.
+
+    Parameters
+    ----------
+    folder
+        A folder with a config.json: its family, options, parameters, memory, tokenizer, licence,
+        and what of it cannot be used, and why. Its weights are not read.
+    """
+    if folder is not None:
+        _explain(folder, flags.json)
+        return
     if flags.measure:
         # it imports training and all tasks, which take longer than the rest of this command
         from headway.cli.measure import SIZES, lines, measure
@@ -72,6 +82,33 @@ def doctor(*, flags: DoctorFlags = DoctorFlags()) -> None:
             data(f"{'free disk':<16} {value / 1e9:.1f} GB")
         else:
             data(f"{name:<16} {value}")
+
+
+def _explain(folder: Path, as_json: bool) -> None:
+    from headway.interop.explanation import explain
+
+    found = explain(folder)
+    if as_json:
+        data_json(asdict(found))
+        return
+    memory = ", ".join(f"{name} {size / 1e9:.2f} GB" for name, size in found.memory.items())
+    lines = {
+        "folder": found.folder,
+        "usable": "yes" if found.usable else "no",
+        "family": found.family,
+        "class": found.architecture,
+        "options": ", ".join(found.settings),
+        "parameters": None if found.parameters is None else f"{found.parameters:,}",
+        "memory": memory,
+        "tokenizer": found.tokenizer,
+        "end tokens": ", ".join(map(str, found.ends)),
+        "template": found.template,
+        "licence": found.licence,
+    }
+    for name, value in lines.items():
+        data(f"{name:<16} {value or 'none found'}")
+    for problem in found.problems:
+        data(f"{'note':<16} {problem}")
 
 
 def _small_numbers() -> dict[str, str]:

@@ -24,6 +24,7 @@ from headway.base.errors import UsageError
 from headway.base.shapes import Float, Int, Tensor
 from headway.blocks.decoder import Decoder
 from headway.blocks.decoder_only import DecoderOnly
+from headway.models import GPT
 
 Half = Literal["low", "high"]
 """The candidate layers: those of the lower half of the stack, or of the upper one."""
@@ -57,7 +58,8 @@ class LayerContrast(nn.Module):
     def step(self, tokens: Int[Tensor, "N T"], state: Any) -> tuple[Float[Tensor, "N T V"], Any]:
         """Return the score of each next token after each of T new tokens, and the next state."""
         logits, state = self.model.step(tokens, state)
-        early = [self.model.output(self._stack.norm(self.hidden[layer])) for layer in self._layers]
+        read = self.model.logits if isinstance(self.model, GPT) else self.model.output
+        early = [read(self._stack.norm(self.hidden[layer])) for layer in self._layers]
         return contrasted(logits, torch.stack(early)), state
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from headway.attention import Kernel, Mask, SlidingWindow
+from headway.attention import CappedDot, Kernel, Mask, SlidingWindow
 from headway.base.shapes import Float, Tensor
 from headway.bundle import Bundle, attention_of
 
@@ -49,7 +49,7 @@ def attention_entropies(
                 continue
             kernel = kernels[layer]
             causal = layer.startswith("decoder") and not layer.endswith(".cross")
-            window = kernel.window if isinstance(kernel, SlidingWindow) else None
+            window = kernel.window if isinstance(kernel, SlidingWindow | CappedDot) else None
             entropy = relative_entropy(weights, causal, window)
             sums[layer] = sums.get(layer, 0) + entropy.nansum(1)  # H T -> H
             counts[layer] = counts.get(layer, 0) + int((~entropy[0].isnan()).sum())

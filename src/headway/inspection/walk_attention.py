@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from headway.attention import (
+    CappedDot,
     GroupedQueryAttention,
     Kernel,
     Mask,
@@ -20,7 +21,8 @@ from headway.attention import (
 from headway.attention.kernel import masked_softmax, spread
 from headway.attention.record import product_scale
 from headway.base.shapes import Tensor
-from headway.blocks.residual import PostNorm
+from headway.blocks import GainNorm, OffsetRMSNorm, PlainNorm
+from headway.blocks.residual import InnerNorm, PostNorm, SandwichNorm
 from headway.inspection.document import Step
 from headway.inspection.tables import Axis, Tables, step
 from headway.inspection.tracing import Trace
@@ -96,7 +98,7 @@ def _inside(trace: Trace, at: Around) -> _Inside:
 
 def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
     """Return the step of the norm before a sublayer; none in a post-norm model."""
-    if isinstance(residual, PostNorm):
+    if isinstance(residual, PostNorm | InnerNorm):
         return []
     norm = residual.norm
     return [
@@ -118,7 +120,8 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
     post = isinstance(residual, PostNorm)
     total = trace.input_of(residual.norm, call)[0] if post else trace.output_of(residual, call)[0]
     gained = hasattr(residual, "gain")
-    steps = [
+    steps = _norm_of_change(trace, residual, call, rows, tables)
+    steps += [
         step(
             "Residual",
             "The output of the sublayer is added to its input"
@@ -146,7 +149,33 @@ def residual_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Ta
     return steps
 
 
+def _norm_of_change(
+    trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables
+) -> list[Step]:
+    """Return the step of a norm between a sublayer and the residual sum; none in most models."""
+    if not isinstance(residual, InnerNorm | SandwichNorm):
+        return []
+    norm = residual.norm if isinstance(residual, InnerNorm) else residual.after_norm
+    return [
+        step(
+            "Norm after the sublayer",
+            "The output of the sublayer is normalised before it is added, so that what each "
+            "sublayer adds has a known size.",
+            _equation_of(norm),
+            type(norm).forward,
+            tables.table("x", trace.input_of(norm, call)[0], rows, Axis()),
+            tables.table("norm(x)", trace.output_of(norm, call)[0], rows, Axis()),
+        )
+    ]
+
+
 def _equation_of(norm: nn.Module) -> str:
+    if isinstance(norm, OffsetRMSNorm):
+        return "norm(x) = (1 + g) ⊙ x / √(mean x² + ε)"
+    if isinstance(norm, GainNorm):
+        return "norm(x) = g ⊙ (x − mean x) / √(var x + ε)"
+    if isinstance(norm, PlainNorm):
+        return "norm(x) = (x − mean x) / √(var x + ε)"
     if hasattr(norm, "shift"):
         return "norm(x) = g ⊙ (x − mean x) / √(var x + ε) + b"
     return "norm(x) = g ⊙ x / √(mean x² + ε)"
@@ -276,7 +305,9 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
             )
         )
     kernel = at.attention.kernel
-    mask = kernel.narrowed(inside.mask) if isinstance(kernel, SlidingWindow) else inside.mask
+    mask = inside.mask
+    if isinstance(kernel, SlidingWindow | CappedDot):
+        mask = kernel.narrowed(mask)
     size = len(inside.q), len(inside.k)
     allowed = mask.dense(*size, inside.q.device)[0, 0].float()
     if bool((allowed == 1).all()):

@@ -10,6 +10,7 @@ import torch
 
 from headway.attention import (
     AttentionMaps,
+    CappedDot,
     Kernel,
     KernelInputs,
     SlidingWindow,
@@ -235,7 +236,7 @@ def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
 
 
 def _window(kernel: Kernel) -> int | None:
-    return kernel.window if isinstance(kernel, SlidingWindow) else None
+    return kernel.window if isinstance(kernel, SlidingWindow | CappedDot) else None
 
 
 def _vectors(calls: Sequence[KernelInputs]) -> Vectors:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator
 from headway.base.errors import DataError
 from headway.interop import vit
 from headway.interop.config_fields import Values
+from headway.interop.decoders.gpt import GPT2
+from headway.interop.decoders.kind import HEAD
 from headway.interop.hf_config import HFConfig
 from headway.interop.ignored_keys import CONFIG
-from headway.interop.language_models import GPT2, HEAD
 from headway.interop.weight_names import Architecture, Family, Part, Table, layers, prefixed
 from headway.models import CaptionerConfig, ViTClassifierConfig, ViTConfig
 

@@ -169,14 +169,12 @@ def translator_lacks(config: TranslatorConfig) -> list[str]:
 
 def language_model_lacks(config: GPTConfig) -> list[str]:
     """Return the settings of a language model that CTranslate2 cannot represent."""
-    return needs(
-        config,
-        {
-            "attention": ("scaled-dot",),
-            "positions": ("sinusoidal", "learned", "rotary", "alibi"),
-            "activation": tuple(ACTIVATIONS),
-        },
-    )
+    supported = {
+        "attention": ("scaled-dot",),
+        "positions": ("sinusoidal", "learned", "rotary", "alibi"),
+        "activation": tuple(ACTIVATIONS),
+    }
+    return needs(config, supported) + config.options
 
 
 def _check(reasons: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from headway.interop.folder_settings import FolderSettings
 from headway.interop.gguf import FAMILIES
 from headway.interop.gguf_tokenizer import read_vocabulary
 from headway.interop.hf_config import HFConfig
-from headway.interop.hf_folders import Config, configured, tensor_names
+from headway.interop.hf_folders import Config, configured, expected_tensors
 from headway.text import CharacterTokenizer, PretrainedTokenizer
 
 TEMPLATE = "tokenizer.chat_template"
@@ -163,7 +163,7 @@ def _tensors(
         raise DataError(f"block_count={str(blocks)[:80]}: must be from 1 to 9,999", where)
     names = package.get_tensor_name_map(arch, blocks)
     tensors = {}
-    for theirs in tensor_names(HFConfig(values, where)):
+    for theirs in expected_tensors(HFConfig(values, where)):
         name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
         if name in stored:
             one = stored[name]

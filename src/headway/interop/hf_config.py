@@ -73,13 +73,15 @@ class RecordedValues(dict[str, object]):
 class HFConfig:
     """The contents of a config.json, read by methods that check the values.
 
-    A key that is missing or null has the default of the method, if there is one. Errors are
-    DataError and name key and value. `check_all_read` deals with the other keys.
+    A key that is missing or null has the default of the method, if there is one; `nulls` are the
+    keys that are null. Errors are DataError and name key and value. `check_all_read` deals with the
+    other keys.
     """
 
     def __init__(self, values: Mapping[str, object], where: str) -> None:
         given = {key: value for key, value in values.items() if value is not None}
         self.values = RecordedValues(given)
+        self.nulls = frozenset(values.keys() - given.keys())
         self.where = where
 
     @classmethod

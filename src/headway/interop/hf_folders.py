@@ -13,8 +13,8 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.base.settings import check_limits
 from headway.base.shapes import Tensor
-from headway.base.tensors import read_tensors, write_tensors
-from headway.interop import bart, captioner, encoders, language_models, t5, vit
+from headway.base.tensors import read_tensors, tensor_names, write_tensors
+from headway.interop import bart, captioner, decoders, encoders, t5, vit
 from headway.interop.adapters import find_adapter, merged
 from headway.interop.folder_settings import NO_SETTINGS, FolderSettings
 from headway.interop.generation_config import FILE as GENERATION_FILE
@@ -28,6 +28,7 @@ from headway.interop.weight_names import (
     to_ours,
     to_theirs,
 )
+from headway.interop.wrappers import text_half, text_tensors
 from headway.models import (
     GPT,
     Bert,
@@ -56,7 +57,7 @@ from headway.models.contracts import set_parameters, shapes_only
 from headway.transforms.quantize import float32_copy
 
 _ALL: tuple[AnyFamily, ...] = (
-    *language_models.FAMILIES,
+    *decoders.FAMILIES,
     *encoders.FAMILIES,
     *vit.FAMILIES,
     captioner.FAMILY,
@@ -106,9 +107,13 @@ def read(
     Raises DataError for anything that is missing, unknown, of the wrong shape or not supported.
     """
     folder = Path(folder)
-    hf_config = HFConfig.load(folder / CONFIG_FILE, model_type)
+    whole = HFConfig.load(folder / CONFIG_FILE, model_type)
+    half = text_half(whole, FAMILIES)
+    hf_config = whole if half is None else half
     family, _ = _architecture_of(hf_config)
     stored = _tensors(folder)
+    if half is not None:
+        stored = text_tensors(whole, stored)
     if adapter is None and (found := find_adapter(folder)) is not None:
         adapter = found.folder
     if adapter is not None:
@@ -140,17 +145,33 @@ def configured(
     join_copies(architecture.tied(config), tensors, where, untie if family.generates else None)
     check_present(architecture.parts(config), tensors, where)
     try:
-        shapes = {name: p.shape for name, p in _on_meta(config).named_parameters()}
+        shapes = {name: p.shape for name, p in on_meta(config).named_parameters()}
     except (RuntimeError, OverflowError) as error:  # sizes that no tensor can have
         raise DataError(f"no tensor can have these sizes: {error}", hf_config.where) from error
     return config, to_ours(architecture.parts(config), tensors, shapes, where)
 
 
-def tensor_names(hf_config: HFConfig) -> list[str]:
+def expected_tensors(hf_config: HFConfig) -> list[str]:
     """Return the names of all tensors of the model that a config.json describes."""
     family, architecture = _architecture_of(hf_config)
     parts = architecture.parts(architecture.config(hf_config, ()))
     return [family.full_name(part.theirs, architecture) for part in parts]
+
+
+def read_config(folder: str | Path) -> tuple[AnyFamily, AnyArchitecture, Config]:
+    """Read the family, the class and our configuration, but not the weights. Errors: see `read`."""
+    folder = Path(folder)
+    whole = HFConfig.load(folder / CONFIG_FILE)
+    hf_config = text_half(whole, FAMILIES) or whole
+    family, architecture = _architecture_of(hf_config)
+    files = sorted(folder.glob("*.safetensors"))
+    names = [name.removeprefix(family.prefix) for file in files for name in tensor_names(file)]
+    try:
+        config = architecture.config(hf_config, names)
+    except ValueError as error:  # inconsistent sizes
+        raise DataError(str(error), hf_config.where) from error
+    hf_config.check_all_read(CONFIG)
+    return family, architecture, config
 
 
 def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str, ...]:
@@ -159,6 +180,7 @@ def read_labels(folder: str | Path, model_type: str | None = None) -> tuple[str,
     model_type: as in `read`.
     """
     hf_config = HFConfig.load(Path(folder) / CONFIG_FILE, model_type)
+    hf_config = text_half(hf_config, FAMILIES) or hf_config
     _, architecture = _architecture_of(hf_config)
     has_labels = architecture.kind in (BertClassifierConfig, BertTaggerConfig, ViTClassifierConfig)
     return hf_config.labels() if has_labels else ()
@@ -169,12 +191,13 @@ def build(config: Config, tensors: Mapping[str, Tensor], dtype: torch.dtype = to
 
     Its class follows from the configuration: a GPT for a GPTConfig, and so on.
     """
-    model = _on_meta(config)
+    model = on_meta(config)
     set_parameters(model, {name: x.to(dtype, copy=True) for name, x in tensors.items()})
     return model.requires_grad_().eval()
 
 
-def _on_meta(config: Config) -> Model:
+def on_meta(config: Config) -> Model:
+    """Return the model for a configuration, with shapes and no values."""
     with shapes_only():
         return _MODELS[type(config)](config)
 

@@ -134,6 +134,7 @@ CONFIG: Keys = {
         drop_path_rate dropout_rate hidden_dropout_prob resid_pdrop dropout qa_dropout
         gradient_checkpointing seq_classif_dropout classif_dropout layerdrop output_past
         router_aux_loss_coef problem_type static_position_embeddings extra_pos_embeddings
+        embedding_dropout emb_pdrop hidden_dropout residual_dropout
         """,
     ),
     **_irrelevant(
@@ -149,7 +150,7 @@ CONFIG: Keys = {
         """
         use_cache torchscript use_bfloat16 chunk_size_feed_forward pretraining_tp
         reorder_and_upcast_attn attn_implementation _attn_implementation
-        _attn_implementation_autoset tf_legacy_loss
+        _attn_implementation_autoset tf_legacy_loss slow_but_exact init_device
         """,
     ),
     **_irrelevant(
@@ -184,6 +185,10 @@ CONFIG: Keys = {
     **_irrelevant(
         "the reader of a model that scores pairs uses it",
         "sentence_transformers sbert_ce_default_activation_function",
+    ),
+    **_irrelevant(
+        "transformers does not read it, either",
+        "learned_pos_emb embedding_fraction norm_type apply_rotary",
     ),
     **_irrelevant("this class has no output projection", "tie_word_embeddings"),
     **_irrelevant("it has an effect only with use_sliding_window", "sliding_window"),

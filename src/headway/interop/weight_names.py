@@ -26,13 +26,16 @@ class Part:
     """One tensor of the other library, and the tensors of ours that it is split into.
 
     Ours are consecutive rows of theirs; consecutive columns if `transposed`. shape: the shape of
-    theirs, if it has the same values as ours in the same order but other dimensions.
+    theirs, if it has the same values as ours in the same order but other dimensions. groups: their
+    rows are so many groups, each with consecutive rows of all of ours (queries, keys and values of
+    one head, then those of the next).
     """
 
     theirs: str
     ours: tuple[str, ...]
     transposed: bool = False
     shape: tuple[int, ...] = ()
+    groups: int = 1
 
 
 def none_absent(hf_config: HFConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -146,11 +149,12 @@ def layers(
     *,
     biases: bool = True,
     transposed: bool = False,
+    groups: int = 1,
 ) -> Iterator[Part]:
     """Yield weight and bias of each layer, theirs -> ours; for a norm ours are gain and shift.
 
     Several names of ours are one matrix of theirs. theirs, ours: prefixes of all names. biases:
-    whether the layers have biases. transposed: whether the matrices are.
+    whether the layers have biases. transposed: whether the matrices are. groups: see `Part`.
     """
     for key, value in table.items():
         names = (value,) if isinstance(value, str) else value
@@ -161,6 +165,7 @@ def layers(
                 f"{theirs}{key}.{kind}",
                 tuple(f"{ours}{name}.{kinds[kind]}" for name in names),
                 transposed and kind == "weight" and not is_norm,
+                groups=groups,
             )
 
 
@@ -240,8 +245,10 @@ def to_ours(
                 where,
             )
         rows = tensor.T if part.transposed else tensor.reshape(joined)
-        split = torch.split(rows, [size[0] for size in sizes])
-        result |= {name: x.contiguous() for name, x in zip(part.ours, split, strict=True)}
+        grouped = rows.reshape(part.groups, -1, *rows.shape[1:])
+        split = torch.split(grouped, [size[0] // part.groups for size in sizes], dim=1)
+        pairs = zip(part.ours, split, strict=True)
+        result |= {name: x.flatten(0, 1).contiguous() for name, x in pairs}
     return result
 
 
@@ -249,7 +256,9 @@ def to_theirs(parts: Iterable[Part], tensors: Mapping[str, Tensor]) -> dict[str,
     """Return their tensors for ours, by names without prefix: the inverse of `to_ours`."""
     result = {}
     for part in parts:
-        rows = torch.cat([tensors[name] for name in part.ours])
+        ours = [tensors[name] for name in part.ours]
+        grouped = [x.reshape(part.groups, -1, *x.shape[1:]) for x in ours]
+        rows = torch.cat(grouped, dim=1).flatten(0, 1)
         rows = rows.reshape(part.shape) if part.shape else rows
         result[part.theirs] = rows.T.contiguous() if part.transposed else rows
     return result

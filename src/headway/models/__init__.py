@@ -22,7 +22,8 @@ from headway.models.contracts import (
     parameter_count,
     shapes_only,
 )
-from headway.models.gpt import GPT, GPTConfig
+from headway.models.gpt import GPT
+from headway.models.gpt_config import GPTConfig
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import (
     backbone_of,

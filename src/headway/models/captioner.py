@@ -35,7 +35,6 @@ from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.gpt import (
     GPT,
-    GPTConfig,
     gpt_attention,
     gpt_embeddings,
     gpt_feedforward,
@@ -43,6 +42,7 @@ from headway.models.gpt import (
     gpt_positions,
     gpt_residual,
 )
+from headway.models.gpt_config import GPTConfig
 from headway.models.vit import ViT, ViTConfig
 
 STD = 0.02
@@ -90,6 +90,11 @@ class CaptionerConfig:
         if self.vit.pooler != "none":
             raise ValueError(
                 "a captioner uses the vectors of all patches, not a pooled one: set vit.pooler=none"
+            )
+        if self.gpt.options:
+            raise ValueError(
+                "the decoder of a captioner has the blocks of GPT or Llama with cross-attention, "
+                f"not {', '.join(self.gpt.options)}"
             )
 
 

@@ -27,7 +27,8 @@ from torch import nn
 from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import Dropout
-from headway.models.gpt import GPT, GPTConfig
+from headway.models.gpt import GPT
+from headway.models.gpt_config import GPTConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,10 @@ from typing import Literal
 
 from torch import nn
 
+from headway.blocks.feedforward import GATES
 from headway.models.contracts import parameter_count, shapes_only
-from headway.models.gpt import GPT, GPTConfig
+from headway.models.gpt import GPT
+from headway.models.gpt_config import GPTConfig
 
 Recompute = Literal["none", "selective", "full"]
 PLAIN = ("scaled-dot", "dot")
@@ -77,7 +79,7 @@ def formula_parameters(config: GPTConfig) -> int:
     is 12 L D^2 + (V + T) D. Kaplan et al. 2020, equation 2.1 and table 1.
     """
     width, heads = config.model_dim, config.num_heads + config.kv_heads
-    matrices = 3 if config.activation == "swiglu" else 2
+    matrices = 3 if config.activation in GATES else 2
     block = width * (2 * heads * config.head_width + matrices * config.ffn_dim)
     tables = config.vocabulary * (1 if config.tie_output else 2)
     tables += config.max_length if config.positions == "learned" else 0
@@ -149,7 +151,7 @@ def activation_bytes(
     # two norms' inputs, those of attention and feed-forward; dropout masks after both
     whole = element * 4 * width + 2 * width
     queries, shared = config.num_heads * config.head_width, config.kv_heads * config.head_width
-    inner = (4 if config.activation == "swiglu" else 2) * config.ffn_dim
+    inner = (4 if config.activation in GATES else 2) * config.ffn_dim
     split = element * (2 * queries + 2 * shared + inner)
     if not flash and recompute != "selective":
         split += (2 * element + 1) * config.num_heads * length  # softmax, its mask, their product

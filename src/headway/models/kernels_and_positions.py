@@ -6,19 +6,24 @@ Names are resolved only here: blocks and attention layers receive objects.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from headway.attention import (
     Additive,
+    AdjacentRotary,
     Alibi,
     AttentionPositions,
     Bilinear,
+    CappedDot,
     Dot,
     Kernel,
     LinearDot,
     LinearElu,
+    PartialRotary,
     RelativeBuckets,
     Rotary,
+    RotaryScaling,
     ScaledDot,
     SlidingWindow,
 )
@@ -90,14 +95,28 @@ SCHEMES = Names(POSITIONS, ("sinusoidal", "learned", "none"))
 """Values of `positions`: encodings inside attention, and encodings of the input."""
 
 
-def kernel(score: str, num_heads: int, head_dim: int, window: int | None) -> Kernel:
+@dataclass(frozen=True)
+class Limits:
+    """What a layer does with scaled dot products: their scale and soft limit, and its window."""
+
+    scale: float | None = None
+    cap: float | None = None
+    window: int | None = None
+
+
+def kernel(
+    score: str, num_heads: int, head_dim: int, window: int | None, limits: Limits = Limits()
+) -> Kernel:
     """Make the kernel named `score`, with queries and keys of width head_dim.
 
     window: window size of score="window"; None in cross-attention, which has no window. With "none"
     (an RNN decoder without attention) the attention layers of the encoder use the scaled dot
-    product.
+    product. limits: of score="scaled-dot".
     """
-    if score == "window" and window is not None:
+    if score == "scaled-dot" and (limits.scale is not None or limits.cap is not None):
+        return CappedDot(scale=limits.scale, cap=limits.cap, window=limits.window)
+    window = window if score == "window" else limits.window
+    if window is not None:
         return SlidingWindow(window)
     return ScaledDot() if score == "none" else _made(score, num_heads, head_dim)
 
@@ -130,17 +149,34 @@ def input_positions(
     return Concatenated(table) if position_dim else Added(table)
 
 
+@dataclass(frozen=True)
+class RotaryKind:
+    """Which rotary positions: their base, the number of rotated dimensions (None: all), whether
+    pairs are adjacent, and how frequencies are scaled."""
+
+    base: float = 10_000.0
+    rotated: int | None = None
+    adjacent: bool = False
+    scaling: RotaryScaling = field(default_factory=RotaryScaling)
+
+    def made(self, head_dim: int) -> Rotary | PartialRotary:
+        """Make the positions of heads of width `head_dim`."""
+        rotated = head_dim if self.rotated is None else self.rotated
+        rotary = (AdjacentRotary if self.adjacent else Rotary)(rotated, self.base, self.scaling)
+        return rotary if rotated == head_dim else PartialRotary(rotary)
+
+
 def attention_positions(
     scheme: str,
     num_heads: int,
     head_dim: int,
     *,
     causal: bool,
-    rotary_base: float = 10_000.0,
+    rotary: RotaryKind | None = None,
 ) -> AttentionPositions | None:
     """Make the position encoding inside self-attention; None for encodings of the input."""
     if scheme == "rotary":
-        return Rotary(head_dim, rotary_base)
+        return (RotaryKind() if rotary is None else rotary).made(head_dim)
     if scheme not in POSITIONS:
         return None
     make = POSITIONS[scheme]

@@ -20,7 +20,8 @@ from headway.models.bert_heads import (
 )
 from headway.models.captioner import Captioner, CaptionerConfig
 from headway.models.classifier import TextClassifierConfig, text_classifier
-from headway.models.gpt import GPT, GPTConfig
+from headway.models.gpt import GPT
+from headway.models.gpt_config import GPTConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig

@@ -33,7 +33,8 @@ from headway.blocks.hidden_states import stack_of
 from headway.models.bert import Bert, BertConfig
 from headway.models.bert_heads import BertClassifier, BertQuestionAnswering, BertTagger
 from headway.models.classifier import TextClassifier
-from headway.models.gpt import GPT, GPTConfig
+from headway.models.gpt import GPT
+from headway.models.gpt_config import GPTConfig
 
 SHAPE = ("num_layers", "model_dim", "num_heads", "ffn_dim", "embedding_dim", "dropout")
 """Settings in which a student may differ from its teacher; vocabulary and inputs stay the same."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from headway.base.errors import DataError, UsageError
@@ -362,16 +363,18 @@ def decided_settings(
 def settings_of_pretrained(
     key: str, requested: object, defaults: object, start: object, names: Sequence[str]
 ) -> dict[str, object]:
-    """Return the settings `names` of the pre-trained model `start`, in section `key`.
+    """Return the settings `names`, dotted if nested, of the pre-trained model `start`, in section
+    `key`.
 
     Raises UsageError if a setting was requested that is neither the default nor the pre-trained
     model's value.
     """
     for name in names:
-        value, pre_trained = getattr(requested, name), getattr(start, name)
-        if value not in (getattr(defaults, name), pre_trained) and name != "image_width":
+        read = attrgetter(name)
+        value, pre_trained = read(requested), read(start)
+        if value not in (read(defaults), pre_trained) and name != "image_width":
             raise UsageError(
                 f"{key}.{name}={value}, but the pre-trained model has {pre_trained}",
                 hint=f"leave {key}.{name} unset",
             )
-    return {f"{key}.{name}": getattr(start, name) for name in names}
+    return {f"{key}.{name}": attrgetter(name)(start) for name in names}

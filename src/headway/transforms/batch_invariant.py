@@ -52,6 +52,8 @@ def _problem(model: nn.Module) -> str:
     if not available():
         return "this torch has no oneDNN"
     config: Any = model.config
+    if getattr(config, "options", ()):
+        return f"it has {config.options[0]}"
     if config.ffn_dim % VECTOR:
         return f"ffn_dim={config.ffn_dim} is not a multiple of {VECTOR}"
     if config.positions == "rotary" and config.head_width % (VECTOR // 2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +13,7 @@ from headway.base.settings import (
     LENGTH,
     VOCABULARY,
     count,
+    flat,
     fraction,
     section,
     setting,
@@ -80,9 +81,7 @@ class CaptionModelConfig:
         return CaptionerConfig(vit=self.vit.vit, gpt=self.gpt)
 
 
-WRITES = tuple(
-    field.name for field in fields(GPTConfig) if field.name not in ("dropout", "vocabulary")
-)
+WRITES = tuple(name for name in flat(GPTConfig()) if name not in ("dropout", "vocabulary"))
 """The settings of the decoder that a pre-trained language model decides."""
 
 

@@ -12,7 +12,7 @@ from headway.base.transfers import positions_where, upload
 from headway.models import BertClassifier, TextClassifier
 from headway.tasks.classification.data import LabelledBatch
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.training.objectives.cross_entropy import next_token_sum
 
 AnyClassifier = TextClassifier | BertClassifier
 """A classifier of texts: model(tokens, keys, types) -> logits."""
@@ -81,9 +81,9 @@ def _language_model(
     # The first token of each text is not predicted.
     count = None if batch.num_tokens is None else batch.num_tokens - len(batch.tokens)
     real = positions_where(predicted, count)
-    total, _ = cross_entropy_of(model)(
+    total, _ = next_token_sum(
+        model.gpt,
         hidden[:, :-1].flatten(0, 1).index_select(0, real),
-        model.gpt.output.weight,
         batch.tokens[:, 1:].flatten()[real],
         weights=weights.flatten()[real],
     )

@@ -13,6 +13,7 @@ from headway.base.settings import (
     LENGTH,
     VOCABULARY,
     count,
+    flat,
     section,
     setting,
     with_default,
@@ -136,7 +137,7 @@ class LanguageRunConfig(RunSettings):
         if self.training.start is None:
             is_longer = (self.training.length or SEQUENCES[1]) > self.model.max_length
             return optimizer | {"model.vocabulary", *(["model.max_length"] if is_longer else [])}
-        shape = {f"model.{name}" for name in GPTConfig.__dataclass_fields__}
+        shape = {f"model.{name}" for name in flat(self.model)}
         return optimizer | shape - {"model.dropout"}
 
 

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from headway.base.shapes import Float, Int, Tensor
+from headway.models import GPT
 from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 from headway.transforms.fast.table import is_fast
 
@@ -35,8 +36,17 @@ def cross_entropy_sum(
     smoothing: e, label smoothing (Szegedy et al. 2016, section 7). weights: the weight of each of
     the N positions in both sums; 1 if None. The second sum carries no gradient.
     """
-    exact = torch.promote_types(weight.dtype, torch.float32)
-    log_p = (hidden @ weight.T).to(exact).log_softmax(-1)  # N V
+    return _of_logits(hidden @ weight.T, targets, smoothing, weights)
+
+
+def _of_logits(
+    logits: Float[Tensor, "N V"],
+    targets: Int[Tensor, " N"],
+    smoothing: float,
+    weights: Float[Tensor, " N"] | None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    exact = torch.promote_types(logits.dtype, torch.float32)
+    log_p = logits.to(exact).log_softmax(-1)
     nats = -log_p.gather(1, targets[:, None])[:, 0]
     loss = (1 - smoothing) * nats - smoothing * log_p.mean(-1)
     if weights is not None:
@@ -55,6 +65,26 @@ def with_bias(
         return hidden, output.weight
     ones = hidden.new_ones(len(hidden), 1)
     return torch.cat((hidden, ones), 1), torch.cat((output.weight, output.bias[:, None]), 1)
+
+
+def next_token_sum(
+    model: GPT,
+    hidden: Float[Tensor, "N D"],
+    targets: Int[Tensor, " N"],
+    weights: Float[Tensor, " N"] | None = None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Return the sums of `cross_entropy_sum` for a language model, whose logits may have a bias, a
+    scale and a soft limit.
+
+    hidden: the result of `GPT.hidden` at N positions. A limited logit is no product of hidden and
+    matrix, so all N V logits of such a model are in memory.
+    """
+    scale, cap = model.config.logit_scale, model.config.logit_cap
+    if cap is not None:
+        return _of_logits(model.logits(hidden), targets, 0.0, weights)
+    hidden = hidden if scale == 1 else hidden * scale
+    inputs, matrix = with_bias(hidden, model.output)
+    return cross_entropy_of(model)(inputs, matrix, targets, weights=weights)
 
 
 def cross_entropy_of(model: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -12,7 +12,7 @@ from headway.base.transfers import positions_where
 from headway.data.padding import IGNORED
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
-from headway.training.objectives.cross_entropy import cross_entropy_of
+from headway.training.objectives.cross_entropy import next_token_sum
 
 
 class Texts(Protocol):
@@ -49,5 +49,5 @@ class TextObjective:
         if batch.count != len(targets):
             predicted = positions_where(targets != IGNORED, batch.count)
             hidden, targets = hidden.index_select(0, predicted), targets[predicted]
-        total, nats = cross_entropy_of(model)(hidden, model.output.weight, targets)
+        total, nats = next_token_sum(model, hidden, targets)
         return Loss(total, nats, len(targets))

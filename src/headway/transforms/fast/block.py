@@ -31,7 +31,9 @@ class FastDecoderOnlyBlock(DecoderOnlyBlock):
     def step(
         self, x: Float[Tensor, "N T D"], step: Step, cache: LayerCache
     ) -> Float[Tensor, "N T D"]:
-        if isinstance(cache, StaticLayer) and step.bias is None and self._has_kernels(x):
+        # a layer with angles of its own computes them in the plain way
+        is_placed = step.bias is None and step.scheme is self.attention.positions
+        if isinstance(cache, StaticLayer) and is_placed and self._has_kernels(x):
             return self._step_of_vector(x, step, cache)
         return super().step(x, step, cache)
 

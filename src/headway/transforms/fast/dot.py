@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from headway.attention.bilinear import Bilinear
+from headway.attention.capped import CappedDot
 from headway.attention.dot import Dot
 from headway.attention.kernel import Bias, Contexts, Keys, Queries, ScaledDot, Values, spread
 from headway.attention.masks import Mask
@@ -90,6 +91,16 @@ class FastDot(Dot):
 
     def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
         return fused_dot(q * math.sqrt(q.shape[-1]), k, v, mask, bias)
+
+
+class FastCappedDot(CappedDot):
+    """`CappedDot` by `fused_dot`, if there is no limit: a scale is one of the queries."""
+
+    def forward(self, q: Queries, k: Keys, v: Values, mask: Mask, bias: Bias = None) -> Contexts:
+        if self.cap is not None:
+            return super().forward(q, k, v, mask, bias)
+        scale = 1.0 if self.scale is None else self.scale * math.sqrt(q.shape[-1])
+        return fused_dot(q * scale, k, v, self.narrowed(mask), bias)
 
 
 class FastBilinear(Bilinear):

@@ -299,7 +299,7 @@ def _of_modules(stack: Stack) -> LoopedStack | None:
     ]
     known = _LOOPED.get(stack)
     if known is None or known[0] != state:
-        can_loop = all(map(_computes, stack.blocks))
+        can_loop = all(map(_computes, stack.blocks)) and _shares_angles(stack)
         known = _LOOPED[stack] = state, LoopedStack(stack) if can_loop else None
     return known[1]
 
@@ -334,6 +334,13 @@ def _computes(block: nn.Module) -> bool:
             if x.ndim == 1 and x.numel()  # codes that were released have no numbers
         )
     )
+
+
+def _shares_angles(stack: Stack) -> bool:
+    """Whether all layers rotate by the angles that a step has; some may have a base of their own,
+    or no positions."""
+    blocks: list[Any] = list(stack.blocks)
+    return len({id(block.attention.positions) for block in blocks}) <= 1
 
 
 def _is_readable(layer: nn.Linear) -> bool:

@@ -16,6 +16,7 @@ from torch import nn
 from headway.attention import (
     Additive,
     Bilinear,
+    CappedDot,
     Dot,
     GroupedQueryAttention,
     MultiHeadAttention,
@@ -37,7 +38,7 @@ from headway.blocks import (
 )
 from headway.transforms.fast.additive import FastAdditive
 from headway.transforms.fast.block import FastDecoderOnlyBlock
-from headway.transforms.fast.dot import FastBilinear, FastDot, FusedDot
+from headway.transforms.fast.dot import FastBilinear, FastCappedDot, FastDot, FusedDot
 from headway.transforms.fast.dropout import FastDropout
 from headway.transforms.fast.feedforward import FastFeedForward, FastGatedFeedForward
 from headway.transforms.fast.linear import FastLinear, FastLoRALinear
@@ -92,6 +93,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     ScaledDot: FusedDot,
     Dot: FastDot,
     Bilinear: FastBilinear,
+    CappedDot: FastCappedDot,
     Additive: FastAdditive,
     SlidingWindow: FastSlidingWindow,
     GRU: FastGRU,

@@ -1,0 +1,13 @@
+"""Decoder families of Hugging Face folders, each a table of config.json and a table of tensors."""
+
+from headway.interop.decoders import gemma, gpt, llama, others, parallel
+
+FAMILIES = (
+    *gpt.FAMILIES,
+    *llama.FAMILIES,
+    *gemma.FAMILIES,
+    *parallel.FAMILIES,
+    *others.FAMILIES,
+)
+
+__all__ = ["FAMILIES"]
