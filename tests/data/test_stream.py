@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway.base.ranks import Ranks
 from headway.base.shapes import Int, Tensor
 from headway.data.mixing import Mixture
 from headway.data.stream import Batch, Batches, ByLength, ByTokens, Order, Shuffled
@@ -74,42 +75,74 @@ def test_sequences_of_a_batch_have_similar_lengths():
     assert len(spread) == 14 and sum(spread) <= 14
 
 
-COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=3)
+@dataclass(frozen=True)
+class RowBatch(Batch):
+    rows: tuple[int, ...]
 
 
-@given(COUNTS, st.integers(1, 5), st.integers(1, 5), st.integers(1, 30))
-def test_processes_share_all_batches_and_go_on_in_another_number(counts, first, second, steps):
-    order = Epochs(counts)
-    whole = [indices for *_, indices in read(Batches(order, numbers), steps * (first + second))]
+def rows(item, epoch):
+    return RowBatch(tuple(item))
 
-    def shared(ranks, epoch=0, position=0):
-        """Return the batches of all processes, step by step, and the position after the last."""
-        parts = [Batches(order, numbers, rank=rank, ranks=ranks) for rank in range(ranks)]
-        read_parts = [read(part, steps, epoch, position) for part in parts]
-        ends = {normal(*part[-1][:2]) for part in read_parts}
+
+class Rows(Order):
+    """Batches of these sizes in each epoch, of consecutive numbers."""
+
+    batch_size, examples_per_epoch = 1, 4
+
+    def __init__(self, sizes):
+        self.sizes = sizes
+
+    def __call__(self, epoch):
+        ends = np.cumsum(self.sizes)
+        starts = epoch * ends[-1] + ends - self.sizes
+        return [range(start, start + size) for start, size in zip(starts, self.sizes, strict=True)]
+
+
+SIZES = st.lists(st.integers(1, 7), min_size=1, max_size=4)
+
+
+@given(SIZES, st.integers(1, 5), st.integers(1, 5), st.integers(1, 12))
+def test_processes_share_each_batch_and_go_on_in_another_number(sizes, first, second, steps):
+    batches = Batches(Rows(sizes), rows)
+    whole = [batch.rows for *_, batch in islice(batches.stream(0, 0), 2 * steps)]
+
+    def shared(size, epoch=0, position=0):
+        """Return the rows of each batch, put together from its parts, and the position after."""
+        parts = [
+            list(islice(batches.shared(Ranks(rank, size), epoch, position), steps))
+            for rank in range(size)
+        ]
+        ends = {part[-1][:2] for part in parts}
         assert len(ends) == 1  # every process is at the same position
-        return [indices for step in zip(*read_parts, strict=True) for *_, indices in step], ends
+        joined = []
+        for of_step in zip(*parts, strict=True):
+            own = [() if batch is None else batch.rows for *_, batch in of_step]
+            rows_of_step = [None] * sum(map(len, own))
+            for rank, numbers_of_rank in enumerate(own):
+                rows_of_step[rank::size] = numbers_of_rank
+            joined.append(tuple(rows_of_step))
+        return joined, ends
 
-    def normal(epoch, position):
-        while position >= len(order(epoch)):
-            epoch, position = epoch + 1, position - len(order(epoch))
-        return epoch, position
+    before, ends = shared(first)
+    assert before == whole[:steps]
+    after, _ = shared(second, *ends.pop())
+    assert after == whole[steps:]
 
-    batches, ends = shared(first)
-    assert batches == whole[: steps * first]
-    resumed, _ = shared(second, *ends.pop())
-    assert resumed == whole[steps * first :]
+
+def test_a_batch_of_which_no_process_can_learn_is_left_out_by_all():
+    def make(item, epoch):
+        kept = [row for row in item if row % 2]
+        return RowBatch(tuple(kept)) if kept else None
+
+    batches = Batches(Rows([1, 2, 3]), make)  # 0 | 1 2 | 3 4 5
+    for rank, expected in enumerate([[(1,), (3, 5)], [None, None]]):
+        read_by_rank = [batch for *_, batch in islice(batches.shared(Ranks(rank, 2), 0, 0), 2)]
+        assert [None if b is None else b.rows for b in read_by_rank] == expected
 
 
 def test_one_process_counts_epochs_and_batches():
     stream = read(Batches(Epochs([2, 3]), numbers), 6)
     assert [place[:2] for place in stream] == [(0, 1), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1)]
-
-
-@pytest.mark.parametrize(("rank", "ranks"), [(-1, 2), (2, 2), (0, 0)])
-def test_a_process_outside_the_group_is_refused(rank, ranks):
-    with pytest.raises(ValueError, match=f"{rank=} must be from 0"):
-        Batches(Epochs([1]), numbers, rank=rank, ranks=ranks)
 
 
 def test_items_with_nothing_to_learn_are_left_out():

@@ -1,11 +1,14 @@
 """Word corpora: context windows, subsampling and negative samples."""
 
 import gzip
+from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from headway.base.errors import DataError, UsageError
+from headway.base.ranks import Ranks
 from headway.data.rows import read_texts
 from headway.data.stream import Batches
 from headway.tasks.word_vectors.context_windows import BLOCK, ContextWindowSettings, Windows
@@ -182,3 +185,31 @@ def test_texts_are_lines_of_files_or_columns_of_tables(tmp_path):
     (tmp_path / "short.tsv").write_text("a\tb\nc\n")
     with pytest.raises(DataError, match="at least 2 columns, but has 1"):
         list(read_texts([tmp_path / "short.tsv"], "2"))
+
+
+@pytest.mark.parametrize("kind", ["skip-gram", "cbow", "next-word"])
+def test_the_parts_of_processes_are_the_batch_with_its_negative_samples(kind, tmp_path):
+    vocabulary = Vocabulary(list("abcdefg"), [3, 2, 2, 2, 1, 1, 1])
+    corpus = prepare_words(SENTENCES * 60, vocabulary, tmp_path / "text")
+    whole = windows((corpus, vocabulary), kind=kind, seed=3, batch_size=300)
+
+    def terms(batch):
+        """Return each (bag, target, negative samples) of a batch, with its number of times."""
+        ends = [*batch.starts[1:].tolist(), len(batch.words)]
+        bags = [batch.words[a:b].tolist() for a, b in zip(batch.starts.tolist(), ends, strict=True)]
+        has_samples = len(batch.sampled)
+        return Counter(
+            (
+                tuple(bags[owner]),
+                target,
+                tuple(batch.sampled[owner // BLOCK].tolist()) if has_samples else (),
+            )
+            for target, owner in zip(batch.targets.tolist(), batch.owner.tolist(), strict=True)
+        )
+
+    for size in (2, 7):
+        parts = [islice(whole.shared(Ranks(rank, size), 0, 0), 4) for rank in range(size)]
+        for (*place, batch), *of_ranks in zip(islice(whole.stream(0, 0), 4), *parts, strict=True):
+            assert all(place == list(own[:2]) for own in of_ranks)
+            own = [terms(part) for *_, part in of_ranks if part is not None]
+            assert sum(own, Counter()) == terms(batch)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from headway.base.errors import UsageError
 from headway.base.memory import bound_kernel_caches, keep_freed_memory
+from headway.base.ranks import ALONE, Ranks
 from headway.base.settings import COPIES, THREADS, setting
 from headway.base.threads import settle_threads
 
@@ -62,11 +63,13 @@ class MachineConfig:
 
 @dataclass(frozen=True)
 class Machine:
-    """The device, dtype and number of threads that `prepare` selected."""
+    """The device, dtype and number of threads that `prepare` selected. ranks: the processes that
+    train together."""
 
     device: str
     dtype: str
     threads: int
+    ranks: Ranks = ALONE
 
     def precision(self) -> AbstractContextManager[object]:
         """The context of a forward pass: autocast for bfloat16 and float8, else no change.
@@ -89,7 +92,8 @@ class Machine:
         threads = f" ({self.threads} threads)" if self.device == "cpu" else ""
         is_slow = self.dtype == "bfloat16" and not multiplies_bfloat16(self.device)
         note = ", slower than float32 on this processor: --dtype float32" if is_slow else ""
-        return f"{self.device}{threads} · {self.dtype}{note}"
+        processes = "" if self.ranks.is_alone else f"{self.ranks.size} processes, each on "
+        return f"{processes}{self.device}{threads} · {self.dtype}{note}"
 
 
 def prepare(config: MachineConfig, *, rows: int = 16) -> Machine:

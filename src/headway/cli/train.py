@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from headway.base.config_files import RUN_FILE, read_yaml
 from headway.base.errors import UsageError
-from headway.base.settings import COMMAND_LINE, declared, differences, setting
+from headway.base.ranks import Ranks, started
+from headway.base.settings import COMMAND_LINE, COPIES, declared, differences, setting
 from headway.cli.flags import QUIET, WORDS, as_flags, spelled, split_words
+from headway.cli.processes import launch, number_of_processes
 from headway.cli.streams import copied
 from headway.runs import (
     AnyRunConfig,
@@ -29,7 +31,7 @@ from headway.runs import (
 )
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
-from headway.terminal.console import data_json, program, say, talk
+from headway.terminal.console import data_json, program, report, say, talk
 from headway.terminal.numbers import gigabytes, time_span
 from headway.terminal.training import train_on_screen
 
@@ -45,6 +47,13 @@ class TrainFlags:
         "are recorded in its run.yaml.",
     )
     config: Path | None = setting(None, "YAML file of settings; flags override it.")
+    processes: int | Literal["auto"] | None = setting(
+        None,
+        "Number of processes that train together, each on its part of every batch; auto is the "
+        "number of GPUs. If unset, 1, or those that torchrun has started.",
+        gt=0,
+        le=COPIES,
+    )
     dry_run: bool = setting(
         False,
         "Train and evaluate a few batches, and report the memory and time that the run would need.",
@@ -55,6 +64,9 @@ class TrainFlags:
     )
     quiet: Annotated[bool, QUIET] = setting(False, "Show no progress.")
 
+
+INTERRUPTED = 130
+"""Exit code of a run that a signal has stopped."""
 
 SWITCHES = {"-q"} | {
     spelled(name) for name, field in declared(TrainFlags).items() if field.type is bool
@@ -75,6 +87,13 @@ def train(
 
     A run of the same name and configuration is resumed from its last checkpoint.
     """
+    size = number_of_processes(flags.processes)
+    with started(report) as ranks:
+        _train(words, flags, size, ranks)
+
+
+def _train(words: Sequence[str], flags: TrainFlags, size: int, ranks: Ranks) -> None:
+    """Train as `train` does, in one of the processes `ranks`; or start `size` processes that do."""
     arguments, changes = split_words(words)
     if flags.run is not None and flags.resume is not None:
         raise UsageError(
@@ -91,15 +110,41 @@ def train(
     else:
         settings, folder = _resumed(flags.resume, arguments, layers), flags.resume
     quiet = flags.quiet or flags.json
-    with copied(settings, folder) as settings:
-        history = _history(folder, settings, is_resumed=flags.resume is not None)
+    if flags.dry_run and (size > 1 or not ranks.is_alone):
+        raise UsageError(
+            "--dry-run measures one process",
+            hint="leave out --processes or torchrun: each process needs less than one alone",
+        )
+    with copied(settings, folder) as settings_of_run:
+        if size > 1:
+            raise SystemExit(_launch(settings, settings_of_run, folder, flags, size))
+        history = _history(folder, settings_of_run, flags.resume is not None, ranks)
         if flags.dry_run:
-            _try_out(settings, json=flags.json, quiet=quiet)
+            _try_out(settings_of_run, json=flags.json, quiet=quiet)
             return
-        outcome = train_on_screen(settings, folder, history=history, quiet=quiet)
+        outcome = train_on_screen(
+            settings_of_run, folder, history=history, quiet=quiet, ranks=ranks
+        )
+    if not ranks.is_first:
+        raise SystemExit(INTERRUPTED if outcome.stop == "interrupted" else 0)
     if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
     _say_what_is_next(outcome, settings, flags.quiet)
+
+
+def _launch(
+    settings: AnyRunConfig, with_copies: AnyRunConfig, folder: Path, flags: TrainFlags, size: int
+) -> int:
+    """Start the processes of a run after the checks that need none; return the exit code."""
+    if with_copies is not settings:
+        raise UsageError(
+            f"--processes {size}: several processes cannot read the data from a pipe",
+            hint="write it to a file, and name that file",
+        )
+    if flags.resume is None:
+        check_same(folder, settings)
+    task_of_config(settings).check(settings)
+    return launch(size)
 
 
 def check_named(words: Sequence[str]) -> None:
@@ -117,7 +162,7 @@ def unknown_recipe(words: Sequence[str]) -> str | None:
 def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> None:
     if outcome.stop == "interrupted":
         talk.print(f"saved     resume with: {program()} train --resume {outcome.folder}")
-        raise SystemExit(130)
+        raise SystemExit(INTERRUPTED)
     task = task_of_config(settings)
     derives = task.derives
     commands = task.next_commands if derives is None else derives.next_commands(settings)
@@ -171,8 +216,10 @@ def _resumed(folder: Path, words: Sequence[str], layers: Sequence[Layer]) -> Any
     return with_settings(saved(folder), *layers)
 
 
-def _history(folder: Path, settings: AnyRunConfig, *, is_resumed: bool) -> list[str]:
+def _history(folder: Path, settings: AnyRunConfig, is_resumed: bool, ranks: Ranks) -> list[str]:
     """The notes of the run in a folder; those on the settings that --resume changes are added.
+
+    The first process prints these.
 
     UsageError if the run was configured differently and is not named by --resume.
     """
@@ -182,7 +229,8 @@ def _history(folder: Path, settings: AnyRunConfig, *, is_resumed: bool) -> list[
     lines = run.read_text(encoding="utf-8").split("\n") if run.is_file() else []
     history = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
     for key, old, new in differences(saved(folder), settings) if is_resumed else ():
-        say(f"          ! {key} changed from {old} to {new}")
+        if ranks.is_first:
+            say(f"          ! {key} changed from {old} to {new}")
         history.append(f"{time.strftime('%Y-%m-%d %H:%M')} {key}: {old} -> {new}")
     return history
 
@@ -198,7 +246,7 @@ def _try_out(settings: AnyRunConfig, *, json: bool, quiet: bool) -> None:
         config = dry_run.configured(settings)
         outcome = train_on_screen(config, trial, dry_run=dry_run, quiet=quiet)
         if outcome.stop == "interrupted":
-            raise SystemExit(130)
+            raise SystemExit(INTERRUPTED)
         tried = saved(trial)
         steps = tried.training.steps or outcome.step
         lines = bought(replace(settings, machine=tried.machine), trial)

@@ -4,7 +4,7 @@
     make(indices, epoch) -> batch
 
 An order depends only on its seed and the number of the epoch, so (epoch, position) says where a run
-is. N processes share one stream.
+is. N processes share each batch: process r has the examples r, r + N, r + 2 N ... of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headway.base.errors import UsageError
+from headway.base.ranks import Ranks
 from headway.base.shapes import Tensor
 from headway.base.transfers import upload
 from headway.data.mixing import Mixture
@@ -28,7 +29,6 @@ Indices = Sequence[int] | npt.NDArray[np.int64]
 """Indices of examples."""
 B = TypeVar("B", bound="Batch")
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 SHUFFLE = 0  # purpose of random numbers; `augmentation.VIEW` is another
 
 
@@ -57,7 +57,7 @@ def _moved(value: object, device: str) -> object:
     return value
 
 
-class Order(ABC, Generic[T_co]):
+class Order(ABC, Generic[T]):
     """Which examples each batch of an epoch has.
 
     examples_per_epoch: their number, or the expected one if epochs differ. batch_size: number of
@@ -73,9 +73,19 @@ class Order(ABC, Generic[T_co]):
         return -(-self.examples_per_epoch // self.batch_size)
 
     @abstractmethod
-    def __call__(self, epoch: int) -> Sequence[T_co]:
+    def __call__(self, epoch: int) -> Sequence[T]:
         """Return one item per batch of an epoch: the indices of its examples, or what else makes
         the batch. It depends only on the seed and the epoch."""
+
+    def part(self, item: T, rank: int, size: int) -> T | None:
+        """Return the part of a batch for process `rank` of `size`, or None if it has none.
+
+        The losses of the parts must add up to that of the batch. For an array of examples: those at
+        the positions rank, rank + size, rank + 2 size, ...
+        """
+        examples: Any = item
+        part: T = examples[rank::size]
+        return part if len(examples) > rank else None
 
 
 @dataclass(frozen=True)
@@ -83,22 +93,12 @@ class Batches(Generic[T, B]):
     """The batches of all epochs.
 
     make: makes a batch from an item of the order and the number of the epoch; None if there is
-    nothing to learn from it, so that it is left out. device: the device of the batches. rank,
-    ranks: this process and the number of processes that share the batches. Of each `ranks`
-    consecutive batches, of one epoch or of two, process `rank` gets the one of its number. So every
-    batch belongs to exactly one process, all processes are at the same (epoch, position) after each
-    step, and a run can be resumed with another number of processes.
+    nothing to learn from it, so that it is left out. device: the device of the batches.
     """
 
     order: Order[T]
     make: Callable[[T, int], B | None]
     device: str = "cpu"
-    rank: int = 0
-    ranks: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.ranks:
-            raise ValueError(f"rank={self.rank} must be from 0 to {self.ranks - 1}")
 
     @property
     def examples_per_epoch(self) -> int:
@@ -112,20 +112,39 @@ class Batches(Generic[T, B]):
         """Yield (next epoch, next position, batch) without end, starting at batch `position` of
         `epoch`.
 
-        The two numbers are the position after this batch, or after those of all processes: store
-        them to resume exactly.
+        The two numbers are the position after this batch: store them to resume exactly.
         """
-        position += self.rank
+        for place, item, of_epoch in self._items(epoch, position):
+            batch = self.make(item, of_epoch)
+            if batch is not None:
+                yield (*place, batch.to(self.device))
+
+    def shared(
+        self, ranks: Ranks, epoch: int, position: int
+    ) -> Iterator[tuple[int, int, B | None]]:
+        """Yield as `stream` does, with this process's part of each batch.
+
+        It is None if the batch has examples for other processes only. All processes are at the same
+        position after each batch, so a run can be resumed with another number of processes.
+        """
+        if ranks.is_alone:
+            yield from self.stream(epoch, position)
+        for place, item, of_epoch in self._items(epoch, position):
+            part = self.order.part(item, ranks.rank, ranks.size)
+            batch = None if part is None else self.make(part, of_epoch)
+            if batch is not None:
+                yield (*place, batch.to(self.device))
+            elif self.make(item, of_epoch) is not None:
+                yield (*place, None)
+
+    def _items(self, epoch: int, position: int) -> Iterator[tuple[tuple[int, int], T, int]]:
+        """Yield (next epoch, next position), an item of the order, and its epoch, without end."""
         while True:
             items = self.order(epoch)
             while position < len(items):
-                batch = self.make(items[position], epoch)
-                after = position - self.rank + self.ranks
-                is_over = after >= len(items)
-                following = (epoch + 1, after - len(items)) if is_over else (epoch, after)
-                position += self.ranks
-                if batch is not None:
-                    yield (*following, batch.to(self.device))
+                item, position = items[position], position + 1
+                is_last = position == len(items)
+                yield (epoch + 1, 0) if is_last else (epoch, position), item, epoch
             epoch, position = epoch + 1, position - len(items)
 
 

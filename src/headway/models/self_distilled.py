@@ -39,9 +39,12 @@ class SelfDistilled(nn.Module):
     Only the student has gradients. The buffers are part of the saved state, so that a run resumes
     exactly. centre: moving average of the teacher's logits, which is subtracted from them;
     temperature: divisor of the teacher's logits; logit_sum, logit_count: sum and number of the
-    teacher's logits since the last `update_teacher`. Raises ValueError if the encoder has no class
+    teacher's logits since the last `update_teacher`. summed: the buffers that processes which train
+    together add up. Raises ValueError if the encoder has no class
     token. Caron et al. 2021, section 3.1, figure 2 and algorithm 1.
     """
+
+    summed = ("logit_sum", "logit_count")
 
     centre: Float[Tensor, " K"]
     temperature: Float[Tensor, ""]

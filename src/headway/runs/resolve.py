@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headway.base.config_files import RUN_FILE, write_yaml
@@ -12,10 +12,11 @@ from headway.base.devices import Machine, select_device
 from headway.base.devices import prepare as prepare_machine
 from headway.base.errors import UsageError
 from headway.base.files import remove_unfinished_files, write_file
+from headway.base.ranks import ALONE, Ranks
 from headway.base.settings import flat, override
 from headway.runs.data_files import NAME as DATA_FILES
 from headway.runs.data_files import changed_files, data_files, remember_files
-from headway.runs.memory import prepared_job
+from headway.runs.memory import ignore, prepared_job
 from headway.runs.pace import Pace, fitted_to_time
 from headway.runs.recipes import (
     AnyRunConfig,
@@ -67,16 +68,23 @@ class Resolved:
 
 
 def resolve(
-    task: AnyTask, config: AnyRunConfig, folder: Path, history: Sequence[str], emit: Emit
+    task: AnyTask,
+    config: AnyRunConfig,
+    folder: Path,
+    history: Sequence[str],
+    emit: Emit,
+    ranks: Ranks = ALONE,
 ) -> Resolved:
     """Decide all settings of a run, set up the machine, and prepare the data in the run folder.
 
     Exact results depend on what the machine decides, so a resumed run keeps its recorded values; a
-    new run measures them. UsageError if a trained run would get other data.
+    new run measures them. Of several processes, only the first one calls this function, and the
+    others `as_decided`. UsageError if a trained run would get other data.
     """
     before = saved_or_none(folder)
     trained = is_trained(folder)
     config, machine = _on_this_machine(config, before, trained)
+    machine = replace(machine, ranks=ranks)
     note = _prepared_folder(folder, config, before, trained, history)
     if note:
         emit({"kind": "note", "text": note})
@@ -85,10 +93,34 @@ def resolve(
         job, pace = prepared_job(task, config, folder, machine, emit), None
     else:
         job, pace = fitted_to_time(task, config, folder, machine, emit)
+    check_divisible(job, ranks)
+    budget = _budget(job, 0.0 if pace is None else pace.step_seconds)
+    return Resolved(job, machine, budget, trained or is_measured, pace)
+
+
+def check_divisible(job: AnyJob, ranks: Ranks) -> None:
+    """Raise UsageError if several processes cannot share the batches of a job."""
+    if not ranks.is_alone and not job.is_divisible:
+        raise UsageError(
+            "the loss of this recipe compares all examples of a batch with each other, so "
+            f"{ranks.size} processes cannot share a batch",
+            hint="train it with one process, without --processes",
+        )
+
+
+def as_decided(
+    task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks, step_seconds: float
+) -> Resolved:
+    """Return the run with the settings that the first process has decided and with its data."""
+    machine = replace(prepare_machine(config.machine, rows=TRAINING_ROWS), ranks=ranks)
+    job = prepared_job(task, config, folder, machine, ignore)
+    return Resolved(job, machine, _budget(job, step_seconds), is_fitted=True, pace=None)
+
+
+def _budget(job: AnyJob, step_seconds: float) -> Budget:
     training = job.config.training
     seconds = parse_time(training.time) if training.time else None
-    budget = Budget(training.steps, seconds, 0.0 if pace is None else pace.step_seconds)
-    return Resolved(job, machine, budget, trained or is_measured, pace)
+    return Budget(training.steps, seconds, step_seconds)
 
 
 def _on_this_machine(

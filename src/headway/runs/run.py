@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
@@ -15,20 +15,20 @@ from headway.base.devices import Machine, MachineConfig, set_up_gpu
 from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
+from headway.base.ranks import ALONE, Ranks
 from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
 from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
 from headway.runs.attention_over_time import AttentionSnapshots
-from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
-from headway.runs.memory import fitted_to_memory
+from headway.runs.dry_run import DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
-from headway.runs.pace import untrained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
-from headway.runs.resolve import Resolved, resolve
-from headway.tasks.job import AnyJob, Emit
+from headway.runs.resolve import Resolved
+from headway.runs.start import begun
+from headway.runs.together import check_same_data, evaluated_by_first, for_processes
 from headway.tasks.registry import task_of_config
 from headway.tasks.task import AnyTask
 from headway.training import (
@@ -45,6 +45,7 @@ from headway.training import (
     StepLog,
     StopRequest,
     TrainingState,
+    agree,
     beside_others,
     fit,
     graceful_stop,
@@ -53,6 +54,7 @@ from headway.training import (
 )
 from headway.transforms import not_in_float8
 from headway.transforms.recorder import CudaRecorder
+from headway.transforms.shard import Replicas
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -77,18 +79,21 @@ def train(
     observers: Sequence[Observer] = (),
     history: Sequence[str] = (),
     dry_run: DryRun | None = None,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train in `folder`, or resume the run in it; resuming is bit-exact on the CPU of one machine.
 
     The folder is locked during training. A new folder is removed if the run fails before its first
     checkpoint. listeners: called with every event. history: lines above the configuration in
-    run.yaml. dry_run: limits of training and evaluation, which override the configuration.
+    run.yaml. dry_run: limits of training and evaluation, which override the configuration. ranks:
+    the processes that train together, each of which calls this function; only the first one writes
+    files, emits events and evaluates.
     """
     task = task_of_config(config)
     task.check(config)
+    config = for_processes(config, folder, ranks)
     with (
-        _removed_if_new_and_failed(folder),
-        lock(folder),
+        _owned(folder) if ranks.is_first else nullcontext(),
         memory_explained(folder),
         graceful_stop() as request,
     ):
@@ -102,29 +107,32 @@ def train(
                 raise Interrupted
 
         go_on = EvaluationLimit(request, None if dry_run is None else dry_run.batches)
-        try:
-            resolved = resolve(task, config, folder, history, emit)
-            _emit_baseline(resolved.job, go_on, emit)
-            machine = resolved.machine
-            run = untrained(resolved.job, machine)
-            if not resolved.is_fitted:
-                job = fitted_to_memory(task, config, resolved.job, run.model, machine, folder, emit)
-                resolved = replace(resolved, job=job)
-        except Interrupted:
+        start = begun(task, config, folder, history, emit, go_on, ranks)
+        if start is None:
             return Outcome(folder, "interrupted", 0, None, 0, 0.0)
+        resolved, run = start.resolved, start.run
+        check_same_data(resolved.job, ranks)
         save = _checkpoints(run, resolved, folder)
         checkpoint_found, skipped = save.resume(run)
         _check_steps(run, resolved.budget.steps, folder)
-        # after the checkpoint has been found to fit: settings that are refused are not kept
-        write_file(folder / RUN_FILE, write_yaml(resolved.job.config, history).encode())
-        log = MetricsLog(folder / "metrics.jsonl")
-        log.rewind(run.step, run.evaluated)
-        run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
+        if ranks.is_first:
+            # after the checkpoint has been found to fit: settings that are refused are not kept
+            write_file(folder / RUN_FILE, write_yaml(resolved.job.config, history).encode())
+            log = MetricsLog(folder / "metrics.jsonl")
+            log.rewind(run.step, run.evaluated)
+            run.listeners = [*listeners, lambda e: log(e) if e["kind"] in LOGGED else None]
         _announce(run, resolved)
         if checkpoint_found is not None:
             _announce_resumed(run, checkpoint_found, skipped, folder / MODEL)
         all_observers = [*observers] if dry_run is None else [*observers, dry_run]
         return _train(task, resolved, run, save, all_observers, go_on, folder)
+
+
+@contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    """Keep other runs out of the folder of a run, and remove a new one whose run fails."""
+    with _removed_if_new_and_failed(folder), lock(folder):
+        yield
 
 
 @contextmanager
@@ -146,31 +154,16 @@ def _removed_if_new_and_failed(folder: Path) -> Iterator[None]:
         raise
 
 
-def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:
-    """Emit a note on the scores of the model that the run starts from.
-
-    A dry run has no note if the evaluation needs more batches than it allows.
-    """
-    if job.baseline is None:
-        return
-    try:
-        text = job.baseline(go_on.from_here())
-    except Interrupted as interrupted:
-        if interrupted.stop != DRY_RUN:
-            raise
-        return
-    if text is not None:
-        emit({"kind": "note", "text": text})
-
-
 def _checkpoints(run: TrainingState, resolved: Resolved, folder: Path) -> Checkpointing:
     """The observer that saves checkpoints, each with the model of that step."""
     job, checkpoint = resolved.job, resolved.job.config.checkpoint
+    ranks, seed = resolved.machine.ranks, job.config.training.seed
     return Checkpointing(
         folder / CHECKPOINTS,
         checkpoint.every or resolved.budget,
         checkpoint.keep,
         save_model=lambda path: job.bundle(run.model).save(path),
+        replicas=None if ranks.is_alone else Replicas(run.model, ranks, seed),
     )
 
 
@@ -242,7 +235,7 @@ def _train(
 ) -> Outcome:
     """Train, evaluate and save, with the observers that the settings require before these ones."""
     job, machine, budget = resolved.job, resolved.machine, resolved.budget
-    observed = job.config.evaluation
+    ranks, observed = machine.ranks, job.config.evaluation
     glimpses = None
     if job.example is not None:
         glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
@@ -257,16 +250,23 @@ def _train(
             glimpses.keep(job.bundle(model), run.step)
         return scores
 
+    def keep_best() -> None:
+        if ranks.is_first:
+            with ranks.watch.long("the best model, which is saved"):
+                job.bundle(run.model).save(folder / MODEL, overwrite=True)
+
     evaluation = Evaluation(
-        evaluate,
+        evaluated_by_first(evaluate, ranks),
         observed.metric,
         observed.every or budget,
-        lambda: job.bundle(run.model).save(folder / MODEL, overwrite=True),
+        keep_best,
         observed.patience,
     )
     evaluation.catch_up(run)
     budget.begin(run)
-    _fit(run, resolved, [*observers, evaluation, save], go_on.request)
+    if save.replicas is not None:
+        agree(run, ranks)
+    _fit(run, resolved, [*observers, evaluation, save], go_on.request, save.replicas)
     if run.stop != "interrupted":
         evaluation.evaluate(run)
     save.save(run)
@@ -274,15 +274,25 @@ def _train(
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
     best = {"metric": observed.metric, "best": run.best, "best_step": run.best_step}
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
+    if ranks.is_first:
+        with ranks.watch.long("the report"):
+            _report(run, folder)
+    return outcome
+
+
+def _report(run: TrainingState, folder: Path) -> None:
     try:
         write_report(folder)
     except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
-    return outcome
 
 
 def _fit(
-    run: TrainingState, resolved: Resolved, observers: Sequence[Observer], request: StopRequest
+    run: TrainingState,
+    resolved: Resolved,
+    observers: Sequence[Observer],
+    request: StopRequest,
+    replicas: Replicas | None,
 ) -> None:
     job, machine, budget = resolved.job, resolved.machine, resolved.budget
     config, training = job.config, job.config.training
@@ -290,7 +300,7 @@ def _fit(
     if config.machine.graphs:
         set_up_gpu(repeats_shapes=True)
         recorded = RecordedGradients(run.model, job.objective, CudaRecorder)
-    batches = job.batches.stream(run.epoch, run.position)
+    batches = job.batches.shared(machine.ranks, run.epoch, run.position)
     with (
         prefetched(batches) if machine.prefetches else nullcontext(batches) as stream,
         beside_others(machine) as busy,
@@ -317,4 +327,5 @@ def _fit(
             precision=machine.precision,
             request=request,
             recorded=recorded,
+            replicas=replicas,
         )

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from headway.base.metrics_file import Event
+from headway.base.ranks import ALONE, Ranks
 from headway.data.bad_rows import LEFT_OUT_FILE
 from headway.runs import AnyRunConfig, DryRun, Outcome, train
 from headway.tasks.sections import parse_time
@@ -173,11 +174,14 @@ def train_on_screen(
     history: Sequence[str] = (),
     dry_run: DryRun | None = None,
     quiet: bool = False,
+    ranks: Ranks = ALONE,
 ) -> Outcome:
     """Train a run as `headway.runs.train` does, and show its progress on standard error.
 
-    quiet: show nothing.
+    quiet: show nothing. Of several processes, the first one shows it.
     """
+    if not ranks.is_first:
+        return train(config, folder, ranks=ranks)
     screen = Screen(quiet)
     try:
         return train(
@@ -187,6 +191,7 @@ def train_on_screen(
             observers=[screen],
             history=history,
             dry_run=dry_run,
+            ranks=ranks,
         )
     finally:
         screen.close()

@@ -6,7 +6,7 @@ from headway.training.budget import Budget
 from headway.training.busy_machine import beside_others
 from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
 from headway.training.log import MetricsLog, StepLog
-from headway.training.loop import NonFinite, Stream, fit, repeated
+from headway.training.loop import NonFinite, Stream, agree, fit, repeated
 from headway.training.memory import peak_memory
 from headway.training.objectives import (
     DistillationBatch,
@@ -67,6 +67,7 @@ __all__ = [
     "TrainingState",
     "View",
     "WeightAverage",
+    "agree",
     "beside_others",
     "cross_entropy_sum",
     "fit",

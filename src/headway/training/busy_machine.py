@@ -93,9 +93,11 @@ class BusyMachine:
 def beside_others(machine: Machine) -> Iterator[list[BusyMachine]]:
     """The observer of a run on several CPU threads, unless how long they wait is settled.
 
-    One thread waits for none. The wait is as before after the block.
+    One thread waits for none, and several processes of a run are no other programs. The wait is as
+    before after the block.
     """
-    if machine.device != "cpu" or machine.threads == 1 or is_settled():
+    is_alone = machine.ranks.is_alone and machine.device == "cpu"
+    if not is_alone or machine.threads == 1 or is_settled():
         yield []
         return
     observer = BusyMachine(machine.threads)

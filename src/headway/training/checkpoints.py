@@ -8,7 +8,8 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, write_tensors
 from headway.training.budget import Budget
 from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
+from headway.transforms.shard import Replicas
 
 SaveModel = Callable[[Path], None]
 """Saves the model that is being trained, with all that its verbs need, in a new folder."""
@@ -121,6 +123,12 @@ def _tensors(run: TrainingState) -> dict[str, Tensor]:
     return tensors
 
 
+def _tensors_of_all(run: TrainingState) -> Iterator[Tensor]:
+    """Return the tensors that all processes have alike, by name: all but random states."""
+    tensors = sorted(_tensors(run).items(), key=itemgetter(0))
+    return (tensor for name, tensor in tensors if not name.startswith("rng."))
+
+
 def _buffers(run: TrainingState) -> Iterator[tuple[str, Tensor]]:
     """Return the persistent buffers of a model, such as running means, by name."""
     persistent = run.model.state_dict(keep_vars=True)
@@ -142,7 +150,7 @@ def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> N
 
 
 LOST = 600.0
-"""Maximum number of seconds between checkpoints, unless they are a number of steps apart."""
+"""Maximum time of training between checkpoints in seconds, unless they are some steps apart."""
 
 SAVING = 0.05
 """Maximum fraction of a time limit that checkpoints take, the first and the last one excepted."""
@@ -156,15 +164,18 @@ class Checkpointing:
     more than ten minutes of training are lost then.
 
     save_model: called for the checkpoints before the first evaluation, since the run has no best
-    model until then. If None, checkpoints hold the training state only.
+    model until then. If None, checkpoints hold the training state only. replicas: the copies of the
+    model in several processes: all check that theirs are equal, and the first one saves.
     """
 
     folder: Path
     every: int | Budget
     keep: int = 2
     save_model: SaveModel | None = None
+    replicas: Replicas | None = None
     saved_fraction: float = 0.0
-    saved_time: float = field(default_factory=lambda: time.monotonic())
+    saved_seconds: float = 0.0
+    saved_step: int | None = None
     seconds: float = 0.0
     saves: int = 0
 
@@ -175,7 +186,7 @@ class Checkpointing:
     def _is_due(self, run: TrainingState) -> bool:
         if isinstance(self.every, int):
             return run.step % self.every == 0
-        if time.monotonic() - self.saved_time >= LOST:
+        if run.seconds - self.saved_seconds >= LOST:
             return True
         with_next = self.seconds * (1 + 1 / max(1, self.saves))
         is_affordable = self.every.seconds is None or with_next <= SAVING * run.seconds
@@ -183,13 +194,35 @@ class Checkpointing:
         return is_due and (is_affordable or not self.saves)
 
     def save(self, run: TrainingState) -> None:
+        """Save a checkpoint of this step, unless there is one."""
+        if self.saved_step == run.step:
+            return
+        started = time.monotonic()
+        if self.replicas is None:
+            self._write(run)
+        else:
+            self._write_together(run, self.replicas)
+        seconds = time.monotonic() - started
+        if self.replicas is not None:
+            (seconds,) = self.replicas.ranks.of_first([seconds], "the time of a checkpoint")
+        self.saved_fraction, self.saved_seconds = run.fraction, run.seconds
+        self.seconds, self.saves = self.seconds + seconds, self.saves + 1
+        self.saved_step = run.step
+
+    def _write_together(self, run: TrainingState, replicas: Replicas) -> None:
+        """Check that all processes have the same state, and let the first write it."""
+        ranks = replicas.ranks
+        replicas.check_equal(_tensors_of_all(run), f"after step {run.step}")
+        with ranks.watch.long("a checkpoint"):
+            if ranks.is_first:
+                self._write(run)
+        ranks.totals([0.0], f"the checkpoint of step {run.step}")
+
+    def _write(self, run: TrainingState) -> None:
         path = self.folder / f"step-{run.step}"
         if path.exists():
             return
-        started = time.monotonic()
         save_state(run, path, self.save_model if run.best is None else None)
-        self.saved_fraction, self.saved_time = run.fraction, time.monotonic()
-        self.seconds, self.saves = self.seconds + self.saved_time - started, self.saves + 1
         # Older checkpoints are deleted only now that this one is durable.
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)
@@ -204,6 +237,32 @@ class Checkpointing:
         that was newer. Those are renamed: the run will save other checkpoints of the same steps,
         and must not delete older ones because damaged ones are newer. DataError if all are damaged.
         """
+        if self.replicas is not None:
+            return self._resume_together(run, self.replicas)
+        return self._resume(run)
+
+    def _resume_together(
+        self, run: TrainingState, replicas: Replicas
+    ) -> tuple[Path | None, list[str]]:
+        """Let the first process choose the checkpoint and set damaged ones aside."""
+        ranks = replicas.ranks
+        newest, skipped = None, list[str]()
+        with ranks.watch.long("the search for a checkpoint"):
+            if ranks.is_first:
+                newest, skipped = self._resume(run)
+        name = ranks.shared(None if newest is None else newest.name, "the checkpoint to resume")
+        if name is not None and not ranks.is_first:
+            newest = self.folder / name
+            self._load(run, newest)
+        replicas.check_equal(_tensors_of_all(run), "before the first step")
+        return newest, skipped
+
+    def _load(self, run: TrainingState, newest: Path) -> None:
+        load_state(run, newest)
+        self.saved_fraction, self.saved_seconds = run.fraction, run.seconds
+        self.saved_step = run.step
+
+    def _resume(self, run: TrainingState) -> tuple[Path | None, list[str]]:
         if not self.folder.exists():
             return None, []
         remove_unfinished_files(self.folder)
@@ -217,8 +276,7 @@ class Checkpointing:
                 "beginning",
             )
         if newest is not None:
-            load_state(run, newest)
-            self.saved_fraction = run.fraction
+            self._load(run, newest)
         return newest, [
             f"{path.name} (now {_set_aside(path).name}): {reason}"
             for path, reason in damaged.items()

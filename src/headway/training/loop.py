@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from headway.base.devices import most_exact
 from headway.base.errors import HeadwayError
+from headway.base.ranks import Ranks
 from headway.base.shapes import Tensor
 from headway.base.transfers import read, read_later
 from headway.training.objectives import Loss, Objective
@@ -22,10 +24,14 @@ from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transforms.fast.recurrent import fast_gradients
+from headway.transforms.shard import Replicas
 
 T = TypeVar("T")
 Stream = Iterator[tuple[int, int, Any]]
-"""An infinite iterator of (next epoch, next position, batch)."""
+"""An infinite iterator of (next epoch, next position, batch).
+
+The batch is None where other processes have all of its examples (`Batches.shared`).
+"""
 
 
 def repeated(batches: Sequence[T]) -> Iterator[tuple[int, int, T]]:
@@ -60,6 +66,7 @@ def fit(
     precision: Callable[[], AbstractContextManager[Any]] = nullcontext,
     request: StopRequest | None = None,
     recorded: RecordedGradients | None = None,
+    replicas: Replicas | None = None,
 ) -> None:
     """Train until `steps` updates are done or something sets `run.stop`.
 
@@ -67,17 +74,19 @@ def fit(
     accumulate: micro-batches per update. clip: the maximum norm of the gradient. precision: the
     context of the forward pass. request: stops the run after the step that sets it. recorded:
     records the passes of batches whose shapes return, and replays them. A batch may have `indices`
-    of its examples, for the message of a loss that is not finite.
+    of its examples, for the message of a loss that is not finite. replicas: the copies of the model
+    in several processes, each of which calls this function with its part of every batch.
 
     for each step:
         for each of `accumulate` micro-batches:
             loss = objective(model, batch)      a sum, and a count
             backward
-        gradient /= number of targets in the window
+        gradient /= number of targets in the window, of all processes
         clip the gradient, check that it is finite, update
         observers: average, evaluate, save, show
     """
     loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision, recorded)
+    loop.replicas = replicas
     while run.step < steps and run.stop is None:
         report = loop.step()
         run.seconds += report.seconds
@@ -87,7 +96,21 @@ def fit(
         run.seconds += time.perf_counter() - started
         if request is not None and request and run.stop is None:
             run.stop = "interrupted"
+        if replicas is not None:
+            agree(run, replicas.ranks)
     run.stop = run.stop or "done"
+
+
+def agree(run: TrainingState, ranks: Ranks) -> None:
+    """Give all processes the clocks of the first, on which the run depends, and let all stop if one
+    does."""
+    clocks = (run.seconds, run.evaluation_seconds) if ranks.is_first else (0.0, 0.0)
+    is_over = float(run.stop is not None)
+    stopped, *agreed = ranks.totals([is_over, *clocks], f"the end of step {run.step}")
+    run.seconds, run.evaluation_seconds = agreed
+    if stopped:
+        reasons = ranks.gathered(run.stop, f"the stop after step {run.step}")
+        run.stop = next(reason for reason in reasons if reason is not None)
 
 
 class _Loop:
@@ -113,18 +136,23 @@ class _Loop:
         self.add_gradients: Callable[[Any], Loss] = self._add_gradients
         if recorded is not None:
             self.add_gradients = partial(recorded, self._add_gradients)
+        self.replicas: Replicas | None = None
 
     def step(self) -> StepReport:
         """One update from one accumulation window."""
         run, started = self.run, time.perf_counter()
         run.model.train()
         run.optimizer.zero_grad(set_to_none=True)
+        if self.replicas is not None:
+            self.replicas.begin(run.step + 1)
         totals: list[Tensor] = []
         nats: list[Tensor] = []
         count = 0
         epoch, position, indices = run.epoch, run.position, []
         for _ in range(self.accumulate):
             epoch, position, batch = next(self.stream)
+            if batch is None:
+                continue
             part = self.add_gradients(batch)
             totals.append(part.total)
             nats.append(part.nats)
@@ -132,10 +160,15 @@ class _Loop:
             numbers = getattr(batch, "indices", ())  # a plain tensor has a method of this name
             indices += list(numbers) if isinstance(numbers, Sequence) else []
         lr = self._set_learning_rate()
+        if self.replicas is not None:
+            count, totals, nats = self._over_processes(self.replicas, count, totals, nats)
         values, is_updated = self._scale_and_read(count, torch.stack(totals), torch.stack(nats))
         losses, nats_of_parts, norm = values
         loss, total_nats = sum(losses), sum(nats_of_parts)
         if not math.isfinite(norm) or not math.isfinite(loss):
+            if self.replicas is not None:
+                of_all = self.replicas.ranks.gathered(indices, "the examples of the step")
+                indices = [index for own in of_all for index in own]
             raise NonFinite(
                 f"the {'gradient' if math.isfinite(loss) else 'loss'} of step {run.step + 1} is "
                 "not finite; the step was not applied and nothing after it was saved",
@@ -148,6 +181,8 @@ class _Loop:
         run.step, run.epoch, run.position = run.step + 1, epoch, position
         run.targets += count
         seconds = time.perf_counter() - started
+        if self.replicas is not None:
+            (seconds,) = self.replicas.ranks.of_first([seconds], f"the time of step {run.step}")
         count_or_one = max(count, 1)
         return StepReport(loss / count_or_one, total_nats / count_or_one, count, norm, lr, seconds)
 
@@ -158,6 +193,21 @@ class _Loop:
         with self.fast_gradients():
             torch.autograd.backward(part.total)
         return replace(part, total=part.total.detach())
+
+    def _over_processes(
+        self, replicas: Replicas, count: int, totals: list[Tensor], nats: list[Tensor]
+    ) -> tuple[int, list[Tensor], list[Tensor]]:
+        """Add up the gradients, the targets and the losses of a window over all processes.
+
+        A process without any example of the window adds nothing.
+        """
+        sums = [float(torch.stack(values).sum()) if values else 0.0 for values in (totals, nats)]
+        targets, loss, all_nats = replicas.add([float(count), *sums], self.run.step + 1)
+        return round(targets), [self._on_device(loss)], [self._on_device(all_nats)]
+
+    def _on_device(self, number: float) -> Tensor:
+        device = self.parameters[0].device
+        return torch.tensor(number, dtype=most_exact(device), device=device)
 
     def _scale_and_read(self, count: int, losses: Tensor, nats: Tensor) -> tuple[list[Any], bool]:
         """Divide the gradients by the number of targets, and clip them.

@@ -57,6 +57,10 @@ class StagedOrder(Order[Staged[Item]]):
         items = enumerate(self.order(epoch), before)
         return [Staged(item, number < self.first) for number, item in items]
 
+    def part(self, item: Staged[Item], rank: int, size: int) -> Staged[Item] | None:
+        part = self.order.part(item.item, rank, size)
+        return None if part is None else replace(item, item=part)
+
 
 def with_weights(
     batches: Batches[Item, B], config: DistilRunConfig
@@ -72,7 +76,7 @@ def with_weights(
         return None if batch is None else DistillationBatch(batch, weights)
 
     order = StagedOrder(batches.order, first)
-    return Batches(order, make, batches.device, batches.rank, batches.ranks)
+    return Batches(order, make, batches.device)
 
 
 def weights_of(config: LayersConfig, *, inside: bool) -> DistillationConfig:

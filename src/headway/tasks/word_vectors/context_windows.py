@@ -8,7 +8,7 @@ word of the text at the start of an epoch, then 8.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -65,11 +65,14 @@ class ContextWindowSettings:
 @dataclass(frozen=True)
 class Centres:
     """The centre words of a batch. ids: all ids that the epoch keeps. positions: those of the words
-    in `ids`. number: the number of the batch in the epoch."""
+    in `ids`. number: the number of the batch in the epoch. rank, size: which of several processes
+    makes its part of the batch."""
 
     ids: npt.NDArray[np.int32]
     positions: Array
     number: int
+    rank: int = 0
+    size: int = 1
 
 
 class Windows(Order[Centres]):
@@ -107,9 +110,18 @@ class Windows(Order[Centres]):
         batches = parts(positions, self.batch_size)
         return [Centres(ids, positions, number) for number, positions in enumerate(batches)]
 
+    def part(self, item: Centres, rank: int, size: int) -> Centres:
+        """Return the part of process `rank`: every `size`-th block of 64 words, since the words of
+        a block share their negative samples; or every `size`-th word if there are no samples."""
+        if self.settings.kind == "next-word":
+            return replace(item, positions=item.positions[rank::size])
+        return replace(item, rank=rank, size=size)
+
     def batch(self, chosen: Centres, epoch: int) -> WordBatch | None:
         """Return words with their context as a batch; None if no word has any."""
         ids, centres = chosen.ids, chosen.positions.astype(np.int64)
+        if not len(centres):
+            return None
         indices = tuple(int(i) for i in centres[:8])
         if self.settings.kind == "next-word":
             range_of_bags = np.arange(len(centres))
@@ -124,6 +136,13 @@ class Windows(Order[Centres]):
         has_some = np.bincount(owner, minlength=len(centres)) > 0
         centres, owner = centres[has_some], (np.cumsum(has_some) - 1)[owner]
         sampled = self._noise(-(-len(centres) // BLOCK), epoch, chosen.number)
+        if chosen.size > 1:
+            is_own = np.arange(len(centres)) // BLOCK % chosen.size == chosen.rank
+            if not is_own.any():
+                return None
+            neighbours, owner = neighbours[is_own[owner]], owner[is_own[owner]]
+            centres, owner = centres[is_own], (np.cumsum(is_own) - 1)[owner]
+            sampled = sampled[chosen.rank :: chosen.size]
         range_of_bags = np.arange(len(centres))
         if self.settings.kind == "skip-gram":
             return _batch_of(indices, ids[centres], range_of_bags, neighbours, owner, sampled)

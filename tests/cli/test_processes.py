@@ -1,0 +1,188 @@
+"""headway train in several processes: one message, one run folder, the results of one process."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from headway.base.errors import UsageError
+from headway.cli.processes import number_of_processes
+from headway.runs import start
+from tests.fixtures.command_line import headway, rows, train_words, write_corpus
+from tests.fixtures.ranks import codes_of, command, run_ranks, start_ranks
+
+PLAIN = (
+    *("--model.dropout", "0", "--dtype", "float32", "--data.bpe-dropout", "0.1"),
+    # Muon rounds to bfloat16 on some processors. Some parameters have no gradient but rounding
+    # (biases of keys), which a small epsilon of AdamW enlarges.
+    *("--optimizer.kind", "adamw", "--optimizer.eps", "1e-5", "--quiet"),
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with `data`, and the run of 20 steps `runs/whole` of one process."""
+    folder = tmp_path_factory.mktemp("processes")
+    data = write_corpus(folder / "data")
+    headway(*train_words(data, "whole", *PLAIN, "--steps", "20"), cwd=folder)
+    return folder
+
+
+def newest(run: Path) -> dict:
+    folder = max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
+    tensors = load_file(folder / "state.safetensors")
+    state = json.loads((folder / "state.json").read_text())["counters"]
+    return {"tensors": {k: v for k, v in tensors.items() if k[:3] != "rng"}, **state}
+
+
+def losses(run: Path) -> list[float]:
+    return [row["nats"] for row in rows(run / "metrics.jsonl") if row["kind"] in ("train", "valid")]
+
+
+def is_same(these: dict, those: dict) -> bool:
+    return these.keys() == those.keys() and all(t.equal(those[n]) for n, t in these.items())
+
+
+def test_two_processes_train_and_evaluate_as_one(whole):
+    words = train_words(whole / "data", "two", *PLAIN[:-1], "--steps", "20")
+    first, second = run_ranks(command(words), 2, whole)
+    assert "2 processes, each on cpu" in first and "next      " in first
+    assert second == ""  # only the first one prints
+    one, two = whole / "runs" / "whole", whole / "runs" / "two"
+    assert losses(two) == pytest.approx(losses(one), rel=2e-6)
+    states = newest(one), newest(two)
+    for name in ("step", "epoch", "position", "targets", "evaluated", "best_step"):
+        assert states[0][name] == states[1][name]
+    assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in one.iterdir())
+
+
+def test_processes_with_other_settings_are_refused_before_anything_is_written(whole):
+    def run():
+        lr = "0.001" if os.environ["RANK"] == "0" else "0.002"
+        command(train_words(whole / "data", "other", *PLAIN, "--optimizer.lr", lr))()
+
+    codes = codes_of(start_ranks(run, 2, whole))
+    printed = [(whole / f"rank-{rank}.txt").read_text() for rank in (0, 1)]
+    assert set(codes) <= {2, 75} and 2 in codes
+    assert sorted(map(bool, printed)) == [False, True]  # one message
+    assert "optimizer.lr is 0.001 in process 0 and 0.002 in process 1" in "".join(printed)
+    assert not (whole / "runs" / "other").exists()
+
+
+def test_an_error_of_one_process_ends_all_with_its_message(whole, tmp_path):
+    """Process 1 does not find the file that process 0 has read."""
+
+    def run():
+        if os.environ["RANK"] == "1":
+            start.RUN_FILE = "no-such-file.yaml"  # as on another machine without that folder
+        command(train_words(whole / "data", "unshared", *PLAIN, "--steps", "3"))()
+
+    codes = codes_of(start_ranks(run, 2, whole))
+    assert codes[1] == 3 and codes[0] in (1, 75)
+    printed = [(whole / f"rank-{rank}.txt").read_text() for rank in (0, 1)]
+    assert "process 1 of 2 does not find the files of process 0" in printed[1]
+    assert printed[0] == ""
+
+
+def test_another_number_than_that_of_torchrun_is_refused(monkeypatch):
+    values = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    assert number_of_processes(None) == number_of_processes(2) == number_of_processes("auto") == 1
+    with pytest.raises(UsageError, match="--processes 4: torchrun has started 2"):
+        number_of_processes(4)
+
+
+def test_a_dry_run_and_a_pipe_are_for_one_process(whole):
+    words = train_words(whole / "data", "refused", *PLAIN, "--processes", "2")
+    assert (
+        "--dry-run measures one process" in headway(*words, "--dry-run", cwd=whole, check=2).stderr
+    )
+    words = ["train", "gpt", "/dev/stdin", "--processes", "2", "--run", "refused"]
+    refused = headway(*words, cwd=whole, text="some text\n" * 50, check=2)
+    assert "cannot read the data from a pipe" in refused.stderr
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_in_other_numbers_of_processes(whole):
+    def resume(size: int, steps: int, *more: str) -> None:
+        words = ["train", "--resume", "runs/elastic", "--steps", str(steps), "--quiet", *more]
+        run_ranks(command(words), size, whole)
+
+    headway(*train_words(whole / "data", "elastic", *PLAIN, "--steps", "5"), cwd=whole)
+    for size, steps in ((2, 10), (4, 15)):
+        resume(size, steps)
+    headway("train", "--resume", "runs/elastic", "--steps", "20", "--quiet", cwd=whole)
+    one, elastic = whole / "runs" / "whole", whole / "runs" / "elastic"
+    assert losses(elastic)[-1] == pytest.approx(losses(one)[-1], rel=2e-6)
+    for name in ("step", "epoch", "position", "targets"):
+        assert newest(one)[name] == newest(elastic)[name]
+
+
+def launched(words: list[str], cwd: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "headway", *words, "--processes", "2"]
+    return subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
+
+
+def children_of(process: subprocess.Popen) -> list[int]:
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(number) for number in path.read_text().split()]
+
+
+LONG = ("--dtype", "float32", "--quiet", "--steps", "60", "--training.accumulate", "3")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(whole):
+    """The run of two processes with dropout; its duration in seconds."""
+    begun = time.monotonic()
+    process = launched(train_words(whole / "data", "undisturbed", *LONG), whole)
+    assert process.wait() == 0, process.stderr.read()
+    return time.monotonic() - begun
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(30))
+def test_a_run_of_which_a_process_is_killed_ends_as_the_undisturbed_one(whole, undisturbed, number):
+    chance = random.Random(number)
+    words = train_words(whole / "data", f"killed-{number}", *LONG)
+    process = launched(words, whole)
+    time.sleep(chance.uniform(0.3, 0.95) * undisturbed)
+    victims = children_of(process)
+    if len(victims) == 2:
+        subprocess.run(["kill", "-9", str(victims[number % 2])], check=False)
+    assert process.wait(20 * undisturbed + 60) == 0
+    printed = process.stderr.read()
+    assert "Traceback" not in printed and ("error" not in printed)
+    runs = whole / "runs"
+    assert is_same(
+        newest(runs / f"killed-{number}")["tensors"], newest(runs / "undisturbed")["tensors"]
+    )
+    print(printed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_command_saves_and_ends_all_processes(whole, undisturbed, number):
+    words = train_words(whole / "data", f"signal-{number}", *LONG)
+    process = launched(words, whole)
+    metrics = whole / "runs" / f"signal-{number}" / "metrics.jsonl"
+    while not metrics.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    assert "saved     resume with:" in process.stderr.read()
+    again = launched(words, whole)
+    assert again.wait(200) == 0
+    runs = whole / "runs"
+    assert is_same(
+        newest(runs / f"signal-{number}")["tensors"], newest(runs / "undisturbed")["tensors"]
+    )

@@ -1,0 +1,58 @@
+"""A process that does not arrive is named, with what the others wait for."""
+
+import os
+import signal
+import sys
+import time
+from functools import partial
+
+import pytest
+
+from headway.base import ranks as ranks_module
+from headway.base.ranks import started
+from headway.base.watch import STUCK, Watch
+from tests.fixtures.ranks import run_ranks, start_ranks
+
+
+def wait_for_process_1(sleep):
+    """Return a function for two processes: process 0 waits while process 1 does `sleep(watch)`."""
+
+    def run():
+        ranks_module.Watch = partial(Watch, seconds=4.0)
+        with started(lambda error: print(error, file=sys.stderr)) as ranks:
+            ranks.totals([0.0], "step 1")
+            if ranks.rank == 1:
+                sleep(ranks.watch)
+            ranks.totals([0.0], "the gradients of step 2")
+
+    return run
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_stuck_process_is_named_with_what_the_others_wait_for(tmp_path, is_stopped):
+    def stop(watch):
+        with watch.long("a checkpoint"):
+            time.sleep(2)  # what a process does is known after a second
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    run = wait_for_process_1(stop if is_stopped else lambda watch: time.sleep(60))
+    children = start_ranks(run, 2, tmp_path)
+    begun = time.monotonic()
+    try:
+        assert children[0].wait(60) == STUCK and time.monotonic() - begun < 50
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    printed = (tmp_path / "rank-0.txt").read_text()
+    last = "a checkpoint" if is_stopped else "step 1"
+    assert "process 1 of 2 has shown no progress for" in printed
+    assert f"its last operation was: {last}; process 0 waits for: the gradients" in printed
+
+
+def test_a_long_operation_may_take_longer(tmp_path):
+    def save(watch):
+        with watch.long("a checkpoint"):
+            time.sleep(7)
+
+    assert run_ranks(wait_for_process_1(save), 2, tmp_path) == ["", ""]
