@@ -7,7 +7,6 @@ from headway.base.errors import UsageError
 from headway.runs import pace, recipe
 from headway.runs.pace import Pace
 from headway.tasks.sections import parse_time
-from tests.fixtures import command_line
 from tests.fixtures.command_line import write_corpus
 from tests.fixtures.tiny_settings import TRANSLATOR
 
@@ -102,18 +101,3 @@ def test_a_time_that_is_too_short_is_said_to_be(updates, is_limited, is_warned):
     text = Pace(1.0, updates, 0.32, is_limited_by_time=is_limited).describe("5m")
     assert text.startswith(f"5m is enough for about {updates} updates, 0.32 epochs")
     assert ("too little for a good model" in text) == is_warned
-
-
-def test_a_dry_run_suggests_a_model_that_the_time_is_enough_for(tmp_path, monkeypatch):
-    def measured(job, machine):
-        seconds = parse_time(job.config.training.time)
-        step_seconds = job.config.model.model_dim / 128
-        return Pace(step_seconds, int(seconds / step_seconds), 1.0, is_limited_by_time=True)
-
-    monkeypatch.setattr(pace, "measured", measured)
-    (tmp_path / "t.txt").write_text("The fox looks for bread. The owl sleeps.\n" * 40)
-    words = "--data.vocabulary 270 --training.length 16 --training.batch-size 2 --threads 1"
-    words += " --time 10s --training.updates 15 --evaluation.sample 0"
-    done = command_line.headway("train", "gpt", "t.txt", "--dry-run", *words.split(), cwd=tmp_path)
-    assert "10s is enough for about 5 updates" in done.stderr
-    assert "--model modern-tiny: about 20 updates" in done.stderr or "--model tiny" in done.stderr

@@ -91,7 +91,8 @@ def settings_of(plan: Plan, common: Sequence[Layer]) -> dict[str, AnyRunConfig]:
     configs = {}
     for variant, seed, name in plan.runs():
         layers = [
-            ("the comparison", {"training.updates": 0}),  # a time limit changes no variant's batch
+            # a time limit changes neither the batch nor the size of a variant
+            ("the comparison", {"training.updates": 0, "training.sizes": ()}),
             ("the plan", plan.common),
             *common,
             (f"variant {variant.name}", variant.changes),

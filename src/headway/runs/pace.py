@@ -1,4 +1,8 @@
-"""How many updates a time limit buys, measured before training; and the batch size that suits it.
+"""How many updates a time limit buys, measured before training; the size and batch that suit it.
+
+A large model learns more from an update than a small one, and a small one makes more updates in the
+same time. So where a time limit buys few of a recipe's model, a smaller size is trained, one that
+the recipe names in `training.sizes` (docs/log/results.md, "The size that a time limit buys").
 
 Small models learn more from many small updates than from a few large ones. In 150 seconds of one
 thread, a translator reached chrF 1.7 by 86 updates of 4,096 tokens and 14.7 by 293 of 1,024. So
@@ -18,9 +22,9 @@ from pathlib import Path
 import torch
 
 from headway.base.devices import Machine, prepare
-from headway.base.settings import Configuration, flat, override
+from headway.base.settings import flat, override
 from headway.runs.memory import fitted_to_memory, ignore, prepared_job
-from headway.runs.recipes import AnyRunConfig, with_settings
+from headway.runs.recipes import AnyRunConfig, shape_settings, sized
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
 from headway.tasks.sections import batch_setting, parse_time
@@ -39,12 +43,14 @@ from headway.transforms import fast, float8
 HALVINGS = 2
 """Maximum number of times that the batch size is halved."""
 
-SIZES = 4
-"""Maximum number of sizes of a model that are measured for a suggestion."""
+ENOUGH_UPDATES = 2000
+ENOUGH_EPOCHS = 15.0
+"""A model stays where the time buys so many updates with the recipe's batch, or so many passes over
+the data; otherwise a smaller one is trained."""
 
 WORTHWHILE = 1.4
-"""Half the batch must allow this many times the updates: a step of a small batch on a busy machine
-takes as long as one of twice its size."""
+"""A smaller model, or half the batch, must allow this many times the updates: a small step on a GPU
+or on a busy machine takes as long as a large one."""
 
 TRIAL_SECONDS = 4.0
 """Steps are measured until they have taken this time, or until there are `TRIAL_STEPS`."""
@@ -63,17 +69,28 @@ class Pace:
 
     step_seconds: duration of a step. updates: the number of updates of the run. epochs: the number
     of passes over the data that they are. is_limited_by_time: whether the steps of the run would
-    take longer.
+    take longer. size: why the model has another size than the recipe's, "" if it has not.
     """
 
     step_seconds: float
     updates: int
     epochs: float
     is_limited_by_time: bool
+    size: str = ""
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether a model of this pace is trained, rather than a smaller one."""
+        return (
+            not self.is_limited_by_time
+            or self.updates >= ENOUGH_UPDATES
+            or self.epochs >= ENOUGH_EPOCHS
+        )
 
     def describe(self, limit: str) -> str:
         """Describe what the time buys, for the terminal."""
         text = f"{limit} is enough for about {self.updates:,} updates, {self.epochs:.2g} epochs"
+        text += self.size and f"; {self.size}"
         if self.updates >= FEW_UPDATES or not self.is_limited_by_time:
             return text
         return (
@@ -83,7 +100,7 @@ class Pace:
 
 
 def bought(config: AnyRunConfig, folder: Path) -> list[str]:
-    """Describe what the time limit of a run is enough for, and a smaller model that it suits.
+    """Describe what the time limit of a run is enough for, and the size that is chosen for it.
 
     folder: where the data are prepared, or are already. Nothing without a time limit, or for an
     objective that cannot be measured.
@@ -91,18 +108,8 @@ def bought(config: AnyRunConfig, folder: Path) -> list[str]:
     if not config.training.time:
         return []
     machine, task = prepare(config.machine), task_of_config(config)
-    fitted, pace = fitted_to_time(task, config, folder, machine, ignore)
-    if pace is None:
-        return []
-    lines = [pace.describe(config.training.time)]
-    if pace.updates < min(config.training.updates, fitted.config.training.steps):
-        suggested = suggested_size(task, fitted.config, folder, machine)
-        if suggested is not None:
-            size, other = suggested
-            lines.append(
-                f"--model {size}: about {other.updates:,} updates, {other.epochs:.2g} epochs"
-            )
-    return lines
+    _, pace = fitted_to_time(task, config, folder, machine, ignore)
+    return [] if pace is None else [pace.describe(config.training.time)]
 
 
 def fitted_to_time(
@@ -110,9 +117,9 @@ def fitted_to_time(
 ) -> tuple[AnyJob, Pace | None]:
     """Prepare the job of a run with a time limit, and measure its pace.
 
-    The batch size is halved until the time allows `training.updates` updates, or until half of it
-    takes as long, as small batches on a GPU do. An objective that learns from the batches it is
-    given is not measured: the pace is None.
+    The size of the model is chosen first. Then the batch size is halved until the time allows
+    `training.updates` updates, or until half of it takes as long, as small batches on a GPU do. An
+    objective that learns from the batches it is given is not measured: the pace is None.
     """
     job = prepared_job(task, config, folder, machine, emit)
     model = untrained(job, machine).model
@@ -120,7 +127,7 @@ def fitted_to_time(
     config = replace(config, machine=job.config.machine)
     if isinstance(job.objective, Observer):
         return job, None
-    pace = measured(job, machine)
+    config, job, pace = _with_size(task, config, job, folder, machine)
     key = batch_setting(config)
     for _ in range(0 if key is None else HALVINGS):
         size = attrgetter(str(key))(job.config)
@@ -134,38 +141,49 @@ def fitted_to_time(
         smaller_pace = measured(smaller, machine)
         if smaller_pace.updates < WORTHWHILE * pace.updates:
             break
-        job, pace = smaller, smaller_pace
+        job, pace = smaller, replace(smaller_pace, size=pace.size)
     return job, pace
 
 
-def suggested_size(
-    task: AnyTask, config: AnyRunConfig, folder: Path, machine: Machine
-) -> tuple[str, Pace] | None:
-    """Return the largest named size of the model that a time limit is enough for, and its pace.
+def _with_size(
+    task: AnyTask, config: AnyRunConfig, job: AnyJob, folder: Path, machine: Machine
+) -> tuple[AnyRunConfig, AnyJob, Pace]:
+    """Choose the first size of the model that the time limit is enough for: the recipe's, or one of
+    `training.sizes`. If it is enough for none, it is the last one that makes more updates.
 
-    It is smaller than that of the configuration. None if there is none.
+    Returns the configuration and the job with that size, and its pace.
     """
-    sized = {
-        name: with_settings(config, ("the size", {"model.size": name}))
-        for name in type(config.model).sizes
-    }
-    work = {name: work_of(other.model) for name, other in sized.items()}
-    smaller = [name for name in sized if work[name] < work_of(config.model)]
-    for name in sorted(smaller, key=work.__getitem__, reverse=True)[:SIZES]:
-        pace = measured(prepared_job(task, sized[name], folder, machine, ignore), machine)
-        if pace.updates >= sized[name].training.updates:
-            return name, pace
-    return None
+    recipe, whole = config, measured(job, machine)
+    pace = whole
+    for name in config.training.sizes if shape_settings(config) else ():
+        if pace.is_enough:
+            break
+        smaller_config = sized(recipe, name, "the time limit")
+        smaller = prepared_job(task, smaller_config, folder, machine, ignore)
+        smaller_pace = measured(smaller, machine)
+        if smaller_pace.updates < WORTHWHILE * pace.updates:
+            break
+        config, job = smaller_config, smaller
+        pace = replace(smaller_pace, size=_reason(recipe, name, whole, smaller_pace))
+    return config, job, pace
 
 
-def work_of(model: Configuration) -> int:
-    """Return a number that grows with the operations of a model: the sum of width^2 layers."""
+def _reason(recipe: AnyRunConfig, name: str, whole: Pace, pace: Pace) -> str:
+    """Describe why a model has the size of that name, not the recipe's, and how it would keep it.
 
-    def values(ending: str) -> list[int]:
-        fields = flat(model).items()
-        return [value for key, value in fields if key.endswith(ending) and isinstance(value, int)]
-
-    return max(values("model_dim"), default=0) ** 2 * sum(values("layers"))
+    whole: the pace of the recipe's model.
+    """
+    values, sizes = flat(recipe.model), type(recipe.model).sizes
+    same = (size for size, shape in sizes.items() if shape.items() <= values.items())
+    kept = next((f"--model {size}" for size in same), None)
+    if kept is None:
+        key = next(iter(sizes[name]))
+        kept = f"--model.{key.replace('_', '-')} {values[key]}"
+    limit = recipe.training.time
+    return (
+        f"the model is {name}, because {limit} buys {whole.epochs:.2g} epochs of the "
+        f"recipe's and {pace.epochs:.2g} of {name}; {kept} keeps the recipe's"
+    )
 
 
 def measured(job: AnyJob, machine: Machine) -> Pace:

@@ -81,9 +81,16 @@ def resolved(name: str) -> str | None:
     return next(iter(task_named(name).recipes)) if name in TASKS else None
 
 
+def sized(config: AnyRunConfig, name: str, where: str) -> AnyRunConfig:
+    """A configuration whose model has a named size."""
+    size = type(config.model).sizes[name]
+    return override(config, {f"model.{key}": value for key, value in size.items()}, where)
+
+
 def with_settings(config: AnyRunConfig, *layers: Layer) -> AnyRunConfig:
     """A configuration with changed settings; layers as in `recipe`."""
     sizes = type(config.model).sizes
+    shape = {f"model.{key}" for name in config.training.sizes for key in sizes[name]}
     for where, changes in layers:
         _check_recipe(config.recipe, changes, where)
     for where, changes in layers:
@@ -95,14 +102,20 @@ def with_settings(config: AnyRunConfig, *layers: Layer) -> AnyRunConfig:
                 )
             if size not in sizes:
                 raise UsageError(f"model.size={size}: must be one of {', '.join(sizes)}", where)
-            settings = {f"model.{key}": value for key, value in sizes[size].items()}
-            config = override(config, settings, f"size {size}")
+            config = sized(config, str(size), f"size {size}")
     for where, changes in layers:
         applied = ("model.size", RECIPE)
         plain = {key: value for key, value in changes.items() if key not in applied}
         if plain.keys() & BATCH_SETTINGS:  # the user's batch size stays
             plain.setdefault("training.updates", 0)
+        if changes.keys() & {"model.size", *shape}:  # the user's size stays
+            plain.setdefault("training.sizes", ())
         config = override(config, plain, where)
+        if unknown := set(config.training.sizes) - sizes.keys():
+            listed = ", ".join(sorted(unknown))
+            raise UsageError(
+                f"training.sizes={listed}: must be one of {', '.join(sizes) or 'no size'}", where
+            )
     return config
 
 
@@ -207,12 +220,25 @@ def changes_of(
     return "; ".join(changes[:5])
 
 
+def shape_settings(settings: AnyRunConfig) -> frozenset[str]:
+    """The dotted keys of the model's settings that a time limit may change (`training.sizes`).
+
+    None without a time limit, or if a pre-trained model decides some of them.
+    """
+    if settings.training.time is None:
+        return frozenset()
+    sizes = type(settings.model).sizes
+    keys = frozenset(f"model.{key}" for name in settings.training.sizes for key in sizes[name])
+    return keys if keys.isdisjoint(settings.decided_by_data) else frozenset()
+
+
 def decided_by_machine(settings: AnyRunConfig) -> frozenset[str]:
     """The dotted keys of the settings that are measured when a run begins, and recorded in it."""
     own = ("machine.threads", "machine.graphs", "machine.micro_batches")
     decided = unset_settings(settings, *own, *settings.machine_may_decide)
     if settings.machine.dtype == "auto":
         decided |= {"machine.dtype"}
+    decided |= shape_settings(settings)
     batch = batch_setting(settings)
     return decided if batch is None else decided | {batch}
 

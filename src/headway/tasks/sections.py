@@ -104,6 +104,11 @@ class LoopConfig:
         "and checkpoints are fitted to it; if unset, no limit",
     )
     updates: int = desired_updates(800)
+    sizes: tuple[str, ...] = setting(
+        (),
+        "smaller sizes of the model, one of which is trained with a time limit that is too short "
+        "for the model of the recipe; if unset, or if you set a size: none",
+    )
     accumulate: int = count(1, "gradient accumulation steps: number of batches per update", COPIES)
     clip: float = setting(
         1.0, "maximum gradient norm (gradient clipping); larger gradients are rescaled", gt=0

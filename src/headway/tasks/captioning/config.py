@@ -178,6 +178,7 @@ def caption() -> CaptionRunConfig:
         optimizer=OptimizerConfig(
             kind="muon", lr=3e-3, muon_lr=1e-2, beta2=0.99, eps=1e-8, weight_decay=0.05
         ),
+        training=CaptionTrainingConfig(sizes=("mini",)),
     )
 
 
@@ -197,5 +198,5 @@ def caption_emoji() -> CaptionRunConfig:
             text=("en", "fr", "de"),
             vocabulary=2000,
         ),
-        training=CaptionTrainingConfig(steps=1500),
+        training=CaptionTrainingConfig(steps=1500, sizes=("mini",)),
     )

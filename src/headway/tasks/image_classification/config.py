@@ -118,6 +118,7 @@ def vision() -> VisionRunConfig:
     return VisionRunConfig(
         recipe="vision",
         optimizer=_OPTIMIZER,
+        training=VisionTrainingConfig(sizes=("mini",)),
     )
 
 
@@ -149,5 +150,5 @@ def sound() -> VisionRunConfig:
         augmentation=AugmentationConfig(flip=0.0, padding=4, erase=0.25),
         model=VisionModelConfig(patch_size=64, patch_width=4),
         optimizer=_OPTIMIZER,
-        training=VisionTrainingConfig(average=0.99),
+        training=VisionTrainingConfig(average=0.99, sizes=("mini",)),
     )

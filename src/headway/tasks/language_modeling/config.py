@@ -194,6 +194,7 @@ def gpt() -> LanguageRunConfig:
         model=GPTConfig(**GPTConfig.sizes["modern-micro"]),  # type: ignore[arg-type]
         optimizer=_OPTIMIZER,
         schedule=_SCHEDULE,
+        training=LanguageTrainingConfig(sizes=("modern-char",)),
     )
 
 

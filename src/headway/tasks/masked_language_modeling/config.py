@@ -189,6 +189,7 @@ def bert() -> EncoderRunConfig:
         model=_encoder_model(6, 256, 4),
         optimizer=_OPTIMIZER,
         schedule=_SCHEDULE,
+        training=EncoderTrainingConfig(sizes=("tiny",)),
     )
 
 
@@ -234,4 +235,5 @@ def roberta() -> EncoderRunConfig:
         model=replace(_encoder_model(6, 256, 4), token_types=0, next_sentence=False, pooler="none"),
         optimizer=_OPTIMIZER,
         schedule=_SCHEDULE,
+        training=EncoderTrainingConfig(sizes=("tiny",)),
     )
