@@ -300,7 +300,7 @@ def test_only_the_engine_computes_with_several_threads(saved, monkeypatch, flag,
     """Threads that once computed for the main thread would slow every step down."""
     numbers = []
 
-    def served(bundles, settings, ready, templates):
+    def served(bundles, settings, ready, templates, examples):
         engine = Engine(bundles["gpt"], settings.engine, Measurements(Metrics(), "gpt"))
         monkeypatch.setattr(engine, "_turn", lambda: numbers.append(torch.get_num_threads()))
         numbers.append(torch.get_num_threads())

@@ -26,7 +26,9 @@ def show(name: str = "translate", /) -> None:
         read_run_file(Path(name))  # raises DataError for a damaged file
         data(saved.read_text(encoding="utf-8").rstrip())
     else:
-        data(write_yaml(recipe(name)).rstrip())
+        schema = f"{name}.schema.json"
+        editors = [f"headway schema {name} > {schema}", f"yaml-language-server: $schema={schema}"]
+        data(write_yaml(recipe(name), editors).rstrip())
 
 
 @as_flags

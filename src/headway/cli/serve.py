@@ -16,6 +16,7 @@ from headway.bundle import Bundle
 from headway.cli.flags import PORTS, as_flags
 from headway.cli.machine import Loader, MachineFlags
 from headway.serving.engine import EngineSettings, default_slots
+from headway.serving.examples import examples_of
 from headway.serving.guard import checked_origin
 from headway.serving.http.request_log import write_log
 from headway.serving.http.server import Address
@@ -101,9 +102,10 @@ def serve(*runs: str, flags: ServeFlags = ServeFlags()) -> None:
     engine = replace(settings.engine, slots=slots, queue=flags.queue or 4 * slots)
     write_log(requests=flags.log)
     templates = dict(zip(names, map(template_of, runs), strict=True))
+    examples = dict(zip(names, map(examples_of, runs), strict=True))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # until it has its own handler
     settings = replace(settings, engine=engine)
-    if not serve_bundles(bundles, settings, _announce(bundles), templates):
+    if not serve_bundles(bundles, settings, _announce(bundles), templates, examples):
         raise SystemExit(1)
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from headway.bundle import Bundle
 from headway.interop import ChatTemplate
 from headway.serving.engine import Engine, EngineSettings, Measurements, Metrics
+from headway.serving.examples import examples_of
 from headway.serving.guard import Guard, checked_origin
 from headway.serving.http import ServedModel, ServedModels, model_app
 from headway.serving.http.replies import ApiError
@@ -44,6 +45,7 @@ class ServerSettings:
 
 DEFAULTS = ServerSettings()
 NO_TEMPLATES: Mapping[str, ChatTemplate | None] = {}
+NO_EXAMPLES: Mapping[str, Sequence[str]] = {}
 
 
 def serve_bundles(
@@ -51,13 +53,15 @@ def serve_bundles(
     settings: ServerSettings,
     ready: Callable[[str, ModelServer], None],
     templates: Mapping[str, ChatTemplate | None] = NO_TEMPLATES,
+    examples: Mapping[str, Sequence[str]] = NO_EXAMPLES,
 ) -> bool:
     """Serve models by name until a signal; return whether the server ended well.
 
-    templates: the chat templates of models that have one. ready: called with the URL of the server,
-    and with the server. UsageError if the address cannot be used.
+    templates: the chat templates of models that have one. examples: inputs that the page offers.
+    ready: called with the URL of the server, and with the server. UsageError if the address cannot
+    be used.
     """
-    models, metrics = _served(bundles, settings, templates)
+    models, metrics = _served(bundles, settings, templates, examples)
     gc.collect()
     gc.freeze()  # modules and models stay: to look through them would stop all answers for 0.1 s
     return serve_models(
@@ -82,7 +86,8 @@ def app(
     names = model_names(runs)
     bundles = {name: load(run, **loading) for name, run in zip(names, runs, strict=True)}
     templates = {name: template_of(run) for name, run in zip(names, runs, strict=True)}
-    models, metrics = _served(bundles, settings, templates)
+    examples = {name: examples_of(run) for name, run in zip(names, runs, strict=True)}
+    models, metrics = _served(bundles, settings, templates, examples)
     for model in models:
         model.engine.start()
     return _guarded(models, metrics, settings, settings.address.port)
@@ -92,12 +97,14 @@ def _served(
     bundles: Mapping[str, Bundle],
     settings: ServerSettings,
     templates: Mapping[str, ChatTemplate | None],
+    examples: Mapping[str, Sequence[str]],
 ) -> tuple[ServedModels, Metrics]:
     metrics = Metrics()
     served = []
     for name, bundle in bundles.items():
         engine = Engine(bundle, settings.engine, Measurements(metrics, name))
-        served.append(ServedModel(name, bundle, engine, templates.get(name)))
+        offered = examples.get(name, ())
+        served.append(ServedModel(name, bundle, engine, templates.get(name), offered))
     return ServedModels(served, settings.seconds), metrics
 
 

@@ -6,12 +6,15 @@ import dataclasses
 import typing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import generate_latest
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from headway.bundle import Bundle
+from headway.data.image_reader import ImageReader
 from headway.inspection.document import Document, Frame
 from headway.inspection.page import encode, page_text
 from headway.inspection.watch import watch
@@ -70,13 +73,50 @@ def _described(model: ServedModel) -> dict[str, object]:
         "device": str(model.bundle.device),
         "max_model_len": context,
         "routes": routes_of(model),
-        "fields": {f"/{verb}": _fields(task) for verb, task in model.verbs.items()},
+        "fields": {f"/{verb}": _fields(task, model) for verb, task in model.verbs.items()},
+        "languages": _languages(model),
+        "image": _image(model.bundle),
+        "mask": _mask(model.bundle),
+        "examples": list(model.examples),
     }
 
 
-def _fields(task: AnyPredicts) -> list[dict[str, object]]:
-    """Return the fields of an input of a task, for a page that asks for them."""
+def _languages(model: ServedModel) -> list[str]:
+    """Return the languages of the outputs of a translator or a captioner; empty if unknown."""
+    own: dict[str, None] = dict.fromkeys(getattr(model.bundle, "languages", ()))
+    for task in model.verbs.values():
+        if task.foreign is not None:
+            for targets in task.foreign.targets(model.bundle).values():
+                own.update(dict.fromkeys(targets))
+    return list(own)
+
+
+def _image(bundle: Bundle) -> dict[str, object] | None:
+    """Return what the images of a model look like; None for a model of texts.
+
+    bright: whether most of their pixels are, as in black writing on white paper.
+    """
+    reader = getattr(bundle, "reader", None)
+    images = getattr(reader, "images", reader)
+    if not isinstance(images, ImageReader):
+        return None
+    is_bright = sum(images.mean) / images.channels > 0.5
+    return {"channels": images.channels, "padded": images.padded, "bright": is_bright}
+
+
+def _mask(bundle: Bundle) -> str | None:
+    """Return the text of the masked token, for a model that can predict it; None for others."""
+    if not getattr(bundle.config, "masked_lm_head", False):
+        return None
+    tokenizer: Any = getattr(bundle, "tokenizer", None)
+    name: str = tokenizer.token_strings([tokenizer.special_tokens.mask])[0]
+    return name
+
+
+def _fields(task: AnyPredicts, model: ServedModel) -> list[dict[str, object]]:
+    """Return the fields of an input of a task that the model reads, for a page."""
     kinds = typing.get_type_hints(task.input)
+    unread = set() if model.bundle.inputs.second else {"second"}
     return [
         {
             "name": item.name,
@@ -85,6 +125,7 @@ def _fields(task: AnyPredicts) -> list[dict[str, object]]:
             "help": item.metadata.get("help", item.name),
         }
         for item in dataclasses.fields(task.input)
+        if item.name not in unread
     ]
 
 

@@ -23,14 +23,15 @@ LONGEST_PROMPT = 2**15  # tokens, for a model without a maximum length
 class ServedModel:
     """A model with its engine.
 
-    template: its chat templates; None if it has none. verbs: verb -> how models of its kind predict
-    by it.
+    template: its chat templates; None if it has none. examples: held-out inputs that the page
+    offers. verbs: verb -> how models of its kind predict by it.
     """
 
     name: str
     bundle: Bundle
     engine: Engine
     template: ChatTemplate | None = None
+    examples: Sequence[str] = ()
     created: int = field(default_factory=lambda: int(time.time()))
 
     @property
