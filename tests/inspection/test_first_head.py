@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from headway.inspection.document import Frame, Maps, Side
-from headway.inspection.first_head import MEAN, Opening, opening, telling
+from headway.inspection.document import Frame, Maps, Prediction, Side
+from headway.inspection.first_head import MEAN, Opening, opening, opening_query, telling
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import bert_classifier, gpt, translator
 from tests.fixtures.documents import caption_frame, image_frame
@@ -114,3 +114,41 @@ def test_weights_without_a_sum_of_one_open_at_the_last_layer_and_frames_without_
     raw = self_attention("a", torch.randn(3, N, N), torch.randn(3, N, N), normalised=False)
     assert opening(frame_of(raw)) == Opening("a", 1, MEAN)
     assert opening(frame_of()) is None
+
+
+def query_of(frame):
+    return opening_query(frame, opening(frame))
+
+
+def test_a_masked_language_model_opens_at_its_mask():
+    maps = [self_attention("encoder", TELLING[None])]
+    prediction = Prediction(position=4, tokens=["two"], probabilities=[0.5])
+    frame = frame_of(*maps)
+    assert query_of(frame) != 4
+    masked = Frame(
+        label="",
+        model={},
+        sides=frame.sides,
+        maps=maps,
+        predictions=[prediction],
+        predictions_side="s",
+    )
+    assert query_of(masked) == 4
+
+
+def test_a_continuation_opens_at_a_visible_word_that_the_model_generated():
+    tokens = ["Once", "\n", "upon", "\n", "\n", "a", "time", "."]
+    side = Side(tokens=tokens, generated=3)
+    maps = [self_attention("decoder", TELLING.tril()[None], causal=True)]
+    frame = Frame(label="", model={}, sides={"s": side}, maps=maps)
+    assert tokens[query_of(frame)] in {"a", "time"}
+    only_breaks = Side(tokens=[*tokens[:3], *["\n"] * 5], generated=3)
+    frame = Frame(label="", model={}, sides={"s": only_breaks}, maps=maps)
+    assert tokens[query_of(frame)] in {"Once", "upon"}
+
+
+def test_the_sharpest_word_of_the_head_is_the_query_and_an_image_opens_at_its_class_token():
+    weights = torch.full((N, N), 1 / N)
+    weights[3] = torch.nn.functional.one_hot(torch.tensor(5), N)
+    assert query_of(frame_of(self_attention("encoder", weights[None]))) == 3
+    assert query_of(image_frame()) == 0

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headway.inspection.gradient_x_input import gradient_x_input
+from headway.inspection.gradient_x_input import gradient_x_input, gradients_x_input
 from headway.inspection.watch import watch
 from tests.fixtures.bundles import BUNDLES, gpt, translator
 
@@ -82,3 +82,22 @@ def test_a_frame_attributes_the_most_probable_token_of_each_position_to_every_si
             probe.reading, lambda logits, p=prediction.position, best=best: logits[0, p, best]
         )
         assert attributions[0].scores == pytest.approx(expected["source"].tolist())
+
+
+@ALL
+def test_several_scores_in_one_pass_equal_one_pass_each(name):
+    make, inputs = BUNDLES[name]
+    reading = make().reading(*inputs)
+    runs = []
+    run = reading.run
+    object.__setattr__(reading, "run", lambda: runs.append(1) or run())
+
+    def scores(output):
+        return output.flatten()[:3]
+
+    together = gradients_x_input(reading, scores)
+    assert len(runs) == 1
+    for at, attribution in enumerate(together):
+        alone = gradient_x_input(reading, lambda output, at=at: scores(output)[at])
+        assert set(alone) == set(attribution)
+        assert all(torch.equal(alone[side], attribution[side]) for side in alone)

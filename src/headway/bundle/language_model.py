@@ -159,6 +159,7 @@ class TextBundle(StoredBundle, Attending):
                 self.model, "text", positions, tokenizer.size, tokenizer.token_strings
             ),
             tokenizers={"text": tokenizer},
+            generated={"text": count - len(tokens)} if len(tokens) else {},
         )
 
     def _written(self, text: str, max_tokens: int) -> tuple[Sequence[int], str]:

@@ -65,7 +65,8 @@ class Probe:
 
     kind: of the bundle. reading: the forward pass. answer: the prediction as text; if the model
     produces vectors only, it is empty and `readout` is None. tokenizers: of the sides that are
-    text. images: of the sides that are images.
+    text. images: of the sides that are images. generated: side -> position of the first token that
+    the model generated; absent for a side that is all input.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class Probe:
     readout: Readout | None
     tokenizers: Mapping[str, Any] = field(default_factory=dict)
     images: Mapping[str, ImagePatches] = field(default_factory=dict)
+    generated: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from headway.inspection.document import Document, Frame, Maps
 from headway.inspection.page import encode, only_layers, page_size, write_page
 from headway.inspection.render import heat_map
 from headway.inspection.walk import walk
-from headway.inspection.watch import ANALYSES, SLOW, watch
+from headway.inspection.watch import OF_A_PAGE, SLOW, watch
 from headway.terminal.console import data, data_json, program, say
 from headway.terminal.progress import progress
 
@@ -125,7 +125,7 @@ def _document(
     flags: InspectFlags,
 ) -> Document:
     """A frame for each model, and a walk through the first of them."""
-    analyses = (*ANALYSES, *SLOW) if flags.importance else ANALYSES
+    analyses = (*OF_A_PAGE, *SLOW) if flags.importance else OF_A_PAGE
     with progress("inspecting") as report:
         frames = [
             watch(

@@ -22,7 +22,8 @@ class Side:
     For image tokens, image: the pixels of the input image; grid: rows and columns of patches;
     reach: the number of pixel rows and columns that the patches cover; num_prefix_tokens: the
     number of tokens before the patches (class token, registers): tokens[num_prefix_tokens:] are the
-    patches, row by row.
+    patches, row by row. generated: position of the first token that the model generated; None if it
+    generated none of them.
     """
 
     tokens: Sequence[str]
@@ -31,6 +32,7 @@ class Side:
     grid: tuple[int, int] | None = None
     reach: tuple[int, int] | None = None
     num_prefix_tokens: int = 0
+    generated: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +126,27 @@ class Leaf:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeadEffect:
+    """The predictions without one attention head, compared with those of all heads.
+
+    probabilities[i]: without the head, the probability of the token that the model predicts with
+    all heads at the position of `Frame.predictions[i]`. changed: i -> the most probable token
+    without the head, where it is another one.
+    """
+
+    probabilities: Sequence[float]
+    changed: Mapping[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Frame:
     """One forward pass of one model on one input.
 
     model: properties of the model that are shown ("kind", "layers", "parameters", "folder", ...).
     answer: output of the model. importance["encoder"][layer][head]: fall of the metric named
-    `metric` when that head is ablated.
+    `metric` when that head is ablated. effects["encoder"][layer][head]: the predictions without
+    that head. updates["encoder"][layer][sublayer][t], with sublayer "attention", "cross" or
+    "feedforward": |y - x| / |x|, by how much the sublayer changes vector x of token t into y.
     """
 
     label: str
@@ -144,6 +161,8 @@ class Frame:
     beam: Sequence[Leaf] = ()
     metric: str = ""
     importance: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)
+    effects: Mapping[str, Sequence[Sequence[HeadEffect]]] = field(default_factory=dict)
+    updates: Mapping[str, Sequence[Mapping[str, Sequence[float]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,9 +193,16 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """The content of one page. notes: remarks for the reader, for example what was left out."""
+    """The content of one page.
+
+    notes: remarks for the reader, for example what was left out. examples: inputs that a live page
+    offers, for example held-out texts of the training run. modality: "text" or "image", what a live
+    page asks for; if empty, both.
+    """
 
     title: str
     frames: Sequence[Frame]
     walk: Sequence[Step] = ()
     notes: Sequence[str] = ()
+    examples: Sequence[str] = ()
+    modality: str = ""

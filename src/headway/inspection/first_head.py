@@ -1,4 +1,4 @@
-"""The head that the page shows first: one with an informative attention map."""
+"""The head and the token that the page shows first, with an informative attention map."""
 
 from __future__ import annotations
 
@@ -68,14 +68,52 @@ def telling(
     punctuation as keys and, in self-attention (queries is None), the first token, the query itself
     and its neighbours. Queries that are special tokens or punctuation do not count, unless all are.
     """
-    a = weights.double()
     query_tokens = keys if queries is None else queries
-    sharp = (1 - relative_entropy(a, causal)).clamp(0, 1)  # H T
-    unexpected = (a * ~_expected(len(query_tokens), keys, queries is None)).sum(-1)
     counted = torch.tensor([not is_delimiter(token) for token in query_tokens])
     if not bool(counted.any()):
         counted = torch.ones_like(counted)
-    return (sharp * unexpected)[:, counted].nanmean(1).nan_to_num(0.0)
+    rows = _telling_rows(weights, queries, keys, causal)
+    return rows[:, counted].nanmean(1).nan_to_num(0.0)
+
+
+def _telling_rows(
+    weights: Float[Tensor, "H T S"],
+    queries: Sequence[str] | None,
+    keys: Sequence[str],
+    causal: bool,
+) -> Float[Tensor, "H T"]:
+    a = weights.double()
+    sharp = (1 - relative_entropy(a, causal)).clamp(0, 1)
+    return sharp * (a * ~_expected(a.shape[1], keys, queries is None)).sum(-1)
+
+
+def opening_query(frame: Frame, first: Opening) -> int:
+    """Return the position of the query to show first in the head `first`.
+
+    For an image: the first token. For a model that predicts at a few positions, such as [MASK]: the
+    first of them. Otherwise the word whose attention is the most informative (as in `telling`); of
+    a text with a continuation, a word that the model generated, if there is one.
+    """
+    maps = next(m for m in frame.maps if m.measure == "attention" and m.name == first.map)
+    side = frame.sides[maps.queries]
+    if side.grid is not None:
+        return 0
+    predicted = [p.position for p in frame.predictions if frame.predictions_side == maps.queries]
+    if not maps.causal and side.generated is None and 0 < 2 * len(predicted) < len(side.tokens):
+        return predicted[0]
+    words = [i for i, token in enumerate(side.tokens) if _is_word(token)]
+    generated = [i for i in words if side.generated is not None and i >= side.generated]
+    candidates = generated or words or [len(side.tokens) - 1]
+    if not maps.normalised:
+        return candidates[0]
+    head = slice(None) if first.head == MEAN else slice(first.head, first.head + 1)
+    weights = maps.weights[first.layer][head]
+    rows = _telling_rows(weights, *_tokens(frame, maps), maps.causal).mean(0).nan_to_num(0.0)
+    return candidates[int(rows[candidates].argmax())]
+
+
+def _is_word(token: str) -> bool:
+    return not is_delimiter(token) and any(letter.isalnum() for letter in token)
 
 
 def _expected(num_queries: int, keys: Sequence[str], is_self: bool) -> Bool[Tensor, "T S"]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.bundle import Bundle
 from headway.inspection.document import Document
 from headway.inspection.page import NotebookPage, encode
-from headway.inspection.watch import watch
+from headway.inspection.watch import OF_A_PAGE, watch
 
 if TYPE_CHECKING:
     from headway.inspection.page.widget import PageWidget
@@ -31,7 +31,15 @@ def show(
     the same, but tells Python nothing. input: the text or image. second, target, language: as for
     `watch`. height: in pixels. Raises UsageError if the model cannot be inspected.
     """
-    frame = watch(bundle, input, second, target=target, language=language, vectors=True)
+    frame = watch(
+        bundle,
+        input,
+        second,
+        target=target,
+        language=language,
+        vectors=True,
+        analyses=OF_A_PAGE,
+    )
     title = input[:80] if isinstance(input, str) else frame.label
     document = Document(title=title, frames=[frame])
     if find_spec("anywidget") is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = "osD^vPX*"
 FEW = 40  # a line with more points has no markers
 NUMBERED = 30  # a confusion matrix with more classes has no counts in its cells
+LETTERS = 10  # letters of a title per inch of its figure
 MARGIN = 0.12  # fraction of a scatter plot around its points
 BESIDE = 4  # with more lines, the legend is beside the plot
 AROUND = ((4, 4), (4, -11), (-4, 4), (-4, -11), (4, 14), (4, -21), (-4, 14), (-4, -21))
@@ -161,7 +163,8 @@ def plot_attention_maps(path: Path, panels: Sequence[Panel], *, title: str = "")
         beyond = _beyond([w for panel in panels for row in panel.weights for w in row])
         figure.colorbar(image, ax=shown, shrink=0.6, label="weight", extend=beyond)
         if title:
-            figure.suptitle(drawable(title), x=0.01, ha="left")
+            lines = textwrap.wrap(drawable(title), width=int(LETTERS * size[0]))
+            figure.suptitle("\n".join(lines), x=0.01, ha="left")
 
 
 def confusion_matrix(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -20,23 +20,26 @@ from headway.attention import (
 )
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
-from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, Readout, part_of
-from headway.inspection.ablation import head_importance, heads_of, layers_of
+from headway.bundle import WRITTEN, BeamSearching, Bundle, Probe, part_of
+from headway.inspection.ablation import heads_of, layers_of
 from headway.inspection.attention_flow import rolled, weighted
 from headway.inspection.beams import search_tree
 from headway.inspection.document import Attribution, Frame, Maps, Side, Vectors
-from headway.inspection.gradient_x_input import gradient_x_input
+from headway.inspection.gradient_x_input import gradients_x_input
+from headway.inspection.head_effects import Ablations, ablations
 from headway.inspection.head_patterns import head_pattern_scores
 from headway.inspection.logit_lens import logit_lens, unembedding_of
+from headway.inspection.stream_updates import Updates, recording_updates
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.work import Report, Work, unreported
 from headway.models.contracts import parameter_count
 
-ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam")
-SLOW = ("importance",)  # one more forward pass per head
+ANALYSES = ("rollout", "value-weighted", "gradient x input", "lens", "beam", "updates")
+OF_A_PAGE = (*ANALYSES, "effects")  # those of `headway inspect` and of the live page
+SLOW = ("importance",)  # one more forward pass per head, as for effects
 METRIC = "log-probability of the answer"
+CHEAP = 5e9  # multiplications, about a second: "effects" that need more are left out
 MAX_ATTRIBUTED_POSITIONS = 32  # positions whose predictions are attributed
-_GRADIENT = 3  # forward passes in the time of one pass with its gradient
 
 
 def watch(
@@ -60,7 +63,8 @@ def watch(
     input: the text or image. second, target, language, written: as for `Bundle.probe`. layers:
     prefixes of the names of attention layers ("decoder.blocks.3"); if empty, all. vectors: whether
     queries, keys and norms of values are stored. analyses: what is computed in addition, if the
-    model allows it; "importance", not in the default, needs one more forward pass per head. top:
+    model allows it; "importance", not in the default, needs one more forward pass per head, and so
+    does "effects", which is left out for models for which it takes more than about a second. top:
     the number of predictions per position. label: name of the frame; if empty, the kind of the
     model. max_tokens: maximum number of tokens of the input and of the output; if unset, there is
     none. report: called with the fraction that is done, after the output is generated.
@@ -68,11 +72,11 @@ def watch(
     The outputs of the model are those of a normal forward pass. Raises UsageError for an unknown
     analysis or layer, for too many tokens, and for a model without attention.
     """
-    unknown = set(analyses) - {*ANALYSES, *SLOW}
+    unknown = set(analyses) - {*OF_A_PAGE, *SLOW}
     if unknown:
         raise UsageError(
             f"unknown analyses {', '.join(sorted(unknown))}",
-            hint=f"known: {', '.join((*ANALYSES, *SLOW))}",
+            hint=f"known: {', '.join((*OF_A_PAGE, *SLOW))}",
         )
     if not attention_layers(bundle.model):
         raise UsageError(
@@ -125,10 +129,13 @@ def inspect_probe(
     lens = None
     if "lens" in analyses and predictions and unembedding_of(probe) is not None:
         lens = logit_lens(probe, min(top, 5))
-    important = "importance" in analyses and probe.readout is not None
+    without = _without_heads(probe, captured.output, analyses, work)
+    important = "importance" in analyses and without is not None
     return Frame(
         metric=METRIC if important else "",
-        importance=importance_of(probe, captured.output, work) if important else {},
+        importance=without.importance if important and without is not None else {},
+        effects={} if without is None else without.effects,
+        updates=captured.updates if "updates" in analyses else {},
         label=label or probe.kind,
         model=model_properties(probe),
         sides={name: _side(probe, name) for name in probe.reading.tokens},
@@ -147,10 +154,32 @@ def _forward_passes(probe: Probe, analyses: Collection[str]) -> int:
     """Return the number of forward passes that take most of the time of these analyses."""
     passes = 1
     if probe.readout is not None and "gradient x input" in analyses:
-        passes += _GRADIENT * min(len(probe.readout.positions), MAX_ATTRIBUTED_POSITIONS)
-    if probe.readout is not None and "importance" in analyses:
-        passes += sum(map(sum, heads_of(probe.reading.model).values()))
+        passes += 1 + min(len(probe.readout.positions), MAX_ATTRIBUTED_POSITIONS)
+    if _ablates(probe, analyses):
+        passes += 1 + _num_heads(probe)
     return passes
+
+
+def _num_heads(probe: Probe) -> int:
+    return sum(map(sum, heads_of(probe.reading.model).values()))
+
+
+def _ablates(probe: Probe, analyses: Collection[str]) -> bool:
+    """Return whether each head is ablated: on request, and for "effects" if that is cheap."""
+    if probe.readout is None or not len(probe.readout.positions):
+        return False
+    tokens = sum(map(len, probe.reading.tokens.values()))
+    products = parameter_count(probe.reading.model) * tokens * _num_heads(probe)
+    return "importance" in analyses or ("effects" in analyses and products <= CHEAP)
+
+
+def _without_heads(
+    probe: Probe, output: Tensor, analyses: Collection[str], work: Work
+) -> Ablations | None:
+    if not _ablates(probe, analyses):
+        return None
+    assert probe.readout is not None
+    return ablations(probe.reading, probe.readout, output, work)
 
 
 def model_properties(probe: Probe) -> dict[str, int | str]:
@@ -185,16 +214,17 @@ class _Captured:
     output: Tensor
     weights: AttentionMaps
     inputs: dict[str, list[KernelInputs]]
+    updates: Updates
 
 
 @torch.no_grad()
 def _captured(probe: Probe, layers: Sequence[str], inputs: bool) -> _Captured:
     model = probe.reading.model
-    with record_attention(model, layers) as weights:
+    with record_attention(model, layers) as weights, recording_updates(model) as updates:
         if not inputs:
-            return _Captured(probe.reading.run(), weights, {})
+            return _Captured(probe.reading.run(), weights, {}, updates())
         with record_inputs(model, layers) as recorded:
-            return _Captured(probe.reading.run(), weights, recorded)
+            return _Captured(probe.reading.run(), weights, recorded, updates())
 
 
 def _maps(probe: Probe, captured: _Captured) -> list[Maps]:
@@ -275,7 +305,7 @@ def _side(probe: Probe, name: str) -> Side:
     reading = probe.reading
     words, image = reading.words.get(name, ()), probe.images.get(name)
     if image is None:
-        return Side(tokens=reading.tokens[name], words=words)
+        return Side(tokens=reading.tokens[name], words=words, generated=probe.generated.get(name))
     return Side(
         tokens=reading.tokens[name],
         words=words,
@@ -290,46 +320,25 @@ def attributions_of(probe: Probe, output: Tensor, work: Work) -> list[Attributio
     """Return gradient x input for the logit of the most probable prediction at each position, for
     at most the last 32 positions. output: the output of the forward pass."""
     readout = probe.readout
-    if readout is None:
-        return []
-    attributions = []
-    best = readout.logits(output).argmax(-1).tolist()
-    for row in range(len(best))[-MAX_ATTRIBUTED_POSITIONS:]:
-        column = best[row]
-        scores = gradient_x_input(probe.reading, _one_of(readout, row, column))
-        (name,) = readout.names([column])
-        attributions += [
-            Attribution(
-                measure="gradient x input",
-                side=side,
-                of=name,
-                position=readout.positions[row],
-                scores=values.tolist(),
-            )
-            for side, values in scores.items()
-        ]
-        work.done(_GRADIENT)
-    return attributions
-
-
-def _one_of(readout: Readout, row: int, column: int) -> Callable[[Tensor], Tensor]:
-    """Return a function from the output of the forward pass to one logit."""
-    return lambda output: readout.logits(output)[row, column]
-
-
-@torch.no_grad()
-def importance_of(probe: Probe, output: Tensor, work: Work) -> dict[str, list[list[float]]]:
-    """Return the importance of each head (`head_importance`) for the mean log-probability of the
-    most probable predictions, or for the number that a regression model predicts. output: the
-    output of the forward pass."""
-    readout, reading = probe.readout, probe.reading
     if readout is None or not len(readout.positions):
-        return {}
-    best = readout.logits(output).argmax(-1, keepdim=True)
-
-    def metric() -> float:
-        rows = readout.logits(reading.run()).float()
-        work.done()
-        return float((rows if rows.shape[1] == 1 else rows.log_softmax(-1)).gather(1, best).mean())
-
-    return head_importance(reading.model, metric)
+        return []
+    best = readout.logits(output).argmax(-1)
+    rows = torch.arange(len(best), device=best.device)[-MAX_ATTRIBUTED_POSITIONS:]
+    columns = best[rows]
+    work.done()
+    scores = gradients_x_input(
+        probe.reading, lambda output: readout.logits(output)[rows, columns], work.done
+    )
+    return [
+        Attribution(
+            measure="gradient x input",
+            side=side,
+            of=name,
+            position=readout.positions[row],
+            scores=values.tolist(),
+        )
+        for row, name, of_sides in zip(
+            rows.tolist(), readout.names(columns.tolist()), scores, strict=True
+        )
+        for side, values in of_sides.items()
+    ]

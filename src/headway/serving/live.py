@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from headway.bundle import WRITTEN, Bundle
 from headway.inspection.ablation import Head, without_heads
 from headway.inspection.document import Document, Frame
 from headway.inspection.walk import walk
-from headway.inspection.watch import watch
+from headway.inspection.watch import OF_A_PAGE, watch
 from headway.serving.inspection_request import InspectionRequest
 
 SENTENCE = "The monkey ate the banana because it was hungry."
@@ -18,10 +19,14 @@ SENTENCE = "The monkey ate the banana because it was hungry."
 
 
 class BundleViewer:
-    """A `Viewer` of one bundle. name: its name in the page."""
+    """A `Viewer` of one bundle.
 
-    def __init__(self, bundle: Bundle, name: str) -> None:
-        self.bundle, self.name = bundle, name
+    name: its name in the page. examples: texts that the page offers as inputs; the first of them is
+    shown first.
+    """
+
+    def __init__(self, bundle: Bundle, name: str, examples: Sequence[str] = ()) -> None:
+        self.bundle, self.name, self.examples = bundle, name, examples
         self._image: bytes | str | None = None
 
     def open(self, path: str) -> Document:
@@ -36,16 +41,16 @@ class BundleViewer:
         return self.bundle.inputs.modality == "image"
 
     def first(self) -> Document:
-        """The first document: that of `SENTENCE`, or a note if the model needs another input."""
+        """The first document: that of the first example, or of `SENTENCE`; a note instead if the
+        model needs another input."""
         try:
-            return self.look(InspectionRequest(text=SENTENCE))
+            return self.look(InspectionRequest(text=next(iter(self.examples), SENTENCE)))
         except UsageError:
             note = "Drop an image." if self.takes_images else "Type the input of this model."
-            return Document(title=self.name, frames=[], notes=[note])
+            return self._document(notes=[note])
 
     def look(self, request: InspectionRequest) -> Document:
-        frame = self._frame(request, self.name)
-        return Document(title=self.name, frames=[frame])
+        return self._document(self._frame(request, self.name))
 
     def without(self, request: InspectionRequest) -> Document:
         """Frames with all heads and without some of them.
@@ -56,7 +61,7 @@ class BundleViewer:
         whole = self._frame(request, "all heads")
         with without_heads(self.bundle.model, request.heads):
             fewer = self._frame(request, "without " + ", ".join(map(_title_of, request.heads)))
-        return Document(title=self.name, frames=[whole, fewer])
+        return self._document(whole, fewer)
 
     def walk(self, request: InspectionRequest) -> Document:
         steps = walk(
@@ -68,8 +73,18 @@ class BundleViewer:
         )
         return Document(title=self.name, frames=[], walk=steps)
 
+    def _document(self, *frames: Frame, notes: Sequence[str] = ()) -> Document:
+        return Document(
+            title=self.name,
+            frames=frames,
+            notes=notes,
+            examples=self.examples,
+            modality=self.bundle.inputs.modality,
+        )
+
     def _frame(self, request: InspectionRequest, label: str) -> Frame:
-        frame = watch(self.bundle, **self._arguments(request), vectors=True, label=label)
+        arguments = self._arguments(request)
+        frame = watch(self.bundle, **arguments, vectors=True, label=label, analyses=OF_A_PAGE)
         return replace(frame, model={**frame.model, "input": request.text or ""})
 
     def _arguments(self, request: InspectionRequest) -> dict[str, Any]:

@@ -98,6 +98,7 @@ def opened(tabs, pages):
         scheme="light",
         motion="no-preference",
         script="",
+        wait=True,
     ) -> Page:
         page = tabs.free.pop() if tabs.free and not script else tabs.new(script)
         if not script:
@@ -107,7 +108,8 @@ def opened(tabs, pages):
         page.emulate_media(color_scheme=scheme, reduced_motion=motion)
         path = pages[file] if isinstance(file, str) else file
         page.goto(f"file://{path}#{hash_}")
-        page.locator("nav button[aria-current]").wait_for()
+        if wait:
+            page.locator("nav button[aria-current]").wait_for()
         return page
 
     tabs.errors.clear()

@@ -54,13 +54,16 @@ def test_the_header_is_plain_json_with_the_documented_keys():
         "frames",
         "walk",
         "report",
+        "examples",
+        "modality",
     }
     frame = header["frames"][0]
     keys = (
-        "label model answer sides maps opening predictions predictions_side lens attributions beam"
+        "label model answer sides maps opening predictions predictions_side lens attributions beam "
+        "effects updates"
     )
     assert set(frame) == set(keys.split())
-    keys = "tokens words image size grid reach num_prefix_tokens"
+    keys = "tokens words image size grid reach num_prefix_tokens generated"
     assert set(frame["sides"]["sentence"]) == set(keys.split())
     keys = (
         "name measure queries keys layers heads shape causal normalised blocks coding thumbnails"

@@ -37,16 +37,17 @@ def test_a_framed_page_runs_without_access_to_its_outer_page(framed, view):
     assert frame.evaluate("try { parent.document.title } catch { 'denied' }") == "denied"
 
 
-def test_a_framed_page_shows_its_view_first_and_keeps_the_caution(framed):
+def test_a_framed_page_shows_its_view_first_and_keeps_the_caution_behind_its_mark(framed):
     frame = framed("view=alignment&frame=3", 1400)
-    view, caution = frame.locator("main"), frame.locator(".caution")
     assert not frame.locator(".lead").is_visible()
-    assert view.bounding_box()["y"] < caution.bounding_box()["y"]
-    assert "attention is not an explanation" in caution.inner_text()
+    frame.locator(".caution summary").click()
+    assert "attention is not an explanation" in frame.locator(".caution p").inner_text()
 
 
-def test_a_page_of_its_own_has_the_caution_above_the_view(opened):
+def test_a_page_of_its_own_opens_the_caution_by_keyboard(opened):
     page = opened("all", "view=alignment&frame=3")
-    view, caution = page.locator("main"), page.locator(".caution")
-    assert caution.bounding_box()["y"] < view.bounding_box()["y"]
-    assert page.locator(".lead").is_visible()
+    caution = page.locator(".caution p")
+    assert page.locator(".lead").is_visible() and not caution.is_visible()
+    page.locator(".caution summary").focus()
+    page.keyboard.press("Enter")
+    assert caution.is_visible()

@@ -19,7 +19,7 @@ def test_hostile_tokens_are_shown_as_text(opened, view):
     if view == "text":
         tokens = page.locator(".token").all_inner_texts()
         assert tokens[0] == HOSTILE[0] and tokens[2] == HOSTILE[2] and tokens[14] == HOSTILE[14]
-        assert tokens[9] == "␣␣␣" and tokens[10] == "⏎" and tokens[11] == "∅"
+        assert tokens[9] == "␣␣␣" and tokens[10] == "↵" and tokens[11] == "∅"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 import pytest
 from playwright.sync_api import expect
 
+from tests.fixtures.page_views import chosen_head, eventually
+
 
 def focus(page, view):
     target = (
@@ -19,16 +21,13 @@ def focus(page, view):
 def test_brackets_change_the_layer_and_comma_and_full_stop_the_head(opened, view):
     page = opened("all", f"view={view}&layer=0&head=0")
     focus(page, view)
-    layer, head = page.get_by_label("Layer", exact=True), page.get_by_label("Head", exact=True)
     for key in ("]", "]", "[", ".", ".", ","):
         page.keyboard.press(key)
-    expect(layer).to_have_value("1")
-    expect(head).to_have_value("1")
+    eventually(page, lambda: chosen_head(page) == (1, 1))
     for _ in range(9):
         page.keyboard.press("]")
         page.keyboard.press(",")
-    expect(layer).to_have_value("3")
-    expect(head).to_have_value("-1")
+    eventually(page, lambda: chosen_head(page) == (3, -1))
 
 
 def test_arrows_move_the_cross_of_the_matrix(opened):

@@ -56,7 +56,7 @@ def visit(browser):
             "request", lambda request: request.url.startswith(allowed) or errors.append(request.url)
         )
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(address)
+        page.goto(f"{address}#view=text")
         page.locator("nav button[aria-current]").wait_for()
         return page
 

@@ -173,8 +173,8 @@ def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):
     )
     page = opened(path)
     frame = page.frame_locator("iframe")
-    expect(frame.locator(".sentence")).to_contain_text("attends to")
     frame.locator("nav").get_by_role("button", name="Matrix").click()
+    expect(frame.locator(".sentence")).to_contain_text("attends to")
     expect(frame.locator("h2#view-title")).to_have_text("Matrix")
 
 

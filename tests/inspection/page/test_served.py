@@ -15,7 +15,7 @@ from headway.inspection.document import Document
 from headway.inspection.page import encode, served_page
 from headway.inspection.page.encoding import header_json
 from tests.fixtures.documents import encoder_frame, walk
-from tests.fixtures.page_views import eventually
+from tests.fixtures.page_views import choose_head, eventually
 
 
 class Server:
@@ -24,12 +24,18 @@ class Server:
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict]] = []
         self.count = 0
+        self.modality = ""
         self.blocks: dict[str, bytes] = {}
         self.header = self.look("first")
 
     def look(self, title, *frames):
         self.count += 1
-        document = Document(title=title, frames=frames or [encoder_frame(title)])
+        document = Document(
+            title=title,
+            frames=frames or [encoder_frame(title)],
+            examples=["the ships", "an old keeper"],
+            modality=self.modality,
+        )
         encoded = encode(document, live=True, prefix=f"look{self.count}-")
         self.blocks |= encoded.blocks
         return json.loads(header_json(encoded.header))
@@ -99,7 +105,7 @@ def page(browser, served):
             request.url.startswith(("data:", "blob:", served.address)) or errors.append(request.url)
         ),
     )
-    page.goto(served.address)
+    page.goto(f"{served.address}#view=text")
     page.locator(".sentence", has_text="attends to").wait_for()
     yield page
     context.close()
@@ -115,7 +121,7 @@ def test_only_blocks_that_are_shown_are_fetched(page, served):
     fetched = fetched_blocks(page)
     assert len(fetched) == 1
     page.locator("nav").get_by_role("button", name="Matrix").click()
-    page.get_by_role("button", name="Next layer").click()
+    choose_head(page, 1, 0)
     eventually(page, lambda: len(fetched_blocks(page)) == 2)
 
 
@@ -149,8 +155,7 @@ def test_heads_can_be_switched_off(page, served):
 
 
 def test_a_walk_of_the_pinned_token_can_be_requested(page, served):
-    page.get_by_label("Layer", exact=True).select_option(label="2")
-    page.get_by_label("Head", exact=True).select_option(label="4")
+    choose_head(page, 1, 3)
     page.locator(".token", has_text="keeper").click()
     page.locator("nav").get_by_role("button", name="Walkthrough").click()
     expect(page.locator(".step h3")).to_be_hidden()
@@ -181,3 +186,18 @@ def test_a_drawing_is_sent_as_the_image(page, served):
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("L"))
     assert pixels.shape == (168, 168)
     assert pixels[55, 70] < 60 and pixels[150, 20] == 255
+
+
+def test_a_held_out_example_is_one_click_away(page, served):
+    page.get_by_role("button", name="an old keeper").click()
+    expect(page.locator("h1")).to_have_text("about an old keeper")
+    assert ("look", {"text": "an old keeper"}) in served.requests
+
+
+def test_a_model_of_texts_is_not_offered_a_drawing_area(page, served):
+    page.get_by_text("More inputs").click()
+    expect(page.locator(".pad")).to_be_visible()
+    served.modality = "text"
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator(".pad")).to_be_hidden()
+    expect(page.get_by_role("textbox", name="Target")).to_be_visible()

@@ -15,9 +15,10 @@ def page(opened):
 def test_hovering_over_a_term_shows_its_sentence_until_the_pointer_leaves(page):
     tooltip = page.get_by_role("tooltip")
     expect(tooltip).to_be_hidden()
-    page.locator(".stepper", has_text="Head").locator("span").first.hover()
+    page.locator(".chosen .term", has_text="Head").hover()
     expect(tooltip).to_have_text(sentences()["attention head"])
-    box, label = tooltip.bounding_box(), page.locator(".stepper", has_text="Head").bounding_box()
+    term = page.locator(".chosen .term", has_text="Head")
+    box, label = tooltip.bounding_box(), term.bounding_box()
     assert 0 <= box["y"] - label["y"] - label["height"] < 10
     tooltip.hover()
     page.wait_for_timeout(500)

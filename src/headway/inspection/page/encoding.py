@@ -24,7 +24,7 @@ from headway.base.errors import UsageError
 from headway.data.images import Pixels
 from headway.inspection.document import Document, Frame, Maps, Side, Step, Vectors
 from headway.inspection.entropy import relative_entropy
-from headway.inspection.first_head import opening
+from headway.inspection.first_head import opening, opening_query
 from headway.inspection.page.byte_weights import TOP, coding_of, thumbnails, to_codes
 
 FORMAT, VERSION = "headway-inspection", 1
@@ -87,6 +87,8 @@ def encode(
         "title": document.title,
         "notes": notes,
         "live": live,
+        "examples": list(document.examples),
+        "modality": document.modality,
         "frames": [_frame(frame, blocks, levels) for frame in frames],
         "walk": [_step(step) for step in document.walk],
         "report": report,
@@ -120,8 +122,11 @@ def only_layers(frame: Frame, layers: Sequence[int]) -> Frame:
         return replace(maps, **parts)
 
     reduced = [small for maps in frame.maps if (small := fewer(maps)).layers]
-    importance = {name: chosen(values) for name, values in frame.importance.items()}
-    return replace(frame, maps=reduced, importance=importance)
+    by_layer: dict[str, Any] = {
+        name: {part: chosen(values) for part, values in getattr(frame, name).items()}
+        for name in ("importance", "effects", "updates")
+    }
+    return replace(frame, maps=reduced, **by_layer)
 
 
 _BY_LAYER = ("layers", "weights", "patterns", "vectors")
@@ -135,13 +140,25 @@ def _frame(frame: Frame, blocks: _Blocks, levels: int) -> dict[str, object]:
         "answer": frame.answer,
         "sides": {name: _side(side) for name, side in frame.sides.items()},
         "maps": [_maps(maps, frame, blocks, levels) for maps in frame.maps],
-        "opening": None if (first := opening(frame)) is None else asdict(first),
+        "opening": _opening(frame),
         "predictions": [_plain(asdict(prediction)) for prediction in frame.predictions],
         "predictions_side": frame.predictions_side,
         "lens": lens and _plain(asdict(lens)),
         "attributions": [_plain(asdict(attribution)) for attribution in frame.attributions],
         "beam": [_plain(asdict(leaf)) for leaf in frame.beam],
+        "effects": {
+            part: [[_plain(asdict(effect), 2) for effect in layer] for layer in layers]
+            for part, layers in frame.effects.items()
+        },
+        "updates": _plain(frame.updates, 2),
     }
+
+
+def _opening(frame: Frame) -> dict[str, object] | None:
+    first = opening(frame)
+    if first is None:
+        return None
+    return {**asdict(first), "query": opening_query(frame, first)}
 
 
 def _maps(maps: Maps, frame: Frame, blocks: _Blocks, levels: int) -> dict[str, object]:
@@ -215,6 +232,7 @@ def _side(side: Side) -> dict[str, object]:
         "grid": None if side.grid is None else list(side.grid),
         "reach": None if side.reach is None else list(side.reach),
         "num_prefix_tokens": side.num_prefix_tokens,
+        "generated": side.generated,
     }
 
 
@@ -248,14 +266,14 @@ def data_url(pixels: Pixels) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
-def _plain(value: object) -> Any:
-    """Return a value for JSON: floats with six digits, None for NaN and infinity."""
+def _plain(value: object, digits: int = 6) -> Any:
+    """Return a value for JSON: floats have `digits` digits, NaN and infinity are None."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _plain(inner, digits) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_plain(inner, digits) for inner in value]
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
-        return float(f"{value:.6g}") if math.isfinite(value) else None
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return str(value)

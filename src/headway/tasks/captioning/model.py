@@ -389,6 +389,7 @@ class CaptionerBundle(SearchingBundle[CaptionInput, CaptionOptions, CaptionedFil
                 self.model, "target", range(len(ids)), reader.size, reader.token_strings
             ),
             tokenizers={"read": reader.tokenizer, "target": reader.tokenizer},
+            generated={"read": 1, "target": 0},
             images={"image": image_patches(self.model.vit, reader.images, request.input)},
         )
 

@@ -339,6 +339,7 @@ class TranslatorBundle(SearchingBundle[TranslateInput, TranslateOptions, Transla
                 self.model, "target", range(len(ids)), target.size, target.token_strings
             ),
             tokenizers={"source": source, "read": target, "target": target},
+            generated={"read": 1, "target": 0},
         )
 
     def trace_search(

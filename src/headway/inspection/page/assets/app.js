@@ -3,11 +3,17 @@
 import {el} from "./elements.js";
 import {forgetTheme} from "./colours.js";
 import {host} from "./host.js";
+import {player} from "./player.js";
 import {fileSource, servedSource} from "./source.js";
 import {Session} from "./session.js";
 import {START, readHash, settled, writeHash} from "./state.js";
 import {shell} from "./shell.js";
 import {views} from "./views.js";
+import {canJoin, wordAt, wordsOf} from "./words.js";
+
+const BELOW = 76; // pixels below a drawing: the buttons that save it
+const LEAST = 320; // pixels: the least height of a drawing
+const LARGER = 1.45; // type of the presenter mode
 
 class App {
   constructor(source) {
@@ -15,7 +21,9 @@ class App {
     this.state = {...START, ...readHash(location.hash)};
     this.made = new Map(); // id of a view -> what its make() returned
     this.waiting = false;
+    this.preview = null; // a head that the pointer is on: it is shown instead of the chosen one
     this.tell = host(this);
+    this.player = player(this);
     this.failed = (error) => { this.shell?.fail(error.message || String(error)); };
   }
 
@@ -28,6 +36,7 @@ class App {
     this.session = new Session(this.source, header, () => this.redraw(), this.failed);
     document.title = header.title ? `${header.title} · Headway` : "Headway";
     this.made.clear();
+    this.preview = null;
     this.shell ||= shell(this);
     this.shell.open();
     this.set({});
@@ -48,6 +57,57 @@ class App {
     if (!offered.some((view) => view.id === next.view)) this.state = {...next, view: offered[0]?.id || ""};
     this.agree(offered, patch);
     this.redraw();
+  }
+
+  // Shows a head as long as the pointer is on it, in every view, without choosing it.
+  peek(head) {
+    this.preview = head;
+    this.redraw();
+  }
+
+  // Chooses a query or a key of what is shown: words, if tokens are joined, otherwise tokens.
+  pick(patch) {
+    const shown = this.shownSides();
+    const token = (side, at) => (at < 0 ? at : shown[side].units ? shown[side].units[Math.min(at, shown[side].units.length - 1)][0] : at);
+    this.set({
+      ...patch,
+      ...(patch.query === undefined ? {} : {query: token("queries", Math.max(0, patch.query))}),
+      ...(patch.key === undefined ? {} : {key: token("keys", patch.key)}),
+    });
+  }
+
+  // Returns the chosen query and key as positions in what is shown.
+  cursor() {
+    const {queries, keys} = this.shownSides();
+    const at = (side, position) => (side.units ? wordAt(side.units, position) : position);
+    return {query: at(queries, this.state.query), key: at(keys, this.state.key)};
+  }
+
+  // Returns the sides of the chosen map as they are shown, with `units` if tokens are joined into words.
+  shownSides() {
+    const {state, session} = this;
+    const frame = session.frames[state.frame];
+    const map = session.map(state.frame, state);
+    const [queries, keys] = [frame.sides[map.queries], frame.sides[map.keys]];
+    if (!this.joins(queries, keys)) return {map, queries: {side: queries}, keys: {side: keys}};
+    return {map, queries: wordsOf(queries), keys: wordsOf(keys)};
+  }
+
+  joins(queries, keys) {
+    const {joins} = views.find((one) => one.id === this.state.view) || {};
+    const {words} = this.state;
+    return Boolean(joins) && (words === "on" || (words === "auto" && joins === "words")) && canJoin(queries, keys);
+  }
+
+  // Returns the height in pixels that a drawing may fill.
+  room() {
+    const body = this.root.querySelector(".body");
+    const above = body ? body.getBoundingClientRect().top + scrollY : 0;
+    return Math.max(this.state.bare ? 100 : LEAST, innerHeight - above - (this.state.bare || this.state.present ? 12 : BELOW)) / this.zoom;
+  }
+
+  get zoom() {
+    return this.state.present ? LARGER : 1;
   }
 
   // If the view cannot show the chosen map: a change of the view selects another map, and a change of
@@ -87,10 +147,20 @@ class App {
     const frame = session.frames[state.frame];
     const map = frame && session.map(state.frame, state);
     if (!map) return frame ? {frame, state, map: null, weights: null} : null;
-    const weights = session.weights(map, state.layer, state.head);
     const scores = scoresOf(frame, state);
     const score = scores[state.asked] || scores[0] || null;
-    return {frame, state, map, weights, score, queries: frame.sides[map.queries], keys: frame.sides[map.keys]};
+    const {queries, keys} = this.shownSides();
+    const {layer, head} = {...state, ...this.preview};
+    const shown = {...state, layer, head, ...this.cursor()};
+    const shape = queries.units ? [queries.units.length, keys.units.length] : map.shape;
+    const weights = this.weightsOf(map, layer, head);
+    return {frame, state: shown, score, queries: queries.side, keys: keys.side, weights, map: queries.units ? {...map, shape} : map};
+  }
+
+  // Returns the weights of a head between tokens, or between words if tokens are joined.
+  weightsOf(map, layer, head) {
+    const {queries, keys} = this.shownSides();
+    return queries.units ? this.session.joined(map, layer, head, queries.units, keys.units) : this.session.weights(map, layer, head);
   }
 
   view() {
@@ -101,12 +171,43 @@ class App {
 
   draw() {
     writeHash(this.state);
+    const {classList} = document.documentElement;
+    classList.toggle("bare", this.state.bare);
+    classList.toggle("presenter", this.state.present);
     const made = this.view();
     const now = this.now();
     this.shell.show(made, now);
     if (made && (now?.map || made.view.free)) made.update(now);
+    this.player.follow();
     this.tell();
   }
+
+  // The presenter mode: the whole screen, larger type, no controls.
+  present(on) {
+    this.set({present: on});
+    const {fullscreenElement, documentElement} = document;
+    if (on && documentElement.requestFullscreen) documentElement.requestFullscreen().catch(() => {}); // a frame may not
+    else if (!on && fullscreenElement) document.exitFullscreen();
+  }
+}
+
+// Keys that work everywhere but in a field for text.
+function keys(app) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    if (event.key === "f") app.present(!app.state.present);
+    else if (event.key === "Escape" && app.state.present) app.present(false);
+    else if (event.key === "n" || event.key === "p") app.set({view: beside(app, event.key === "n" ? 1 : -1)});
+    else return;
+    event.preventDefault();
+  });
+  document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement && app.state.present) app.set({present: false}); });
+}
+
+// Returns the next or the previous view.
+function beside(app, by) {
+  const all = app.views.map((one) => one.id);
+  return all[(all.indexOf(app.state.view) + by + all.length) % all.length];
 }
 
 // Returns the attributions of the chosen measure, one per prediction: those of tokens in the view of the
@@ -128,6 +229,7 @@ async function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   addEventListener("hashchange", () => { if (app.session) app.set({...START, ...readHash(location.hash)}); });
   addEventListener("resize", () => { if (app.session) app.redraw(); });
+  keys(app);
   try {
     app.open(await source.header());
   } catch (error) {

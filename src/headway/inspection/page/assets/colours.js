@@ -27,17 +27,11 @@ export function theme() {
   if (now) return now;
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names = ["paper", "card", "ink", "soft", "line", "accent", "pin", "masked"];
+  const names = ["paper", "card", "ink", "soft", "line", "accent", "pin", "masked", "wash", "output", "less"];
   now = Object.fromEntries(names.map((name) => [name, read(name)]));
   now.dark = lightness(parts(now.paper.slice(1))) < 0.5;
   now.ramps = {};
   return now;
-}
-
-// 256 colours for overlays on an image: small weights are dark and large ones bright in both themes.
-export function bright(name) {
-  const stops = SCALES[name].split(" ").map(parts);
-  return Array.from({length: 256}, (_, at) => along(stops, at / 255).map(Math.round));
 }
 
 // 256 colours [r, g, b] from 0 to the maximum; of a signed scale from minimum to maximum.
@@ -54,6 +48,17 @@ export function ramp(name, signed) {
     ramps[key] = Array.from({length: 256}, (_, at) => (signed ? along(both, at / 255) : one(at / 255)).map(Math.round));
   }
   return ramps[key];
+}
+
+// The colour of one head of a layer: hues around the circle, with the contrast of text.
+export function headColour(head, heads) {
+  const hue = Math.round((360 * head) / Math.max(1, heads) + 205) % 360;
+  return theme().dark ? `hsl(${hue}, 65%, 70%)` : `hsl(${hue}, 62%, 38%)`;
+}
+
+// The colour of the name of a token: what the model generated differs from its input.
+export function tokenColour(side, position, usual = theme().ink) {
+  return side.generated !== null && side.generated !== undefined && position >= side.generated ? theme().output : usual;
 }
 
 export function css([r, g, b]) {

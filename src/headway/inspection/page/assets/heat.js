@@ -19,7 +19,7 @@ function lookUp(weights, greatest, look) {
 export function heat(ctx, weights, window, box, look, causal) {
   const across = window.right - window.left;
   const down = window.bottom - window.top;
-  const finer = window.fine || globalThis.devicePixelRatio || 1;
+  const finer = globalThis.devicePixelRatio || 1;
   const width = Math.max(1, Math.min(across, Math.ceil(box.width * finer)));
   const height = Math.max(1, Math.min(down, Math.ceil(box.height * finer)));
   const image = new ImageData(width, height);

@@ -2,6 +2,7 @@
 // an image. The document that the server returns replaces the current one.
 import {button, el} from "./elements.js";
 import {pad} from "./pad.js";
+import {shorten} from "./tokens.js";
 
 const LARGEST = 8 * 2 ** 20; // bytes of an image file
 
@@ -49,13 +50,20 @@ export function liveBar(app) {
   });
   // The model runs half a second after the last change of the text.
   first.addEventListener("input", () => { clearTimeout(local.timer); local.timer = setTimeout(run, 500); });
+  const examples = el("div", {class: "chips", role: "group", "aria-label": "Held-out examples"});
   const drawing = pad((address) => { local.image = address; run(); });
-  const more = el("details", {}, el("summary", {}, "More inputs"), el("div", {class: "more"}, second, target, el("label", {}, "Image ", image), drawing));
-  const element = el("div", {class: "live", hidden: true}, first, button("Run", run, {class: "primary"}), more, status);
+  const pictures = el("div", {class: "pictures-input"}, el("label", {}, "Image ", image), drawing);
+  const more = el("details", {}, el("summary", {}, "More inputs"), el("div", {class: "more"}, second, target, pictures));
+  const element = el("div", {class: "live", hidden: true}, first, button("Run", run, {class: "primary"}), examples, more, status);
   element.addEventListener("dragover", (event) => event.preventDefault());
   element.addEventListener("drop", (event) => { event.preventDefault(); read(event.dataTransfer.files[0]); });
   const open = () => {
     element.hidden = !(app.session.live);
+    const {modality} = app.header();
+    pictures.hidden = modality === "text";
+    first.hidden = second.hidden = modality === "image";
+    examples.replaceChildren(...(app.header().examples || []).map((text) => button(shorten(text, 60), () => { first.value = text; second.value = target.value = ""; run(); }, {class: "chip", dir: "auto", title: text})));
+    examples.hidden = !examples.childElementCount;
     const frame = app.session.frames[0];
     if (!app.input && frame && typeof frame.model.input === "string") first.value = frame.model.input;
     app.input ||= {text: first.value};

@@ -3,6 +3,7 @@
 import {el} from "./elements.js";
 import {amount, nameOf, number, quoted, shorten} from "./tokens.js";
 import {colourOf, css} from "./colours.js";
+import {isPatch, thumbnailOf} from "./patches.js";
 import {termed} from "./terms.js";
 import {top} from "./weights.js";
 
@@ -44,7 +45,8 @@ export function reading(app) {
       const bar = el("span", {class: "bar", "aria-hidden": "true"});
       bar.style.width = `${(100 * Math.abs(value)) / greatest}%`;
       bar.style.backgroundColor = css(colour(value));
-      const token = el("th", {scope: "row", dir: "auto"}, shorten(nameOf(side, position), 24));
+      const picture = isPatch(side, position) ? thumbnailOf(side, position, () => app.redraw()) : "";
+      const token = el("th", {scope: "row", dir: "auto"}, picture, shorten(nameOf(side, position), 24));
       return el("tr", {}, token, el("td", {}, String(position + 1)), el("td", {class: "amount"}, el("span", {class: "figure"}, say(value)), el("span", {class: "lane"}, bar)));
     }));
   };

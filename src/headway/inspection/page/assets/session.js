@@ -2,6 +2,7 @@
 // used ones are dropped from memory. Methods never wait: they return null for data that is not loaded
 // yet, and `ready` is called when it is.
 import {Weights, meanOver, pooled} from "./weights.js";
+import {joinedWeights} from "./words.js";
 
 const pause = () => new Promise((done) => setTimeout(done));
 const MEMORY = 160 * 2 ** 20; // bytes of weights
@@ -58,6 +59,12 @@ export class Session {
       const value = await meanOver(codes, map.heads, rows, columns, map.coding, pause);
       return {value, bytes: rows * columns};
     });
+  }
+
+  // Returns the weights of one head between words instead of tokens. units: those of queries and keys.
+  joined(map, layer, head, queries, keys) {
+    const weights = this.weights(map, layer, head);
+    return weights && this.once(`${map.blocks[layer]} head ${head} words`, () => joinedWeights(weights, queries, keys));
   }
 
   // Returns the weights max-pooled by `factor` in both directions.

@@ -1,13 +1,17 @@
 // The state that all views share: view, layer, head, query, key and so on. The address of the page holds
 // it, so that a link opens the same view.
 
-const NUMBERS = ["frame", "other", "layer", "head", "query", "key", "asked"];
-const CHOICES = {scale: ["sqrt", "linear", "log"], colours: ["viridis", "cividis"], way: ["from", "to"]};
+const NUMBERS = ["frame", "other", "layer", "head", "query", "key", "asked", "step", "at"];
+const CHOICES = {scale: ["sqrt", "linear", "log"], colours: ["viridis", "cividis"], way: ["from", "to"], words: ["auto", "on", "off"]};
 
-// layer, head: null until one is chosen; head -1 is the mean over the heads.
+// layer, head: null until one is chosen; head -1 is the mean over the heads. query, key: positions of
+// tokens, also while words are shown. step: the step of the picture of the model up to which it is drawn,
+// -1 for all. at: step of the walkthrough. off: the head that is switched off, "map layer head". present:
+// full screen without controls; bare: only the drawing, which plays by itself (for frames).
 export const START = {
   view: "", frame: 0, other: 1, map: "", measure: "attention", layer: null, head: null, query: -1, key: -1, asked: 0,
-  scale: "sqrt", colours: "viridis", perRow: false, way: "from", words: false,
+  scale: "sqrt", colours: "viridis", perRow: false, way: "from", words: "auto",
+  step: -1, at: 0, off: "", present: false, bare: false,
 };
 
 export function readHash(hash) {
@@ -16,7 +20,7 @@ export function readHash(hash) {
     if (!(name in START)) continue;
     if (NUMBERS.includes(name)) { if (/^-?\d{1,7}$/.test(value)) state[name] = Number(value); }
     else if (CHOICES[name]) { if (CHOICES[name].includes(value)) state[name] = value; }
-    else if (typeof START[name] === "boolean") state[name] = value === "true";
+    else if (typeof START[name] === "boolean") state[name] = value === "true" || value === "";
     else state[name] = value;
   }
   return state;
@@ -44,7 +48,7 @@ const within = (value, low, high) => Math.min(Math.max(value, low), high);
 function chosen(state, {maps, opening}) {
   const free = state.map === "" && state.layer === null && state.head === null;
   const lost = state.map !== "" && !maps.some((one) => one.name === state.map);
-  if ((free || lost) && opening) return {...state, ...opening};
+  if ((free || lost) && opening) return {...state, ...opening, query: state.query < 0 ? opening.query ?? -1 : state.query};
   return {...state, layer: state.layer ?? 0, head: state.head ?? 0};
 }
 

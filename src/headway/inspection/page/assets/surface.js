@@ -23,15 +23,16 @@ export function surface(app, {label, paint, height, move, ends, pin, key, point,
   }
   const size = {width: 0, height: 0};
   const draw = () => {
-    const width = Math.floor(frame.clientWidth);
+    const zoom = app.zoom || 1;
+    const width = Math.floor(frame.clientWidth / zoom);
     if (!width) return;
     const tall = Math.max(1, Math.round(height(width)));
-    const sharp = globalThis.devicePixelRatio || 1;
+    const sharp = (globalThis.devicePixelRatio || 1) * zoom;
     if (canvas.width !== Math.round(width * sharp) || canvas.height !== Math.round(tall * sharp)) {
       canvas.width = Math.round(width * sharp);
       canvas.height = Math.round(tall * sharp);
-      canvas.style.height = `${tall}px`;
     }
+    canvas.style.height = `${tall * zoom}px`;
     Object.assign(size, {width, height: tall});
     const ctx = canvas.getContext("2d");
     ctx.setTransform(sharp, 0, 0, sharp, 0, 0);
@@ -42,13 +43,13 @@ export function surface(app, {label, paint, height, move, ends, pin, key, point,
   if (point) {
     const listener = (kind) => (event) => {
       const box = canvas.getBoundingClientRect();
-      point(event.clientX - box.left, event.clientY - box.top, kind, event);
+      point((event.clientX - box.left) / (app.zoom || 1), (event.clientY - box.top) / (app.zoom || 1), kind, event);
     };
     canvas.addEventListener("pointermove", listener("hover"));
     canvas.addEventListener("pointerleave", listener("leave"));
     canvas.addEventListener("click", listener("click"));
   }
-  new ResizeObserver(() => { if (Math.floor(frame.clientWidth) !== size.width) draw(); }).observe(frame);
+  new ResizeObserver(() => { if (Math.floor(frame.clientWidth / (app.zoom || 1)) !== size.width) draw(); }).observe(frame);
   return {element: frame, canvas, draw, size};
 }
 
@@ -61,7 +62,7 @@ export function keyed(app, event, {move, ends, pin, key}) {
   else if (event.key === "Enter" || event.key === " ") pin();
   else if (event.key === "[") app.set({layer: state.layer - 1});
   else if (event.key === "]") app.set({layer: state.layer + 1});
-  else if (event.key === ",") app.set({head: state.head - 1});
+  else if (event.key === ",") app.set({head: Math.max(-1, state.head - 1)});
   else if (event.key === ".") app.set({head: state.head + 1});
   else if (!(key && key(event))) return;
   event.preventDefault();

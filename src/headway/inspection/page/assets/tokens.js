@@ -1,14 +1,23 @@
 // Formats tokens and numbers: whitespace is made visible, long tokens are shortened.
 
-const SIGNS = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍"};
+const SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"};
 
+// Control characters are always shown as signs, spaces only where there is nothing else.
 export function shown(token) {
   if (token === "") return "∅";
-  return /^\s+$/u.test(token) ? [...token].map((one) => SIGNS[one] || "␣").join("") : token;
+  const text = token.replace(/[\n\t\r]/g, (one) => SIGNS[one]);
+  return /^\s+$/u.test(token) ? [...text].map((one) => (/\s/u.test(one) ? "␣" : one)).join("") : text;
 }
 
+// Returns a text in which line breaks and tabs are signs; an empty one stays empty.
+export function visible(text) {
+  return text && shown(text);
+}
+
+// The space before a word says only where the word begins, which a label need not say.
 export function shorten(token, most) {
-  const signs = [...shown(token)];
+  const text = shown(token);
+  const signs = [...(text.trimStart() || text)];
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
 }
 

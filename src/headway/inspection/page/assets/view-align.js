@@ -1,20 +1,21 @@
 // The alignment of a translation: the source above the target, with a line for each large cross-attention
 // weight; the larger the weight, the thicker the line.
 import {el, slider} from "./elements.js";
-import {colourOf, css, theme} from "./colours.js";
+import {colourOf, css, theme, tokenColour} from "./colours.js";
 import {FONT, surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 
 const GAP = 14;
-const ROOM = 44; // pixels: the largest gap between two words
-const LINE = 30;
+const WIDEST = 72; // pixels: the largest gap between two words
+const TYPE = [15, 26]; // pixels: the smallest type, and the largest, if all words fit in one line
 
-// Arranges words in lines: boxes [{x, y, width, text}], and the height of all lines.
-function arranged(ctx, words, width) {
-  ctx.font = `15px ${FONT}`;
+// Arranges words in lines, from side to side: boxes [{x, y, width, text}], and the height of all lines.
+function arranged(ctx, words, width, size) {
+  ctx.font = `${size}px ${FONT}`;
+  const LINE = lineOf(size);
   const boxes = [];
   const long = words.reduce((sum, text) => sum + Math.min(ctx.measureText(text).width, width), 0);
-  const gap = Math.max(GAP, Math.min(ROOM, (width - long) / Math.max(1, words.length - 1)));
+  const gap = Math.max(GAP, Math.min(WIDEST, (width - long) / Math.max(1, words.length - 1)));
   let [x, y] = [0, 0];
   for (const text of words) {
     const long = Math.min(ctx.measureText(text).width, width);
@@ -25,27 +26,42 @@ function arranged(ctx, words, width) {
   return {boxes, height: y + LINE};
 }
 
+const lineOf = (size) => 2 * size;
+
+// Returns the largest type with which these words fit in one line.
+function typeFor(ctx, lists, width) {
+  ctx.font = `100px ${FONT}`;
+  const longest = (words) => words.reduce((sum, text) => sum + ctx.measureText(text).width / 100, 0);
+  const sizes = lists.map((words) => (width - (GAP + 12) * words.length) / Math.max(1, longest(words)));
+  return Math.max(TYPE[0], Math.min(TYPE[1], ...sizes));
+}
+
 const same = (a, b) => JSON.stringify(a.tokens) === JSON.stringify(b.tokens);
 
 export const alignment = {
   id: "alignment",
   title: "Alignment",
   lead: "Cross-attention as an alignment: source above, target below. A line joins a target word to the source words it attends to; thicker lines are larger weights. Choose a word to see only its lines.",
+  joins: "words",
+  plays: true,
   wants: ({sides}, map) => map.queries !== map.keys && !sides[map.queries].grid && !sides[map.keys].grid,
   make(app) {
-    const local = {now: null, least: 0.12, hover: null, boxes: []};
+    const local = {now: null, least: 0.12, hover: null, boxes: [], line: 30};
     const least = slider("Smallest weight", 0.01, 0.9, 0.01, 0.12, percent, (one) => { local.least = one; made.draw(); });
     const short = (side) => side.tokens.slice(0, 400).map((_, at) => shorten(nameOf(side, at), 26));
     const parts = (ctx, width) => {
       const {queries, keys} = local.now;
-      const above = arranged(ctx, short(keys), width - 16);
-      const below = arranged(ctx, short(queries), width - 16);
-      return {above, below, gap: Math.min(150, Math.max(80, width / 6))};
+      const lists = [short(keys), short(queries)];
+      const size = typeFor(ctx, lists, width - 16);
+      const [above, below] = lists.map((words) => arranged(ctx, words, width - 16, size));
+      return {above, below, size, gap: Math.max(90, Math.min(width / 2, app.room() - above.height - below.height - 50))};
     };
     const paint = (ctx, width) => {
       const {now} = local;
       if (!now) return;
-      const {above, below, gap} = parts(ctx, width);
+      const {above, below, gap, size} = parts(ctx, width);
+      const LINE = lineOf(size);
+      local.line = LINE;
       const {soft, ink, pin, card, line} = theme();
       const top = 26;
       const bottom = top + above.height + gap;
@@ -79,14 +95,14 @@ export const alignment = {
         ctx.strokeStyle = strong ? pin : line;
         ctx.lineWidth = strong ? 2 : 1;
         ctx.strokeRect(4.5 + box.x, y + box.y + 4.5, box.width + 7, LINE - 9);
-        write(ctx, box.text, 8 + box.x, y + box.y + LINE / 2, {size: 15, colour: strong ? pin : ink, width: box.width + 1});
+        write(ctx, box.text, 8 + box.x, y + box.y + LINE / 2, {size, colour: strong ? pin : tokenColour(kind === "key" ? now.keys : now.queries, at, ink), width: box.width + 1});
         local.boxes.push({kind, at, x: 4 + box.x, y: y + box.y, width: box.width + 8});
       });
       words(above, top, "key");
       words(below, bottom, "query");
       write(ctx, `target (${now.map.queries})`, 8, bottom + below.height + 10, {size: 12, colour: soft});
     };
-    const under = (x, y) => local.boxes.find((box) => x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + LINE);
+    const under = (x, y) => local.boxes.find((box) => x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + local.line);
     const made = surface(app, {
       label: "Alignment. The left and right arrow keys choose a target word.", paint, title: "alignment of two sentences",
       height: (width) => {
@@ -94,12 +110,12 @@ export const alignment = {
         const {above, below, gap} = parts(made.canvas.getContext("2d"), width);
         return above.height + below.height + gap + 50;
       },
-      move: (dx, dy) => app.set({query: Math.max(0, app.state.query + dx + dy)}),
-      ends: (way) => app.set({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
+      move: (dx, dy) => app.pick({query: app.cursor().query + dx + dy}),
+      ends: (way) => app.pick({query: way < 0 ? 0 : local.now.map.shape[0] - 1}),
       pin: () => app.set({view: "matrix"}),
       point: (x, y, kind) => {
         const box = kind === "leave" ? null : under(x, y);
-        if (kind === "click" && box) app.set(box.kind === "query" ? {query: box.at, way: "from"} : {key: box.at, way: "to"});
+        if (kind === "click" && box) app.pick(box.kind === "query" ? {query: box.at, way: "from"} : {key: box.at, way: "to"});
         const next = box ? {[box.kind]: box.at} : null;
         if (JSON.stringify(next) !== JSON.stringify(local.hover)) { local.hover = next; made.draw(); }
       },

@@ -2,21 +2,14 @@
 // pattern, entropy or importance.
 import {choice, el} from "./elements.js";
 import {packed, packedName, ramp, stretched, theme} from "./colours.js";
+import {kindOf} from "./head-kinds.js";
 import {canvasOf} from "./heat.js";
 import {tableOf} from "./weights.js";
 import {surface, write} from "./surface.js";
 import {number} from "./tokens.js";
 
-const SURE = 0.35; // a head with smaller scores for all patterns is "mixed"
 const MARGIN = 34;
 const SLICE = 12; // milliseconds of drawing per animation frame
-
-// Returns the pattern with the largest score of a head: [name, score].
-export function kindOf(map, layer, head) {
-  const scores = Object.entries(map.patterns?.[layer]?.[head] || {});
-  const best = scores.reduce((a, b) => (b[1] > a[1] ? b : a), ["mixed", 0]);
-  return best[1] >= SURE ? best : ["mixed", best[1]];
-}
 
 // Returns the heads in their order, in sections with titles.
 function sections(map, order) {

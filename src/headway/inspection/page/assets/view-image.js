@@ -1,30 +1,20 @@
-// Attention of one token to the patches of an image, drawn over the image in grey. Beside it: the tokens
-// that are not patches, and the same overlay for every head of the layer.
+// Attention of one token to the patches of an image: a spotlight on the image, with the original beside it.
+// Below it: the tokens that are not patches; at its side the same for every head of the layer.
 import {button, el, slider, tick} from "./elements.js";
 import {canvasOf} from "./heat.js";
-import {bright, stretched, theme} from "./colours.js";
+import {stretched, theme} from "./colours.js";
+import {imageOf} from "./patches.js";
 import {surface, write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 import {Weights} from "./weights.js";
 
-const images = new Map(); // address -> the image, or null while it is loading
-
-export function imageOf(address, ready) {
-  if (!images.has(address)) {
-    images.set(address, null);
-    const img = new Image();
-    img.onload = () => { images.set(address, img); ready(); };
-    img.src = address;
-  }
-  return images.get(address);
-}
-
-// Draws the image with one row of weights over it. The patches may cover only a part of the image.
-export function overlay(ctx, side, values, box, look, strength = 0.75) {
+// Draws the image with the weights as light: patches are the darker, the smaller their weight. The patches
+// may cover only a part of the image.
+export function spotlight(ctx, side, values, box, look, strength = 0.8) {
   const img = imageOf(side.image, look.ready);
   if (!img) return;
   ctx.imageSmoothingEnabled = true;
-  ctx.drawImage(grey(img), box.x, box.y, box.width, box.height);
+  ctx.drawImage(img, box.x, box.y, box.width, box.height);
   if (!values) return;
   const [rows, columns] = side.grid;
   const [high, wide] = side.size;
@@ -32,46 +22,31 @@ export function overlay(ctx, side, values, box, look, strength = 0.75) {
   const size = [(box.height * reachHigh) / high / rows, (box.width * reachWide) / wide / columns];
   const patches = values.subarray(side.num_prefix_tokens);
   const most = look.greatest || patches.reduce((a, b) => Math.max(a, Math.abs(b)), 0) || 1;
-  const colours = bright(look.colours);
-  const image = new ImageData(columns, rows);
+  const shade = new ImageData(columns, rows);
   patches.forEach((value, at) => {
     const level = Math.abs(stretched(value / most, look.scale));
-    const [r, g, b] = colours[Math.round(255 * level)];
-    image.data.set([r, g, b, 255 * strength * Math.min(1, 0.3 + level)], at * 4);
+    shade.data.set([0, 0, 0, 255 * strength * (1 - level)], at * 4);
   });
   ctx.imageSmoothingEnabled = false;
-  ctx.drawImage(canvasOf(image), box.x, box.y, size[1] * columns, size[0] * rows);
-}
-
-const greys = new WeakMap();
-
-function grey(img) {
-  if (!greys.has(img)) {
-    const canvas = document.createElement("canvas");
-    canvas.width = img.naturalWidth;
-    canvas.height = img.naturalHeight;
-    const ctx = canvas.getContext("2d");
-    ctx.filter = "grayscale(1)";
-    ctx.drawImage(img, 0, 0);
-    greys.set(img, canvas);
-  }
-  return greys.get(img);
+  ctx.drawImage(canvasOf(shade), box.x, box.y, size[1] * columns, size[0] * rows);
 }
 
 export const image = {
   id: "image",
   title: "Image",
-  lead: "The attention of the chosen token to the patches of the image: brighter patches have larger weights. The small images show every head of the layer.",
+  lead: "The attention of the chosen token to the patches of the image: the darker a patch, the smaller its weight. The original is beside it. The small images show every head of the layer.",
+  plays: true,
   wants: ({sides}, map) => Boolean(sides[map.keys].image && sides[map.keys].grid),
   make(app) {
-    const local = {now: null, strength: 0.75, shared: false, boxes: [], main: null};
-    const strength = slider("Opacity", 0.2, 1, 0.05, 0.75, percent, (one) => { local.strength = one; draw(); });
+    const local = {now: null, strength: 0.8, shared: false, boxes: [], main: null};
+    const strength = slider("Shade", 0.2, 1, 0.05, 0.8, percent, (one) => { local.strength = one; draw(); });
     const shared = tick("One scale for all heads", false, (one) => { local.shared = one; draw(); });
     const look = () => ({...app.state, ready: draw});
     const draw = () => { main.draw(); heads.draw(); };
     const shape = (width, side) => {
-      const wide = Math.min(width, 460);
-      return {x: 0, y: 0, width: wide, height: (wide * side.size[0]) / side.size[1]};
+      const beside = width >= 300; // room for the original at the right
+      const wide = Math.min(beside ? (width - 12) * 0.66 : width, ((app.room() - 90) * side.size[1]) / side.size[0]);
+      return {x: 0, y: 0, width: wide, height: (wide * side.size[0]) / side.size[1], beside};
     };
     const patchBox = (side, at, box) => {
       const [rows, columns] = side.grid;
@@ -86,8 +61,14 @@ export const image = {
       if (!now) return;
       const {keys, weights, state, queries} = now;
       local.main = shape(width, keys);
+      main.canvas.dataset.image = local.main.width.toFixed(3); // for tests
       const scores = now.score && now.frame.sides[now.score.side] === keys && Float32Array.from(now.score.scores, Math.abs);
-      overlay(ctx, keys, scores || (weights && weights.row(state.query)), local.main, look(), local.strength);
+      spotlight(ctx, keys, scores || (weights && weights.row(state.query)), local.main, look(), local.strength);
+      const {width: wide, height: high, beside} = local.main;
+      if (beside) {
+        const small = Math.min(wide, width - wide - 12);
+        spotlight(ctx, keys, null, {x: wide + 12, y: 0, width: small, height: (small * high) / wide}, look());
+      }
       ctx.lineWidth = 2.5;
       ctx.strokeStyle = theme().pin;
       if (queries === keys && state.query >= keys.num_prefix_tokens) ctx.strokeRect(...patchBox(keys, state.query, local.main));
@@ -141,10 +122,10 @@ export const image = {
       const greatest = local.shared ? Math.max(...rows.map((row) => row.subarray(keys.num_prefix_tokens).reduce((a, b) => Math.max(a, b), 0))) : 0;
       rows.forEach((row, head) => {
         const box = {x: (head % perLine) * (side + 8), y: Math.floor(head / perLine) * high, width: side, height: high - 24};
-        overlay(ctx, keys, row, box, {...look(), greatest}, local.strength);
+        spotlight(ctx, keys, row, box, {...look(), greatest}, local.strength);
         if (head === state.head) { ctx.strokeStyle = pin; ctx.lineWidth = 3; ctx.strokeRect(box.x + 1, box.y + 1, side - 2, box.height - 2); }
         const on = row.subarray(keys.num_prefix_tokens).reduce((a, b) => a + b, 0);
-        write(ctx, `head ${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
+        write(ctx, `${head + 1}${keys.num_prefix_tokens ? ` · ${percent(on)}` : ""}`, box.x, box.y + box.height + 11, {size: 11, colour: soft, width: side});
         local.boxes.push({...box, head});
       });
     };

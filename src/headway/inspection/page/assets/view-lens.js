@@ -34,7 +34,7 @@ export const lens = {
       const range = Array.from({length: Math.min(AT_ONCE, count - local.from)}, (_, at) => local.from + at);
       earlier.hidden = local.from === 0;
       later.hidden = local.from + AT_ONCE >= count;
-      const heads = range.map((at) => el("th", {scope: "col", dir: "auto"}, shorten(nameOf(side, lens.predictions[0][at].position), 14)));
+      const heads = range.map((at) => el("th", {scope: "col", dir: "auto", title: shown(side.tokens[lens.predictions[0][at].position] ?? "")}, el("span", {}, shorten(nameOf(side, lens.predictions[0][at].position), 10))));
       const rows = lens.layers.map((name, layer) => el("tr", {}, el("th", {scope: "row"}, layerName(name)), range.map((at) => {
         const prediction = lens.predictions[layer][at];
         const colour = colourOf(prediction.probabilities[0] || 0, 1, {...state, scale: "linear"}, false);

@@ -1,8 +1,9 @@
 // The attention map of one head: rows are queries, columns are keys. Zoom and drag to read single cells;
 // the cross shows the pinned pair, and masked cells are grey.
 import {button, el, tick} from "./elements.js";
-import {colourOf, inkOn, theme} from "./colours.js";
+import {colourOf, inkOn, theme, tokenColour} from "./colours.js";
 import {heat} from "./heat.js";
+import {drawPatch, isPatch} from "./patches.js";
 import {surface, write} from "./surface.js";
 import {amount, nameOf, percent, quoted, shorten} from "./tokens.js";
 import {scaleBar} from "./scale-bar.js";
@@ -11,6 +12,8 @@ const TOP = 74;
 const LEFT = 92;
 const LARGE = 2048 * 2048; // cells that are drawn from the map itself
 const COARSER = 4;
+const LARGEST = 84; // pixels: the largest cell
+const PATCH = 14; // pixels: a patch as the name of a row or a column
 const READ = 11; // pixels: the smallest distance between two names
 
 // Returns the part of the map that is shown: all of it, unless it is zoomed in.
@@ -28,13 +31,15 @@ export const matrix = {
   title: "Matrix",
   lead: "Rows are queries, columns are keys; the stronger the colour, the larger the attention weight. Each row sums to 100 %.",
   leadOther: "Rows are queries, columns are keys; the stronger the colour, the larger the number. With this measure, rows do not sum to 100 %.",
+  joins: "tokens",
+  plays: true,
   wants: () => true,
   make(app) {
     const local = {zoom: 1, middle: [0.5, 0.5], now: null, hover: null, box: null};
     const zoomed = (factor) => {
       const {rows, columns} = local.now.weights || {};
       if (!rows) return;
-      const {query, key} = app.state;
+      const {query, key} = app.cursor();
       if (local.zoom === 1 && factor > 1) local.middle = [(query + 0.5) / rows, (Math.max(key, 0) + 0.5) / columns];
       local.zoom = Math.min(Math.max(local.zoom * factor, 1), Math.max(rows, columns) / 4 || 1);
       made.draw();
@@ -54,9 +59,9 @@ export const matrix = {
       const shown = windowOf(local, rows, columns);
       const small = width < 520;
       const left = small ? 58 : LEFT;
-      const cell = Math.min((width - left - 8) / (shown.right - shown.left), 44);
-      const high = Math.max(Math.min(cell, 44), Math.min(4, 420 / (shown.bottom - shown.top)));
-      const height = Math.min(high * (shown.bottom - shown.top), 900);
+      const cell = Math.min((width - left - 8) / (shown.right - shown.left), LARGEST);
+      const high = Math.max(Math.min(cell, (app.room() - TOP - 60) / (shown.bottom - shown.top)), Math.min(14, cell, 900 / (shown.bottom - shown.top)), Math.min(4, 420 / (shown.bottom - shown.top)));
+      const height = high * (shown.bottom - shown.top);
       return {shown, left, box: {x: left, y: TOP, width: cell * (shown.right - shown.left), height}};
     };
     const paint = (ctx, width) => {
@@ -69,18 +74,21 @@ export const matrix = {
       if (!weights) { ctx.fillStyle = masked; ctx.fillRect(box.x, box.y, box.width, box.height); return; }
       if (!drawn(ctx, now, shown, box)) { ctx.fillStyle = masked; ctx.fillRect(box.x, box.y, box.width, box.height); }
       const cell = [box.width / (shown.right - shown.left), box.height / (shown.bottom - shown.top)];
+      made.canvas.dataset.cell = cell.map((one) => one.toFixed(3)).join(" "); // width and height, for tests
       if (cell[0] >= 30 && cell[1] >= 16) figures(ctx, now, shown, box, cell);
       ctx.strokeStyle = line;
       ctx.lineWidth = 1;
       ctx.strokeRect(box.x - 0.5, box.y - 0.5, box.width + 1, box.height + 1);
       const cursor = local.hover || state;
       const centre = (at, axis) => (axis ? box.x + (at - shown.left + 0.5) * cell[0] : box.y + (at - shown.top + 0.5) * cell[1]);
-      const row = (at, strong) => write(ctx, shorten(nameOf(queries, at), 20), left - 8, centre(at, 0), {size: 11.5, colour: strong ? pin : soft, bold: strong, align: "right", width: left - 10});
+      const patch = (side, at, x, y) => isPatch(side, at) && drawPatch(ctx, side, at - side.num_prefix_tokens, x - PATCH / 2, y - PATCH / 2, PATCH, () => made.draw());
+      const row = (at, strong) => patch(queries, at, left - 8 - PATCH / 2, centre(at, 0)) || write(ctx, shorten(nameOf(queries, at), 20), left - 8, centre(at, 0), {size: 11.5, colour: strong ? pin : tokenColour(queries, at, soft), bold: strong, align: "right", width: left - 10});
       const column = (at, strong) => {
+        if (patch(keys, at, centre(at, 1), TOP - 4 - PATCH / 2)) return;
         ctx.save();
         ctx.translate(centre(at, 1), TOP - 7);
         ctx.rotate(-Math.PI / 3.2);
-        write(ctx, shorten(nameOf(keys, at), 20), 0, 0, {size: 11.5, colour: strong ? pin : soft, bold: strong, width: 78});
+        write(ctx, shorten(nameOf(keys, at), 20), 0, 0, {size: 11.5, colour: strong ? pin : tokenColour(keys, at, soft), bold: strong, width: 78});
         ctx.restore();
       };
       ruler(shown.top, shown.bottom, cell[1], cursor.query, row);
@@ -108,16 +116,19 @@ export const matrix = {
     const follow = () => {
       const {rows, columns} = local.now.weights || {rows: 1, columns: 1};
       const shown = windowOf(local, rows, columns);
-      const {query, key} = app.state;
+      const {query, key} = app.cursor();
       if (query < shown.top || query >= shown.bottom) local.middle[0] = (query + 0.5) / rows;
       if (key >= 0 && (key < shown.left || key >= shown.right)) local.middle[1] = (key + 0.5) / columns;
     };
-    const move = (dx, dy) => app.set({query: Math.max(0, app.state.query + dy), key: Math.max(0, app.state.key + dx)});
+    const move = (dx, dy) => {
+      const {query, key} = app.cursor();
+      app.pick({query: query + dy, key: Math.max(0, key + dx)});
+    };
     const made = surface(app, {
       label: "Attention matrix. Arrow keys move the cross, Home and End move along the row, plus and minus zoom, Enter shows the query in the text.",
       paint, move, title: "attention matrix",
       height: (width) => (local.now ? geometry(width, local.now).box.height + TOP + 6 : 1),
-      ends: (way) => app.set({key: way < 0 ? 0 : local.now.map.shape[1] - 1}),
+      ends: (way) => app.pick({key: way < 0 ? 0 : local.now.map.shape[1] - 1}),
       pin: () => app.set({view: "text"}),
       key: (event) => {
         if (event.key === "+" || event.key === "=") zoomed(1.6);
@@ -129,10 +140,10 @@ export const matrix = {
       point: (x, y, kind, event) => {
         const cell = kind === "leave" ? null : cellAt(x, y);
         if (kind === "hover" && event.buttons === 1 && local.zoom > 1) { drag(event); return; }
-        if (kind === "click") { if (cell && !local.dragged) app.set(cell); local.dragged = 0; return; }
+        if (kind === "click") { if (cell && !local.dragged) app.pick(cell); local.dragged = 0; return; }
         if (JSON.stringify(cell) === JSON.stringify(local.hover)) return;
         local.hover = cell;
-        describe(cell || (app.state.key >= 0 ? app.state : null));
+        describe(cell || (app.state.key >= 0 ? app.cursor() : null));
         made.draw();
       },
     });

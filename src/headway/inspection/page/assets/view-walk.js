@@ -32,15 +32,15 @@ export const walk = {
   free: true,
   fits: (session) => session.header.walk.length > 0 || session.live,
   make(app) {
-    const local = {at: 0, steps: null};
+    const local = {steps: null};
     const list = el("ol", {class: "steps"});
     const title = el("h3", {tabIndex: -1});
     const text = el("p", {dir: "auto"});
     const equation = el("p", {class: "equation"});
     const source = el("p", {class: "soft source"});
     const arrays = el("div", {class: "arrays"});
-    const back = button("‹ Back", () => go(local.at - 1));
-    const next = button("Next ›", () => go(local.at + 1), {class: "primary"});
+    const back = button("‹ Back", () => go(now() - 1));
+    const next = button("Next ›", () => go(now() + 1), {class: "primary"});
     const count = el("span", {class: "soft"});
     // A served page can compute the walkthrough of another token, layer or head.
     const again = button("Walk through the pinned token", async () => {
@@ -49,40 +49,42 @@ export const walk = {
       try {
         const {walk: steps} = await app.source.ask("walk", {...app.input, map, layer, head: Math.max(0, head), position: query});
         app.header().walk = steps;
-        app.redraw();
+        app.set({at: 0});
       } catch (error) { app.failed(error); }
     });
     const step = el("section", {class: "step", "aria-live": "polite"}, title, text, equation, arrays, source);
-    const go = (at) => { local.at = Math.max(0, Math.min(at, local.steps.length - 1)); show(); title.focus({preventScroll: true}); };
+    const now = () => Math.max(0, Math.min(app.state.at, local.steps.length - 1));
+    const go = (at) => { app.set({at: Math.max(0, Math.min(at, local.steps.length - 1))}); show(); title.focus({preventScroll: true}); };
     const show = () => {
       again.hidden = !app.session.live;
       element.hidden = !local.steps.length;
       if (!local.steps.length) return;
-      const one = local.steps[local.at];
-      title.textContent = `${local.at + 1}. ${one.title}`;
+      const at = now();
+      const one = local.steps[at];
+      title.textContent = `${at + 1}. ${one.title}`;
       text.textContent = one.text;
       equation.textContent = one.equation;
       equation.hidden = !one.equation;
       source.replaceChildren(...(one.source ? ["In the code: ", el("code", {}, one.source)] : []));
       arrays.replaceChildren(...one.arrays.map((array) => numbers(app, array)));
-      count.textContent = `Step ${local.at + 1} of ${local.steps.length}`;
-      back.disabled = local.at === 0;
-      next.disabled = local.at === local.steps.length - 1;
-      [...list.children].forEach((item, at) => {
-        if (at === local.at) item.firstChild.setAttribute("aria-current", "step");
+      count.textContent = `Step ${at + 1} of ${local.steps.length}`;
+      back.disabled = at === 0;
+      next.disabled = at === local.steps.length - 1;
+      [...list.children].forEach((item, n) => {
+        if (n === at) item.firstChild.setAttribute("aria-current", "step");
         else item.firstChild.removeAttribute("aria-current");
       });
     };
     const update = () => {
       const {walk: steps} = app.header();
       if (local.steps !== steps) {
-        Object.assign(local, {steps, at: 0});
+        local.steps = steps;
         list.replaceChildren(...steps.map((one, at) => el("li", {}, marked(button(shown(one.title), () => go(at)), one.title))));
       }
       show();
     };
     const data = () => {
-      const one = local.steps[local.at] || {arrays: []};
+      const one = local.steps[now()] || {arrays: []};
       const rows = one.arrays.flatMap((array) => array.values.map((row, at) => [array.name, array.rows[at] ?? at + 1, ...row]));
       return {columns: ["array", "row", "values"], rows};
     };

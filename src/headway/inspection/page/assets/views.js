@@ -9,6 +9,7 @@ import {predictions} from "./view-predictions.js";
 import {head} from "./view-head.js";
 import {image} from "./view-image.js";
 import {lens} from "./view-lens.js";
+import {model} from "./view-model.js";
 import {lines} from "./view-lines.js";
 import {matrix} from "./view-matrix.js";
 import {overTime} from "./view-time.js";
@@ -18,5 +19,5 @@ import {walk} from "./view-walk.js";
 import {whatIf} from "./view-what-if.js";
 
 export const views = [
-  report, alignment, image, text, grid, matrix, lines, head, predictions, lens, whatIf, beams, overTime, compare, walk,
+  report, model, alignment, image, text, grid, matrix, lines, head, predictions, lens, whatIf, beams, overTime, compare, walk,
 ];
