@@ -13,6 +13,7 @@ from docutils import nodes
 from latex2mathml.converter import convert
 
 COLOURED = re.compile(r'mathcolor="(query|key|value)"')
+SEPARATOR = re.compile(r"(?<!\\)[{}]|\\q?quad\b")
 VARIABLE = re.compile(r'<span class="n">([qkvQKV])</span>')
 NAMES = {"q": "query", "k": "key", "v": "value"}
 
@@ -20,6 +21,20 @@ NAMES = {"q": "query", "k": "key", "v": "value"}
 def mathml(equation: str, display: str) -> str:
     """An equation in LaTeX as MathML; the colours of the site become its classes."""
     return COLOURED.sub(r'class="\1"', convert(equation, display=display))
+
+
+def parts(equation: str) -> list[str]:
+    """The parts of a line of equations, which `\\quad` and `\\qquad` separate outside of braces.
+
+    Browsers do not break an equation into lines, so each part is an equation of its own.
+    """
+    found, depth, start = [], 0, 0
+    for match in SEPARATOR.finditer(equation):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0 and match[0].endswith("quad"):
+            found.append(equation[start : match.start()].strip())
+            start = match.end()
+    return [*found, equation[start:].strip()]
 
 
 def coloured(html: str) -> str:
@@ -35,7 +50,8 @@ def _inline(writer: Any, node: Any) -> None:
 
 
 def _block(writer: Any, node: Any) -> None:
-    writer.body.append(f'<div class="math">{mathml(node.astext(), "block")}</div>')
+    equations = "".join(mathml(part, "block") for part in parts(node.astext()))
+    writer.body.append(f'<div class="math">{equations}</div>')
     raise nodes.SkipNode
 
 

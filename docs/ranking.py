@@ -3,7 +3,7 @@
 Sphinx's index says which pages have a word, but not how often, so that all pages that have it get
 the same score and are listed by title. This extension counts: `frequency.js`, loaded by the page
 of the search only, has the number of occurrences of each word on each page, and `scorer.js` adds
-their logarithm, and the part of the site, to the score.
+to the score how much of a page is about the words, and the part of the site.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ def _write(app: Any, error: Exception | None) -> None:
         return
     names = sorted(app.env.found_docs)
     table: dict[str, dict[int, int]] = {}
+    lengths = []
     for number, name in enumerate(names):
-        for word, count in counts(app.env.get_doctree(name), app.builder.indexer).items():
+        of_page = counts(app.env.get_doctree(name), app.builder.indexer)
+        lengths.append(of_page.total())
+        for word, count in of_page.items():
             if count > 1:
                 table.setdefault(word, {})[number] = count
-    text = f"const FREQUENCY = {json.dumps({'pages': names, 'words': table})};\n"
+    content = json.dumps({"pages": names, "lengths": lengths, "words": table})
+    text = f"const FREQUENCY = {content};\n"
     (Path(app.outdir) / "_static" / FILE).write_text(text, encoding="utf-8")
 
 

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 FOLDER = PICTURES / "cards"
-CARD = 640
-"""Width of the picture of a card in pixels."""
+CARD = (640, 360)
+"""Width and height of the picture of a card in pixels."""
+MARGIN = 14
 FORMS: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 MOST = 1_500_000
 """Largest size of the moving picture in bytes."""
@@ -61,6 +62,7 @@ CARDS = {
 }
 """Name of a card of the home page -> what it shows."""
 FILM = (
+    Shot(page="translator", state="view=model", seconds=3),
     *(
         Shot(page="translator", state=f"view=alignment&map=cross&layer=1&head=-1&query={word}")
         for word in range(3)
@@ -72,7 +74,7 @@ FILM = (
         Shot(page="captioner", state=f"view=image&map=cross&layer=1&head=-1&query={word}")
         for word in (1, 2, 5, 6)
     ),
-    Shot(page="translator", state="view=walk", seconds=2.5),
+    Shot(page="translator", state="view=walk&at=8", seconds=2.5),
 )
 """The moving picture, frame by frame."""
 
@@ -81,7 +83,7 @@ def both(name: str, up: str, alternative: str = "") -> str:
     """The light and the dark form of a picture of a card as HTML; the theme shows one of them."""
     return "".join(
         f'<img class="only-{form}" src="{up}_static/{name}-{form}.webp" '
-        f'alt="{escape(alternative)}" width="{CARD}">'
+        f'alt="{escape(alternative)}" width="{CARD[0]}" height="{CARD[1]}">'
         for form in FORMS
     )
 
@@ -128,10 +130,12 @@ def write_cards(browser: Browser, folder: Path | None = None) -> None:
             path = live.page_path(shot.page, folder)
             data = shoot(browser, path, shot.state, form, (900, 900), shot.select)
             image = Image.open(io.BytesIO(data)).convert("RGB")
-            high = round(image.height * CARD / image.width)
-            image = image.resize((CARD, high), Image.Resampling.LANCZOS)
-            image = image.crop((0, 0, CARD, min(high, round(0.7 * CARD))))
-            image.save(FOLDER / f"{name}-{form}.webp", quality=82, method=6)
+            wide = CARD[0] - 2 * MARGIN
+            high = round(image.height * wide / image.width)
+            image = image.resize((wide, high), Image.Resampling.LANCZOS)
+            card = Image.new("RGB", CARD, image.getpixel((wide - 1, 0)))
+            card.paste(image, (MARGIN, MARGIN))
+            card.save(FOLDER / f"{name}-{form}.webp", quality=82, method=6)
 
 
 def write_film(browser: Browser, folder: Path | None = None) -> None:

@@ -40,7 +40,7 @@ def names() -> dict[str, Term]:
 @cache
 def _pattern() -> re.Pattern[str]:
     longest_first = sorted(names(), key=len, reverse=True)
-    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-])", re.I)
+    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-]|\.\w)", re.I)
 
 
 def parts(text: str, seen: set[str]) -> Iterator[tuple[str, Term | None]]:
@@ -69,6 +69,13 @@ def _link(shown: str, term: Term, up: str) -> nodes.raw:
     return nodes.raw("", html, format="html")
 
 
+def _is_in_html(text: nodes.Text) -> bool:
+    """Whether a tag was opened directly before a text, such as that of a link to the source."""
+    place = text.parent.index(text)
+    before = text.parent[place - 1] if place else None
+    return isinstance(before, nodes.raw) and not before.astext().startswith("</")
+
+
 def mark(doctree: nodes.document, page: str) -> None:
     """Replace the first occurrence of each term in the paragraphs of a page by its link."""
     up, seen = "../" * page.count("/"), set[str]()
@@ -77,7 +84,7 @@ def mark(doctree: nodes.document, page: str) -> None:
             above = text.parent
             while above is not paragraph and not isinstance(above, SKIPPED):
                 above = above.parent
-            if above is not paragraph:
+            if above is not paragraph or _is_in_html(text):
                 continue
             pieces = [
                 nodes.Text(piece) if term is None else _link(piece, term, up)

@@ -1,23 +1,29 @@
-// The score of a search result: what Sphinx gives it, how often the words occur on the page
+// The score of a search result: what Sphinx gives it, how much of the page is about the words of the query
 // (frequency.js, made by docs/ranking.py), and the part of the site. Sphinx puts this into its search.
-const PARTS = {start: 4, tour: 4, tasks: 3, howto: 3, glossary: 3, reference: 0, log: -6, notebooks: 0, features: -3};
+const PARTS = {start: 2, tour: 3, tasks: 2, howto: 2, glossary: -3, "reference/generated/api": -4, log: -4, features: -3};
+const MOST = 12;
 
-// Returns the smallest number of occurrences on a page among the words of the query.
-function occurrences(page) {
-  if (typeof FREQUENCY === "undefined") return 1;
-  const number = FREQUENCY.pages.indexOf(page);
-  const query = new URLSearchParams(location.search).get("q") ?? "";
+// Returns, from 0 to MOST, how much of a page is about the least frequent word of the query: BM25
+// (Robertson and Zaragoza 2009, section 3.2) with k1 = 1.2 and b = 0.75, without the weight of the word.
+function about(page) {
+  if (typeof FREQUENCY === "undefined") return 0;
+  const {pages, lengths, words} = FREQUENCY;
+  const number = pages.indexOf(page);
+  const mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+  const norm = 1.2 * (0.25 + 0.75 * lengths[number] / mean);
   const stemmer = new Stemmer();
-  const words = splitQuery(query.toLowerCase()).filter((word) => !stopwords.has(word));
-  const found = words.map((word) => stemmer.stemWord(word));
-  return Math.min(...found.map((word) => (Object.hasOwn(FREQUENCY.words, word) && FREQUENCY.words[word][number]) || 1));
+  const query = splitQuery((new URLSearchParams(location.search).get("q") ?? "").toLowerCase());
+  const stems = query.filter((word) => !stopwords.has(word)).map((word) => stemmer.stemWord(word));
+  const counts = stems.map((stem) => (Object.hasOwn(words, stem) && words[stem][number]) || 1);
+  return MOST * Math.min(...counts.map((count) => count / (count + norm)));
 }
 
 var Scorer = {
   objNameMatch: 11, objPartialMatch: 6, objPrio: {0: 15, 1: 5, 2: -5}, objPrioDefault: 0,
   title: 15, partialTitle: 7, term: 5, partialTerm: 2,
   score: ([page, , , , score, , kind]) => {
-    const part = PARTS[page.split("/")[0]] ?? 0;
-    return score + part + (kind === "object" ? 0 : 3 * Math.log2(occurrences(page)));
+    if (kind !== "text") return score;
+    const part = Object.keys(PARTS).find((name) => page === name || page.startsWith(`${name}/`));
+    return score + (PARTS[part] ?? 0) + about(page);
   },
 };

@@ -115,6 +115,7 @@ def test_query_key_and_value_have_one_colour_each_in_drawings_equations_and_code
     with docs_module("mathml") as mathml:
         html = mathml.mathml(r"\textcolor{query}{Q} \textcolor{red}{K}", "block")
         assert 'class="query"' in html and 'mathcolor="red"' in html
+        assert mathml.parts(r"a = {b \quad c}, \quad d \qquad e") == [r"a = {b \quad c},", "d", "e"]
         code = '<span class="n">q</span> <span class="n">queue</span> <span class="n">v</span>'
         assert mathml.coloured(code).count('class="n value"') == 1
         assert 'class="n query">q<' in mathml.coloured(code)
@@ -137,3 +138,16 @@ def test_programs_in_docstrings_become_code_and_prose_stays_prose():
         )
         assert made[2:6] == [".. code-block:: python", "", "    x = f(1)", "    print(x)"]
         assert made[-4:] == ["A word", "", "Yes", ""]
+
+
+def test_the_first_occurrence_of_a_term_is_marked_and_a_file_name_is_not():
+    pytest.importorskip("docutils")
+    with docs_module("tooltips") as tooltips:
+        seen = set()
+        marked = [
+            (shown, term.term)
+            for shown, term in tooltips.parts("Softmax in kernel.py, not-softmax, softmaxes", seen)
+            if term is not None
+        ]
+        assert marked == [("Softmax", "softmax")] and seen == {"softmax"}
+        assert [term for _, term in tooltips.parts("a softmax", seen)] == [None]
