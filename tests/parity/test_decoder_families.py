@@ -54,7 +54,7 @@ def agree(a, b):
     assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
 def test_logits_are_those_of_transformers_with_padding_at_either_side(name, models):
@@ -77,7 +77,7 @@ def test_logits_are_those_of_transformers_with_padding_at_either_side(name, mode
         agree(model(text[None])[0], theirs(input_ids=text[None]).logits[0])
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
 def test_a_cache_and_the_fast_twins_change_nothing_and_greedy_tokens_are_equal(name, models):
@@ -105,7 +105,7 @@ def test_a_cache_and_the_fast_twins_change_nothing_and_greedy_tokens_are_equal(n
         assert list(best.tokens) == ended
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_written_is_read_back_by_transformers_and_by_us(name, models, tmp_path):
     _, folder = models(name)
@@ -125,7 +125,7 @@ def test_what_is_written_is_read_back_by_transformers_and_by_us(name, models, tm
         assert torch.equal(again.get_parameter(key), parameter), key
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("is_fast", [False, True])
 def test_a_step_of_fine_tuning_has_the_loss_and_gradients_of_transformers(name, is_fast, models):
@@ -144,7 +144,7 @@ def test_a_step_of_fine_tuning_has_the_loss_and_gradients_of_transformers(name, 
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", FAMILIES)
 @torch.no_grad()
 def test_a_model_in_int8_is_near_the_model_that_it_was(name, models, monkeypatch):
