@@ -5,7 +5,7 @@ import {colourOf, css, headColour, inkOn, theme, tokenColour} from "./colours.js
 import {write} from "./surface.js";
 import {nameOf, percent, shorten} from "./tokens.js";
 import {drawPatch, isPatch} from "./patches.js";
-import {predictionAt} from "./model-stacks.js";
+import {kindsOf, predictionAt} from "./model-stacks.js";
 import {top} from "./weights.js";
 
 const NARROWEST = 15; // pixels: the least width of a column
@@ -134,8 +134,7 @@ function nodes(ctx, scene, stack, at) {
   const {line, paper, pin} = theme();
   const {state} = scene.app;
   for (let layer = 0; layer < stack.layers; layer++) {
-    for (const kind of ["self", "cross", "feedforward"]) {
-      if (kind !== "feedforward" && !stack[kind]) continue;
+    for (const kind of kindsOf(stack)) {
       const y = heightOf(place, stack, layer, kind);
       const done = reached(scene, at, layer, kind);
       const update = stack.updates?.[layer]?.[kind === "self" ? "attention" : kind];

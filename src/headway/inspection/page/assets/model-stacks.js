@@ -18,6 +18,11 @@ export function stacksOf(frame) {
   return stacks;
 }
 
+// Returns the kinds of sublayers of a stack; a recurrent network with attention has no feed-forward layers.
+export function kindsOf({self, cross}) {
+  return [self && "self", cross && "cross", self && "feedforward"].filter(Boolean);
+}
+
 // Returns the steps from the input to the prediction: [{stack, layer, kind}]; kind is "input", "self",
 // "cross", "feedforward" or "output".
 export function stepsOf(stacks) {
@@ -25,9 +30,7 @@ export function stepsOf(stacks) {
   stacks.forEach(({self, cross, layers}, stack) => {
     steps.push({stack, layer: -1, kind: "input"});
     for (let layer = 0; layer < layers; layer++) {
-      if (self) steps.push({stack, layer, kind: "self"});
-      if (cross) steps.push({stack, layer, kind: "cross"});
-      steps.push({stack, layer, kind: "feedforward"});
+      for (const kind of kindsOf({self, cross})) steps.push({stack, layer, kind});
     }
   });
   steps.push({stack: stacks.length - 1, layer: -1, kind: "output"});

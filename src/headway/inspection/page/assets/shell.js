@@ -112,7 +112,7 @@ export function shell(app) {
       heads.update(now);
       measured(now);
       inWords.update(now);
-      const {queries, keys} = now.frame.sides[now.map.queries] ? {queries: now.frame.sides[now.map.queries], keys: now.frame.sides[now.map.keys]} : {};
+      const [queries, keys] = [now.frame.sides[now.map.queries], now.frame.sides[now.map.keys]];
       words.hidden = !made?.view.joins || !canJoin(queries, keys);
       words.querySelector("input").checked = app.joins(queries, keys);
     }

@@ -2,7 +2,7 @@
 // prediction. It plays step by step; each part leads to its numbers, its equation and its line of code.
 import {button, el} from "./elements.js";
 import {headBoxes, heightOf, layout, paintModel} from "./model-picture.js";
-import {predictionAt, stacksOf, stepsOf} from "./model-stacks.js";
+import {kindsOf, predictionAt, stacksOf, stepsOf} from "./model-stacks.js";
 import {surface} from "./surface.js";
 import {nameOf, percent, quoted, shorten} from "./tokens.js";
 import {top} from "./weights.js";
@@ -74,7 +74,7 @@ export const model = {
     });
     const focusOf = (head) => {
       if (!head || head.head < 0) return null;
-      const stack = local.stacks.findIndex((one) => one.self?.name === app.state.map || one.cross?.name === app.state.map);
+      const stack = Math.max(0, local.stacks.findIndex((one) => one.self?.name === app.state.map || one.cross?.name === app.state.map));
       return {stack, kind: local.stacks[stack].self?.name === app.state.map ? "self" : "cross", ...head};
     };
     const placed = (width) => layout(local.stacks, local.now.frame, width, app.room() - 30);
@@ -88,7 +88,7 @@ export const model = {
       for (const [stack, place] of local.place.places.entries()) {
         const at = Math.floor((x - place.x) / place.column);
         if (at < 0 || at >= place.count || y > place.y + 62 || y < place.top - 62) continue;
-        const parts = ["self", "cross", "feedforward"].filter((kind) => kind === "feedforward" || local.stacks[stack][kind]);
+        const parts = kindsOf(local.stacks[stack]);
         const all = Array.from({length: local.stacks[stack].layers}, (_, layer) => parts.map((kind) => ({kind, layer}))).flat();
         const near = all.find(({kind, layer}) => Math.abs(y - heightOf(place, local.stacks[stack], layer, kind)) <= 9);
         const end = y > place.y ? {kind: "input", layer: -1} : y < place.top && stack === local.stacks.length - 1 ? {kind: "output", layer: -1} : null;
@@ -168,14 +168,14 @@ export const model = {
     const current = () => {
       if (app.state.step >= 0) return local.steps[Math.min(app.state.step, local.steps.length - 1)];
       if (local.part) return local.part;
-      const stack = local.stacks.findIndex((one) => one.self?.name === app.state.map || one.cross?.name === app.state.map);
-      return {stack, layer: app.state.layer, kind: local.stacks[stack]?.self?.name === app.state.map ? "self" : "cross"};
+      const stack = Math.max(0, local.stacks.findIndex((one) => one.self?.name === app.state.map || one.cross?.name === app.state.map));
+      return {stack, layer: app.state.layer, kind: local.stacks[stack].cross?.name === app.state.map ? "cross" : "self"};
     };
     const fill = () => {
       const {state, map, frame} = local.now;
       const part = current();
       const stack = local.stacks[part.stack];
-      const attends = part.kind === "self" || part.kind === "cross";
+      const attends = Boolean(stack[part.kind]);
       const steps = app.header().walk;
       const found = STEPS[part.kind].map((title) => steps.findIndex((one) => one.title === title)).find((at) => at >= 0);
       const one = found === undefined ? null : steps[found];
