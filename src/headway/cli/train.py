@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from headway.base.config_files import RUN_FILE, read_yaml
 from headway.base.errors import UsageError
@@ -27,6 +27,7 @@ from headway.runs import (
     saved,
     with_settings,
 )
+from headway.runs.loggers import loggers
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
 from headway.terminal.console import data_json, program, say, talk
@@ -48,6 +49,11 @@ class TrainFlags:
     dry_run: bool = setting(
         False,
         "Train and evaluate a few batches, and report the memory and time that the run would need.",
+    )
+    log: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = setting(
+        (),
+        "Also write the log for other tools, separated by commas: tensorboard, wandb (offline), "
+        "mlflow, trackio. Their files are in the folder logs of the run.",
     )
     json: bool = setting(
         False,
@@ -96,7 +102,10 @@ def train(
         if flags.dry_run:
             _try_out(settings, json=flags.json, quiet=quiet)
             return
-        outcome = train_on_screen(settings, folder, history=history, quiet=quiet)
+        with loggers(flags.log, folder) as listeners:
+            outcome = train_on_screen(
+                settings, folder, listeners=listeners, history=history, quiet=quiet
+            )
     if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
     _say_what_is_next(outcome, settings, flags.quiet)
