@@ -46,7 +46,7 @@ COMMANDS = {
     "Learn": ("exercise",),
     "Data": ("data",),
     "Runs": ("report", "export", "quantize", "runs", "eval"),
-    "System": ("doctor", "config", "schema"),
+    "System": ("doctor", "config", "schema", "completion"),
 }
 """Group of the help -> its commands. "Use" has the verbs of the tasks, too."""
 

@@ -29,6 +29,7 @@ from headway.runs import (
     saved,
     with_settings,
 )
+from headway.runs.loggers import loggers
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
 from headway.terminal.console import data_json, program, report, say, talk
@@ -57,6 +58,11 @@ class TrainFlags:
     dry_run: bool = setting(
         False,
         "Train and evaluate a few batches, and report the memory and time that the run would need.",
+    )
+    log: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = setting(
+        (),
+        "Also write the log for other tools, separated by commas: tensorboard, wandb (offline), "
+        "mlflow, trackio. Their files are in the folder logs of the run.",
     )
     json: bool = setting(
         False,
@@ -122,9 +128,15 @@ def _train(words: Sequence[str], flags: TrainFlags, size: int, ranks: Ranks) -> 
         if flags.dry_run:
             _try_out(settings_of_run, json=flags.json, quiet=quiet)
             return
-        outcome = train_on_screen(
-            settings_of_run, folder, history=history, quiet=quiet, ranks=ranks
-        )
+        with loggers(flags.log if ranks.is_first else (), folder) as listeners:
+            outcome = train_on_screen(
+                settings_of_run,
+                folder,
+                listeners=listeners,
+                history=history,
+                quiet=quiet,
+                ranks=ranks,
+            )
     if not ranks.is_first:
         raise SystemExit(INTERRUPTED if outcome.stop == "interrupted" else 0)
     if flags.json:
