@@ -1,15 +1,20 @@
 """`headway data check` shows which tokens of a conversation are learned, and a chat model answers
-in its own template."""
+in its own template, here and in Hugging Face's library."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import pytest
+import transformers
 
 from headway.bundle import TextBundle
 from headway.interop import ChatTemplate
+from headway.models import GPT
 from headway.tasks.dialogue_store import with_vocabulary
-from headway.tasks.target_mask import TEMPLATE, with_role_tokens
+from headway.tasks.language_modeling.task import to_hugging_face
+from headway.tasks.opening import load_as
+from headway.tasks.target_mask import TEMPLATE, OwnRenderer, with_role_tokens
 from tests.fixtures.command_line import headway
 from tests.fixtures.dialogues import TALKS, language_model, rows
 
@@ -60,3 +65,24 @@ def test_a_chat_model_answers_in_its_own_template(folder):
     done = headway("chat", "chat", *options, cwd=folder, text="the old\nbaker\n")
     assert len(done.stdout.splitlines()) >= 2
     assert "chat template of the model" in done.stderr
+
+
+def test_hugging_faces_library_renders_the_exported_template_with_the_same_targets(
+    folder, tmp_path
+):
+    chat = load_as(TextBundle, folder / "chat")
+    exportable = GPT(replace(chat.config, positions="learned")).eval()
+    bundle = TextBundle(exportable, chat.tokenizer, chat.settings)
+    to_hugging_face(bundle, tmp_path / "hf", None)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    renderer = OwnRenderer(bundle.tokenizer)
+    for talk in TALKS:
+        messages = [{"role": turn.role, "content": turn.content} for turn in talk.turns]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rendered = theirs.apply_chat_template(
+                messages, return_dict=True, return_assistant_tokens_mask=True
+            )
+        ours = renderer.render(talk)
+        assert rendered["input_ids"] == ours.tokens
+        assert [bool(token) for token in rendered["assistant_masks"]] == ours.is_target
