@@ -106,6 +106,7 @@ LONG = {
     "src/headway/base/settings.py": "settings: declared, parsed, checked, overridden, explained",
     "src/headway/tasks/captioning/model.py": "the bundle of captioners, with all they can do",
     "src/headway/tasks/classification/data.py": "labelled files, batches, rows to classify",
+    "tests/safety_net/cases.py": "one table of runs",
     "tests/transforms/test_quantize.py": "one property after another of all small numbers",
     "src/headway/tasks/translation/bundle.py": "the bundle of translators, with all they can do",
 }

@@ -209,6 +209,32 @@ _CASES: dict[str, Case] = {
         *words("--evaluation.sample 0"),
         after=("gpt-tiny",),
     ),
+    "chat": Case(
+        "chat",
+        (
+            *words("dialogues.jsonl --from runs/gpt-tiny --training.batch-size 4"),
+            *words("--training.length 48 --evaluation.answers 4 --evaluation.sample 1"),
+            *HELD_OUT,
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        GENERATE,
+        ("gpt-tiny",),
+    ),
+    "prefer": Case(
+        "prefer",
+        (
+            *words("preferences.jsonl --from runs/chat --training.batch-size 4"),
+            *words("--evaluation.answers 4 --evaluation.sample 1 --evaluation.tokens 8"),
+            *HELD_OUT,
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        GENERATE,
+        ("chat",),
+    ),
     # encoders
     "bert": encoder("bert"),
     "bert-tiny": encoder("bert-tiny"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import math
 import struct
 import wave
@@ -87,6 +88,27 @@ def _write_texts(folder: Path) -> None:
         for location in LOCATIONS[:3]
     ]
     _write(folder / "domain.txt", domain)
+    dialogues = [
+        {
+            "messages": [
+                {"role": "user", "content": f"Where is the {name}?"},
+                {"role": "assistant", "content": f"The {name} is {location}."},
+            ]
+        }
+        for name in ANIMALS
+        for location in LOCATIONS
+    ]
+    _write(folder / "dialogues.jsonl", [json.dumps(row) for row in dialogues])
+    preferences = [
+        {
+            "prompt": f"Where is the {name}?",
+            "chosen": f"The {name} is {location}.",
+            "rejected": f"I do not know where the {name} is.",
+        }
+        for name in ANIMALS
+        for location in LOCATIONS
+    ]
+    _write(folder / "preferences.jsonl", [json.dumps(row) for row in preferences])
 
 
 def _write_tables(folder: Path) -> None:

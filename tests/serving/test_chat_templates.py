@@ -7,7 +7,8 @@ import pytest
 
 from headway.base.errors import DataError, UsageError
 from headway.interop import ChatTemplate, read_chat_template, read_tokenizer
-from headway.serving.http.chat_templates import Conversation, Templates
+from headway.interop.chat_prompts import Conversation
+from headway.serving.http.chat_templates import Templates
 from headway.serving.http.replies import ApiError
 from tests.fixtures.chat_tokenizers import UNIGRAM, Pairs, write_chat_tokenizer
 from tests.fixtures.coroutines import run

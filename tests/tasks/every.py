@@ -39,6 +39,8 @@ class TaskCase:
 EVERY: dict[str, TaskCase] = {
     "translation": TaskCase("translate", ("the fox sees the lemon",)),
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
+    "chat": TaskCase("chat", ("The fox",)),
+    "preference": TaskCase("prefer", ("The fox",)),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
         "classify",

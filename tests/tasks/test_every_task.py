@@ -26,6 +26,8 @@ from tests.tasks.every import EVERY, OUTSIDE, RUNS, command, task_folder, train
 EVALUATED_AS_TRAINED = {
     "masked_language_modeling": ("--sequences", "20"),
     "translation": ("--split", "valid", "--beam", "1"),
+    "chat": ("--answers", "4"),
+    "preference": ("--answers", "4", "--tokens", "8"),
     "captioning": ("--split", "valid", "--beam", "1"),
 }
 """Flags of `headway eval` that make it the evaluation of training."""

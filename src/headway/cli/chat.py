@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from headway.base.errors import UsageError
+from headway.base.errors import HeadwayError, UsageError
 from headway.base.settings import setting
 from headway.bundle import TextGenerating
 from headway.cli.flags import as_flags, takes
 from headway.cli.generate import SETTINGS, opened, show_live
 from headway.cli.inputs import standard_input
 from headway.cli.machine import MachineFlags
-from headway.interop import ChatTemplate
+from headway.data.dialogues import ASSISTANT, SYSTEM, USER, Turn
 from headway.tasks.opening import template_of
+from headway.tasks.target_mask import Renderer, renderer_of
 from headway.terminal.console import say
 
 TEMPLATE = "User: {user}\\nAssistant:"
@@ -32,14 +32,6 @@ class ChatFlags(MachineFlags):
         "a model without one.",
     )
     system: str = setting("", "System prompt: text before the first turn.")
-
-
-@dataclass
-class Turn:
-    """A message of the user, and the answer of the model once it is complete."""
-
-    message: str
-    answer: str | None = None
 
 
 Render = Callable[[Sequence[Turn]], list[int]]
@@ -71,25 +63,26 @@ def chat(
         raise UsageError("--template must contain {user} exactly once", hint=repr(TEMPLATE))
     bundle, config, loader = opened(run, settings, flags)
     template = template_of(run) if given is None else None
-    rendering: AbstractContextManager[Render]
-    if template is not None and template.default is not None:
-        say("template  the chat template of the model (--template TEXT selects another)")
-        rendering = rendering_by_template(bundle, template, flags.system)
-    else:
-        plain = TEMPLATE.replace("\\n", "\n") if given is None else given
-        rendering = nullcontext(partial(as_one_text, bundle, plain, flags.system))
-        before = plain.split("{user}")[0].rstrip()
-        config = replace(config, stop=(*config.stop, f"\n{before}" if before.strip() else "\n"))
-    longest = bundle.config.max_length
-    room = longest - min(config.max_tokens, longest // 2)
-    turns: list[Turn] = []
-    with rendering as render:
+    with ExitStack() as stack:
+        render: Render
+        if template is not None and template.default is not None:
+            say("template  the chat template of the model (--template TEXT selects another)")
+            renderer = stack.enter_context(renderer_of(bundle.tokenizer, template))
+            render = partial(by_template, renderer, flags.system)
+        else:
+            plain = TEMPLATE.replace("\\n", "\n") if given is None else given
+            render = partial(as_one_text, bundle, plain, flags.system)
+            before = plain.split("{user}")[0].rstrip()
+            config = replace(config, stop=(*config.stop, f"\n{before}" if before.strip() else "\n"))
+        longest = bundle.config.max_length
+        room = longest - min(config.max_tokens, longest // 2)
+        turns: list[Turn] = []
         for line in standard_input("turn"):
-            turns.append(Turn(line))
+            turns.append(Turn(USER, line))
             while len(prompt := render(turns)) > room and len(turns) > 1:
-                del turns[0]
+                del turns[:2]  # the oldest message and its answer
             with loader.precision():
-                turns[-1].answer = show_live(bundle, "", prompt, config)
+                turns.append(Turn(ASSISTANT, show_live(bundle, "", prompt, config)))
 
 
 def as_one_text(
@@ -101,44 +94,17 @@ def as_one_text(
     """
     parts = [system]
     for turn in turns:
-        parts.append(template.replace("{user}", turn.message))
-        if turn.answer is not None:
-            parts.append(turn.answer.rstrip("\n") + "\n")
+        if turn.role == USER:
+            parts.append(template.replace("{user}", turn.content))
+        else:
+            parts.append(turn.content.rstrip("\n") + "\n")
     return bundle.tokenizer.begin("".join(parts))
 
 
-@contextmanager
-def rendering_by_template(
-    bundle: TextGenerating, template: ChatTemplate, system: str
-) -> Iterator[Render]:
-    """Render conversations in the chat template of the model, as the server does.
-
-    The end-of-text tokens of the model end an answer.
-    """
+def by_template(renderer: Renderer, system: str, turns: Sequence[Turn]) -> list[int]:
+    """Return the tokens of a conversation in the chat template of the model."""
+    instructions = [Turn(SYSTEM, system)] if system else []
     try:
-        from headway.serving.http.chat_templates import Conversation, Templates
-        from headway.serving.http.replies import ApiError
-    except ImportError as error:
-        raise UsageError(
-            f"the chat template of the model needs the package extra 'serve': {error}",
-            hint=f"pip install 'headway[serve]', or --template {TEMPLATE!r}",
-        ) from error
-    templates = Templates()
-
-    def render(turns: Sequence[Turn]) -> list[int]:
-        messages = [{"role": "system", "content": system}] if system else []
-        for turn in turns:
-            messages.append({"role": "user", "content": turn.message})
-            if turn.answer is not None:
-                messages.append({"role": "assistant", "content": turn.answer})
-        tokens = templates.tokens(template, Conversation(messages=messages), bundle.tokenizer)
-        try:
-            return loop.run(tokens)
-        except ApiError as error:
-            raise UsageError(error.message, hint=f"--template {TEMPLATE!r}") from error
-
-    with asyncio.Runner() as loop:
-        try:
-            yield render
-        finally:
-            loop.run(templates.close())
+        return renderer.prompt([*instructions, *turns])
+    except HeadwayError as error:
+        raise UsageError(error.what, hint=f"--template {TEMPLATE!r}") from error

@@ -1,5 +1,5 @@
 """`headway data check`: sizes and faults of sentence pairs, labelled texts, tagged sentences,
-questions, similar texts, running text and images.
+questions, conversations, similar texts, running text and images.
 
 The suffix and the columns of a file decide which it is.
 """
@@ -17,6 +17,13 @@ from headway.base.errors import DataError, HeadwayError
 from headway.base.settings import setting
 from headway.cli.flags import as_flags
 from headway.data.bad_rows import BadRows
+from headway.data.dialogues import (
+    LAYOUTS,
+    PAIRS,
+    Dialogue,
+    read_dialogues,
+    read_preferences,
+)
 from headway.data.formats.lines import ending, read_lines
 from headway.data.formats.records import begun, json_lines
 from headway.data.formats.split_files import TRAIN, split_files
@@ -74,6 +81,19 @@ def _questions(path: Path, bad_rows: BadRows) -> Iterator[Example]:
         yield f"{question.question}\n{question.context}", (label,)
 
 
+def _dialogues(path: Path, bad_rows: BadRows) -> Iterator[Example]:
+    for dialogue in read_dialogues([path], bad_rows):
+        is_learned = any(turn.is_learned for turn in dialogue.turns)
+        content = "\n".join(f"{turn.role}: {turn.content}" for turn in dialogue.turns)
+        yield content, ("with an answer" if is_learned else "without an answer",)
+
+
+def _preferences(path: Path, bad_rows: BadRows) -> Iterator[Example]:
+    for pair in read_preferences([path], bad_rows):
+        turns = (*pair.prompt, pair.chosen, pair.rejected)
+        yield "\n".join(f"{turn.role}: {turn.content}" for turn in turns), ()
+
+
 def _similar(path: Path, bad_rows: BadRows) -> Iterator[Example]:
     pairs = read_similar([path], bad_rows=bad_rows)
     return ((f"{pair.first}\n{pair.second}", ()) for pair in pairs)
@@ -104,7 +124,10 @@ IMAGES = Kind(
     "whether the images can be decoded",
 )
 TEXTS = Kind("texts", "gpt", _texts, _having("text"), "what the texts say")
+CONVERSATIONS = Kind("conversations", "chat", _dialogues, tuple(LAYOUTS))
 KINDS = (
+    Kind("pairs of answers", "prefer", _preferences, (PAIRS,)),
+    CONVERSATIONS,
     QUESTIONS,
     SENTENCES,
     Kind("labelled text pairs", "pairs", _labelled_pairs, _having("sentence1 sentence2 label")),
@@ -233,6 +256,10 @@ def _conclusion(faults: Sequence[str], warnings: Sequence[str]) -> list[str]:
 class CheckFlags:
     source: str | None = setting(None, "Column, key, language or file suffix of the source.")
     target: str | None = setting(None, "Column, key, language or file suffix of the target.")
+    model: Path | None = setting(
+        None,
+        "Model whose tokens and chat template show which tokens of a conversation are learned.",
+    )
     json: bool = setting(False, "Print one JSON object instead of text.")
 
 
@@ -251,7 +278,13 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
     kind = kind_of(path) if flags.source is None and flags.target is None else None
     if kind is not None:
         found = check_kind(path, kind)
-        result(asdict(found), found.table(), as_json=flags.json)
+        values, text = asdict(found), found.table()
+        if kind is CONVERSATIONS and not found.faults and path.is_file():
+            example = marked_example(next(read_dialogues([path])), flags.model)
+            values["example"] = [list(part) for part in example]
+            shown = "".join(f"[{part}]" if is_target else part for part, is_target in example)
+            text = f"{text}\n\nThe first conversation; what is in brackets is learned:\n{shown}"
+        result(values, text, as_json=flags.json)
         _raise_faults(path, found.faults, "correct or delete these rows: training refuses them")
         return
     report = check_pairs(locate(path, flags.source, flags.target))
@@ -264,6 +297,26 @@ def check(path: Path, /, *, flags: CheckFlags = CheckFlags()) -> None:
         if is_usable
         else "fix them: training refuses these files",
     )
+
+
+def marked_example(dialogue: Dialogue, model: Path | None) -> list[tuple[str, bool]]:
+    """Return the tokens of a conversation in the chat template of the model, and whether each is
+    learned; without a model, its turns.
+
+    Raises DataError if the template makes it ambiguous which tokens are learned.
+    """
+    if model is None:
+        turns = [(f"\n{turn.role}: ", turn.content, turn.is_learned) for turn in dialogue.turns]
+        return [part for role, text, learned in turns for part in ((role, False), (text, learned))]
+    # imports torch, which checks without a model do not need
+    from headway.tasks.dialogue_store import load_chat_start, template_of_bundle
+    from headway.tasks.target_mask import renderer_of
+
+    bundle = load_chat_start(str(model))
+    with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
+        rendered = renderer.render(dialogue)
+    strings = bundle.tokenizer.token_strings(rendered.tokens)
+    return list(zip(strings, rendered.is_target, strict=True))
 
 
 def _raise_faults(path: Path, faults: Sequence[str], hint: str) -> None:

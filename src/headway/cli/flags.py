@@ -59,6 +59,7 @@ SHORT = {
     "steps": "training.steps",
     "epochs": "training.epochs",
     "time": "training.time",
+    "objective": "objective.kind",
     "seed": "training.seed",
     "device": "machine.device",
     "dtype": "machine.dtype",

@@ -103,7 +103,8 @@ def export(
                 tokenizer, temporary, verification_texts(tokenizer), str(folder)
             )
         else:
-            write_tokenizer(tokenizer, temporary, shape.max_length)
+            has_template = settings.template is not None
+            write_tokenizer(tokenizer, temporary, shape.max_length, has_template=has_template)
             if settings.template is not None:
                 settings.template.write(temporary)
             texts = check_tokenizer(tokenizer, temporary, str(folder))
@@ -189,8 +190,14 @@ def _outputs(model: TextModel, generator: torch.Generator) -> list[Tensor]:
     return [hidden, *(head(hidden) for head, layer in heads.items() if layer is not None)]
 
 
-def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> None:
-    """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers."""
+def write_tokenizer(
+    tokenizer: TextTokenizer, folder: Path, max_length: int, *, has_template: bool = False
+) -> None:
+    """Write tokenizer.json in Hugging Face's format, and tokenizer_config.json for transformers.
+
+    has_template: whether a chat template writes special tokens into texts, where they must not be
+    plain text.
+    """
     engine = _engine(tokenizer, folder)
     prefix = prefix_ids(tokenizer)
     if prefix and not isinstance(tokenizer, PretrainedTokenizer):  # whose own file specifies it
@@ -200,8 +207,8 @@ def write_tokenizer(tokenizer: TextTokenizer, folder: Path, max_length: int) -> 
             special_tokens=list(zip(names, prefix, strict=True)),
         )
     roles = {"bos_token": tokenizer.bos, "eos_token": tokenizer.eos}
-    # the text of a special token in an input is plain text
-    write_engine(engine, folder, roles, max_length, split_special_tokens=True)
+    # without a template, the text of a special token in an input is plain text
+    write_engine(engine, folder, roles, max_length, split_special_tokens=not has_template)
 
 
 def prefix_ids(tokenizer: TextTokenizer) -> list[int]:

@@ -77,6 +77,16 @@ OWN: dict[str, Entry] = {
         kind="language model",
         families=("gpt",),
     ),
+    "chat": Entry(
+        path="headway.tasks.chat.task:CHAT",
+        recipes=("chat",),
+        kind="language model",
+    ),
+    "preference": Entry(
+        path="headway.tasks.preference.task:PREFERENCE",
+        recipes=("prefer",),
+        kind="language model",
+    ),
     "word_vectors": Entry(
         path="headway.tasks.word_vectors.task:WORD_VECTORS",
         recipes=("words",),
@@ -240,7 +250,8 @@ def evaluating_task(kind: str, path: Path | None, config: object) -> AnyTask | N
     path: the file of the examples; None: the held-out examples of the bundle's run. config: the
     configuration of the run; None for a model without a run.
     """
-    for task in tasks_of_kind(kind):
+    # the task that reads all other files is the last one
+    for task in sorted(tasks_of_kind(kind), key=lambda task: task.reads is None):
         if task.reads is None:
             return task
         if type(config) is task.config if path is None else task.reads(path):

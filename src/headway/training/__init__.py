@@ -9,6 +9,7 @@ from headway.training.log import MetricsLog, StepLog
 from headway.training.loop import NonFinite, Stream, agree, fit, repeated
 from headway.training.memory import peak_memory
 from headway.training.objectives import (
+    AnswerPairs,
     DistillationBatch,
     DistillationConfig,
     DistillationObjective,
@@ -17,9 +18,12 @@ from headway.training.objectives import (
     LayersConfig,
     Loss,
     Objective,
+    PreferenceConfig,
+    PreferenceObjective,
     TextObjective,
     View,
     cross_entropy_sum,
+    preference_losses,
 )
 from headway.training.observers import EVALUATING, Averaging, Evaluation, Interrupted
 from headway.training.optimizers import (
@@ -38,6 +42,7 @@ __all__ = [
     "CHECKPOINTS",
     "EVALUATING",
     "MODEL",
+    "AnswerPairs",
     "AutomaticOptimizerConfig",
     "Averaging",
     "Budget",
@@ -57,6 +62,8 @@ __all__ = [
     "Objective",
     "Observer",
     "OptimizerConfig",
+    "PreferenceConfig",
+    "PreferenceObjective",
     "RecordedGradients",
     "ScheduleConfig",
     "StepLog",
@@ -77,6 +84,7 @@ __all__ = [
     "load_state",
     "optimizer",
     "peak_memory",
+    "preference_losses",
     "prefetched",
     "repeated",
     "save_state",

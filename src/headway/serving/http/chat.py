@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextGenerating
+from headway.interop.control_tokens import strings_in
 from headway.serving.http.chat_templates import Templates
-from headway.serving.http.control_tokens import strings_in
 from headway.serving.http.conversations import ConversationFields, conversation_of
 from headway.serving.http.exchange import read_json
 from headway.serving.http.generation_fields import (

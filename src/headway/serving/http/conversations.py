@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from headway.interop import ChatTemplate
-from headway.serving.http.chat_templates import Conversation
+from headway.interop.chat_prompts import Conversation
 from headway.serving.http.generation_fields import GenerationFields
 from headway.serving.http.replies import ApiError
 

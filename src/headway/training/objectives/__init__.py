@@ -12,8 +12,15 @@ from headway.training.objectives.distillation import (
 )
 from headway.training.objectives.image_classification import ImageObjective
 from headway.training.objectives.language_modeling import TextObjective
+from headway.training.objectives.preference import (
+    AnswerPairs,
+    PreferenceConfig,
+    PreferenceObjective,
+    preference_losses,
+)
 
 __all__ = [
+    "AnswerPairs",
     "DistillationBatch",
     "DistillationConfig",
     "DistillationObjective",
@@ -22,7 +29,10 @@ __all__ = [
     "LayersConfig",
     "Loss",
     "Objective",
+    "PreferenceConfig",
+    "PreferenceObjective",
     "TextObjective",
     "View",
     "cross_entropy_sum",
+    "preference_losses",
 ]

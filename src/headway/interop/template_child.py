@@ -12,6 +12,7 @@ import json
 import resource
 import signal
 import sys
+from functools import lru_cache
 from typing import Any
 
 MEMORY = 2**28
@@ -48,13 +49,13 @@ def _now(form: str) -> str:
     return datetime.datetime.now().strftime(form)
 
 
-def _environment() -> Any:
+def _environment(marks: tuple[str, str]) -> Any:
     from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """{% generation %}, which marks what the model wrote, for training; it writes its body."""
+        """{% generation %}, around what the model wrote; it writes its body between `marks`."""
 
         def parse(self, parser: Any) -> Any:
             line = next(parser.stream).lineno
@@ -63,7 +64,7 @@ def _environment() -> Any:
             return nodes.CallBlock(self.call_method("_written"), [], [], body).set_lineno(line)
 
         def _written(self, caller: Any) -> Any:
-            return caller()
+            return marks[0] + caller() + marks[1]
 
     Generation.tags = {"generation"}
     environment = ImmutableSandboxedEnvironment(
@@ -74,8 +75,14 @@ def _environment() -> Any:
     return environment
 
 
-def _render(task: dict[str, object]) -> str:
-    template = _environment().from_string(task["template"])
+@lru_cache(4)
+def _compiled(source: str, marks: tuple[str, str]) -> Any:
+    """Return a compiled template, in an environment that no other template shares."""
+    return _environment(marks).from_string(source)
+
+
+def _render(task: dict[str, Any]) -> str:
+    template = _compiled(task["template"], tuple(task.get("marks") or ("", "")))
     parts, length = [], 0
     for part in template.generate(task["variables"]):
         length += len(part)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeVar, cast
 
-from headway.serving.http.replies import ApiError
+from headway.base.errors import UsageError
 
 S = TypeVar("S")
 
@@ -34,15 +34,19 @@ class ControlTokens:
     occur neither in the template nor in its variables. The template moves them with the text.
     special_texts: the texts of the special tokens. strings: the template and all strings of its
     variables.
+
+    end_mark, generation_marks: further free characters, for the end of a text that is continued,
+    and for what stands inside {% generation %}.
     """
 
     def __init__(self, special_texts: Sequence[str], strings: Sequence[str]) -> None:
         used = {ord(character) for text in strings for character in set(text)}
         used |= {int(code, 16) for text in strings for code in _ESCAPE.findall(text)}
         free = [chr(code) for code in PRIVATE_USE if code not in used]
-        if len(free) < 3:
-            raise ApiError(400, "the messages use all characters of Unicode's private use area")
+        if len(free) < 5:
+            raise UsageError("the messages use all characters of Unicode's private use area")
         self._start, self._end, self.end_mark = free[:3]
+        self.generation_marks = (free[3], free[4])
         longest_first = sorted(filter(None, special_texts), key=len, reverse=True)
         self._special = frozenset(longest_first)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
@@ -55,7 +59,7 @@ class ControlTokens:
         try:
             return cast("S", self._marked(value))
         except RecursionError:
-            raise ApiError(400, "the messages or tools are nested too deeply") from None
+            raise UsageError("the messages or tools are nested too deeply") from None
 
     def _marked(self, value: object) -> object:
         if isinstance(value, str):

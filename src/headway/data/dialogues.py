@@ -1,0 +1,221 @@
+"""Conversations and pairs of answers as records, read from the common layouts of rows.
+
+messages                     [{"role": "user", "content": "Hello"}, ...]
+conversations                [{"from": "human", "value": "Hello"}, ...]        (ShareGPT)
+instruction, input, output   texts; the input may be missing or empty         (Alpaca)
+prompt, completion           texts, or lists of messages
+prompt, chosen, rejected     the same, with a better and a worse answer
+chosen, rejected             lists of messages that begin with the same prompt
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from headway.base.errors import DataError
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
+from headway.data.formats.lines import ending
+from headway.data.formats.records import ENDINGS as ENDINGS
+from headway.data.rows import Row, read_rows
+
+SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
+NAMES = {"human": USER, "gpt": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT}
+"""Other names of roles -> their names here. Roles such as tool keep theirs."""
+DIALOGUES, PREFERENCES = "conversations", "pairs of answers"
+"""What a file contains, for errors."""
+
+Example = TypeVar("Example")
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message of a conversation.
+
+    weight: 1 if an answer of the assistant is learned, 0 if it is only read.
+    """
+
+    role: str
+    content: str
+    weight: int = 1
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the tokens of the turn are targets."""
+        return self.role == ASSISTANT and self.weight > 0
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """A conversation; `where` is its file and line."""
+
+    turns: tuple[Turn, ...]
+    where: str = ""
+
+    @property
+    def question(self) -> str:
+        """What precedes the first answer, by which equal questions are found."""
+        before: list[str] = []
+        for turn in self.turns:
+            if turn.role == ASSISTANT:
+                break
+            before.append(turn.content)
+        return "\n".join(before)
+
+
+@dataclass(frozen=True)
+class Preference:
+    """A prompt with a better and a worse answer; `where` is their file and line."""
+
+    prompt: tuple[Turn, ...]
+    chosen: Turn
+    rejected: Turn
+    where: str = ""
+
+    @property
+    def dialogues(self) -> tuple[Dialogue, Dialogue]:
+        """The conversations with the better and the worse answer, in which only it is learned."""
+        read = tuple(replace(turn, weight=0) for turn in self.prompt)
+        chosen, rejected = (
+            Dialogue((*read, answer), self.where) for answer in (self.chosen, self.rejected)
+        )
+        return chosen, rejected
+
+
+def _messages(row: Row, column: str) -> tuple[Turn, ...]:
+    """Return the turns in a list of messages."""
+    value = row.values.get(column)
+    if not isinstance(value, list) or not value:
+        raise row.fault(column, "a list of messages, each with role and content")
+    return tuple(_turn(item, f"{column}[{n}]", row.where) for n, item in enumerate(value))
+
+
+def _turn(item: object, name: str, where: str) -> Turn:
+    if not isinstance(item, Mapping):
+        raise DataError(f"{name} must be an object with role and content", where)
+    role = item.get("role", item.get("from"))
+    content = item.get("content", item.get("value"))
+    if not isinstance(role, str) or not role:
+        raise DataError(f"{name} has no role", where, 'write {"role": "user", "content": "..."}')
+    if isinstance(content, list):  # parts of a message
+        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        texts = [part for part in parts if isinstance(part, str)]
+        content = "".join(texts) if len(texts) == len(parts) else None
+    if not isinstance(content, str):
+        hint = "only texts are learned: delete the row, or leave it out with --data.bad-rows skip:N"
+        raise DataError(f"{name} of the role {role!r} has no text as its content", where, hint)
+    weight = item.get("weight", 1)
+    if weight is None:
+        weight = 1
+    if weight not in (0, 1):
+        raise DataError(
+            f"{name}: weight={str(weight)[:40]} must be 0 (only read) or 1 (learned)", where
+        )
+    return Turn(NAMES.get(role, role), content, int(weight))
+
+
+def _instruction(row: Row) -> tuple[Turn, ...]:
+    """Return the turns of an instruction with its input and output."""
+    more = row.values.get("input")
+    parts = [row.text("instruction"), *([row.text("input")] if more else [])]
+    before = row.values.get("system")
+    system = [Turn(SYSTEM, row.text("system"))] if before else []
+    return (*system, Turn(USER, "\n\n".join(parts)), Turn(ASSISTANT, row.text("output")))
+
+
+def _side(row: Row, column: str, role: str) -> tuple[Turn, ...]:
+    """Return the turns of a column with one text, the content of a role, or a list of messages."""
+    if isinstance(row.values.get(column), list):
+        return _messages(row, column)
+    return (Turn(role, row.text(column)),)
+
+
+def _completion(row: Row) -> tuple[Turn, ...]:
+    """Return the turns of a prompt, whose answers are only read, and its completion."""
+    before = (replace(turn, weight=0) for turn in _side(row, "prompt", USER))
+    return (*before, *_side(row, "completion", ASSISTANT))
+
+
+LAYOUTS: Mapping[frozenset[str], Callable[[Row], tuple[Turn, ...]]] = {
+    frozenset({"messages"}): lambda row: _messages(row, "messages"),
+    frozenset({"conversations"}): lambda row: _messages(row, "conversations"),
+    frozenset({"instruction", "output"}): _instruction,
+    frozenset({"prompt", "completion"}): _completion,
+}
+"""The columns of a layout of conversations -> reads its turns."""
+PAIRS = frozenset({"chosen", "rejected"})
+"""The columns of a layout of pairs of answers."""
+
+
+def has_dialogues(path: Path) -> bool:
+    """Return whether the first row of a file is a conversation."""
+    return any(columns <= _columns(path) for columns in LAYOUTS)
+
+
+def has_preferences(path: Path) -> bool:
+    """Return whether the first row of a file is a pair of answers."""
+    return _columns(path) >= PAIRS
+
+
+def _columns(path: Path) -> set[str]:
+    if not path.is_file() or ending(path) not in ENDINGS:
+        return set()
+    first = next(read_rows(path, {}), None)
+    return set() if first is None else set(first.values)
+
+
+def read_dialogues(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Dialogue]:
+    """Yield the conversations of files in order, in any of the `LAYOUTS`.
+
+    bad_rows: the policy for rows that are invalid. Raises what `read_rows` raises, and DataError
+    with file and line for a row that is no conversation.
+    """
+    return _read(paths, _dialogue, bad_rows)
+
+
+def read_preferences(
+    paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT
+) -> Iterator[Preference]:
+    """Yield the pairs of answers of files in order. As `read_dialogues`."""
+    return _read(paths, _preference, bad_rows)
+
+
+def _read(
+    paths: Sequence[Path], parse: Callable[[Row], Example], bad_rows: BadRows
+) -> Iterator[Example]:
+    for path in paths:
+        yield from bad_rows.parsed(read_rows(path, {}, bad_rows), partial(parse))
+
+
+def _dialogue(row: Row) -> Dialogue:
+    for columns, turns in LAYOUTS.items():
+        if columns <= row.values.keys():
+            return Dialogue(turns(row), row.where)
+    layouts = "; ".join(" and ".join(sorted(columns)) for columns in LAYOUTS)
+    keys = ", ".join(repr(key)[:30] for key in list(row.values)[:12])
+    raise DataError(f"expected a conversation, with the keys {layouts}; found {keys}", row.where)
+
+
+def _preference(row: Row) -> Preference:
+    sides = [_side(row, column, ASSISTANT) for column in ("chosen", "rejected")]
+    prompt: tuple[Turn, ...] = ()
+    if row.values.get("prompt"):
+        prompt = _side(row, "prompt", USER)
+        # some data sets repeat the prompt in both conversations
+        sides = [s[len(prompt) :] if s[: len(prompt)] == prompt else s for s in sides]
+    elif all(len(side) > 1 for side in sides) and sides[0][:-1] == sides[1][:-1]:
+        prompt = sides[0][:-1]
+        sides = [side[-1:] for side in sides]
+    if not prompt or any(len(side) != 1 or side[0].role != ASSISTANT for side in sides):
+        raise DataError(
+            "expected one prompt with two answers of the assistant",
+            row.where,
+            "write the keys prompt, chosen and rejected; or chosen and rejected, two lists of "
+            "messages that differ in the last one only",
+        )
+    if sides[0][0].content == sides[1][0].content:
+        raise DataError("the better and the worse answer are equal", row.where, "delete the row")
+    return Preference(prompt, sides[0][0], sides[1][0], row.where)

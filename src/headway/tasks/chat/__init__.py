@@ -1,0 +1,1 @@
+"""Chat: a language model learns to follow instructions (supervised fine-tuning)."""

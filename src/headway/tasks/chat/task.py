@@ -1,0 +1,207 @@
+"""The task of following instructions: job, evaluation, output, and the record that names them.
+
+Supervised fine-tuning: the loss of a language model on the answers only. Ouyang et al. 2022
+(InstructGPT), section 3.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+
+from headway.base.devices import Machine
+from headway.base.settings import override
+from headway.bundle import TextBundle
+from headway.data.dialogues import has_dialogues
+from headway.data.split import evenly_spaced
+from headway.data.stream import Batches
+from headway.decoding import GenerationConfig, generate_from_tokens
+from headway.evaluation import mean_nats
+from headway.evaluation.scores import Metric, Scores
+from headway.models import GPT
+from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
+from headway.tasks.chat.data import (
+    PreparedChat,
+    Question,
+    check_chat,
+    held_out_chat,
+    prepare_chat,
+    questions_of,
+    read_chat,
+)
+from headway.tasks.dialogue_store import (
+    DialogueBatch,
+    EncodedDialogues,
+    PackedDialogues,
+    copy_gpt,
+    fitted_length,
+    load_chat_start,
+    packed,
+    rows_of,
+)
+from headway.tasks.finetuning import adapt, describe_shape, without_adapters
+from headway.tasks.job import Emit, Job, Summary, planned_steps, prepare_blocks
+from headway.tasks.task import Task
+from headway.training import TextObjective
+
+ROWS = 16
+"""Number of sequences, and of questions, that are computed at once in an evaluation."""
+SPARE = 8
+"""Number of tokens that an answer may have more than the longest reference."""
+
+ChatJob = Job[DialogueBatch, EncodedDialogues, ChatScoring]
+ALL = ChatScoring()
+
+
+def chat_job(
+    config: ChatRunConfig, prepared: PreparedChat, start: TextBundle, machine: Machine
+) -> ChatJob:
+    """Return the job that fine-tunes a language model on conversations.
+
+    Raises UsageError if steps and epochs disagree.
+    """
+    training, evaluation = config.training, config.evaluation
+    assert training.length is not None
+    order = PackedDialogues(
+        prepared.train.lengths, training.batch_size, training.length, training.seed
+    )
+    batches = Batches(
+        order, lambda rows, epoch: packed(prepared.train, rows, training.length), machine.device
+    )
+    steps = planned_steps(training, batches.batches_per_epoch, least=300, passes=3.0)
+    config = override(config, steps, "the conversations")
+
+    def build() -> GPT:
+        gpt = copy_gpt(start, config.model.dropout)
+        adapt(gpt, config.lora)
+        return prepare_blocks(gpt, config.training, config.machine)
+
+    tokens = training.batch_size * training.length * training.accumulate
+    return Job(
+        config=config,
+        build=build,
+        batches=batches,
+        objective=TextObjective(),
+        held_out=prepared.held_out,
+        evaluation=ChatScoring(
+            conversations=evaluation.conversations,
+            answers=evaluation.answers,
+            sample=evaluation.sample,
+        ),
+        bundle=lambda trained: TextBundle(
+            without_adapters(trained, config.lora), start.tokenizer, start.settings
+        ),
+        summary=Summary(
+            model=describe_shape(start), batches=f"at most {tokens:,} tokens", unit="tok"
+        ),
+    )
+
+
+def prepare(config: ChatRunConfig, folder: Path, machine: Machine, emit: Emit) -> ChatJob:
+    """Load the pre-trained model, and encode the conversations."""
+    start = load_chat_start(config.training.start)
+    length = fitted_length(config.training.length, LONGEST, start.model.max_length)
+    config = override(config, {"training.length": length}, "the pre-trained model")
+    return chat_job(config, prepare_chat(config, start, length, folder, emit), start, machine)
+
+
+@torch.inference_mode()
+def evaluate(
+    bundle: TextBundle,
+    dialogues: EncodedDialogues,
+    options: ChatScoring = ALL,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Scores:
+    """Score conversations: the loss on their answers, and the fraction of exact answers.
+
+    nats is the mean negative log-likelihood of the tokens of all answers. exact is the fraction of
+    conversations whose last answer the model, asked the last question, writes without a difference:
+    greedy decoding, whitespace around the answer aside.
+    """
+    chosen = evenly_spaced(len(dialogues), options.conversations)
+    rows = rows_of(chosen, dialogues.lengths, int(dialogues.lengths[chosen].max()))
+    objective, targets = TextObjective(), 0
+
+    def batches() -> Iterator[DialogueBatch]:
+        for first in range(0, len(rows), ROWS):
+            progress(first)
+            yield packed(dialogues, rows[first : first + ROWS]).to(str(bundle.device))
+
+    def loss(batch: DialogueBatch) -> tuple[float, int]:
+        nonlocal targets
+        computed = objective(bundle.model, batch)
+        targets += computed.count
+        return computed.nats.item(), computed.count
+
+    metrics = [Metric("nats", mean_nats(loss, batches()), higher_is_better=False)]
+    questions = questions_of(dialogues, bundle.tokenizer.ends, options.answers)
+    outputs = answers_to(bundle, questions, lambda done: progress(len(rows) + done))
+    decode = bundle.tokenizer.decode
+    references = [decode(question.answer).strip() for question in questions]
+    if questions:
+        exact = sum(map(str.__eq__, outputs, references)) / len(questions)
+        metrics.append(Metric("exact", exact))
+    counts = {"conversations": len(chosen), "targets": targets, "answers": len(questions)}
+    shown = range(min(options.sample, len(questions)))
+    samples: Sequence[Mapping[str, str]] = [
+        {
+            "prompt": decode(questions[i].prompt),
+            "output": outputs[i],
+            "reference": references[i],
+        }
+        for i in shown
+    ]
+    return Scores(tuple(metrics), counts, samples)
+
+
+def answers_to(
+    bundle: TextBundle,
+    questions: Sequence[Question],
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[str]:
+    """Return the model's answers to questions, by greedy decoding, stripped."""
+    answers: list[str] = []
+    longest = max((len(question.answer) for question in questions), default=0)
+    config = GenerationConfig(temperature=0.0, max_tokens=longest + SPARE)
+    for first in range(0, len(questions), ROWS):
+        progress(first)
+        prompts = [question.prompt for question in questions[first : first + ROWS]]
+        outputs = generate_from_tokens(bundle.model, bundle.tokenizer, prompts, config)
+        answers += [output[0].text.strip() for output in outputs]
+    return answers
+
+
+def score_lines(scores: Scores) -> list[str]:
+    """Format the loss and the exact answers, and the samples if any."""
+    counts = scores.counts
+    exact = f"   exact answers {scores['exact']:.3f}" if "exact" in scores else ""
+    lines = [
+        f"{scores['nats']:.4f} nats per token of an answer{exact}",
+        f"{counts['conversations']:,} conversations, {counts['targets']:,} target tokens, "
+        f"{counts['answers']:,} questions",
+    ]
+    return [*lines, *(f"{sample['prompt']} -> {sample['output']}" for sample in scores.samples)]
+
+
+CHAT = Task(
+    name="chat",
+    config=ChatRunConfig,
+    recipes={"chat": chat},
+    check=check_chat,
+    prepare=prepare,
+    evaluation=ChatScoring,
+    evaluate=evaluate,
+    read=read_chat,
+    held_out=held_out_chat,
+    reads=has_dialogues,
+    show_scores=score_lines,
+    next_commands=(
+        "chat {run}",
+        "serve {run}",
+        "eval {run}",
+        "train prefer PAIRS --from {run}",
+        "export {run} --to hf",
+    ),
+)

@@ -1,0 +1,374 @@
+"""The pairs of answers of a run: reads, splits and encodes them, with the log-probabilities of the
+reference, which are computed once."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from headway.base.chunks import chunks
+from headway.base.errors import DataError, UsageError
+from headway.base.shapes import Float, Int, Tensor
+from headway.bundle import TextBundle
+from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
+from headway.data.dialogues import ENDINGS, PREFERENCES, Preference, read_preferences
+from headway.data.formats.split_files import files_of
+from headway.data.padding import IGNORED
+from headway.data.prepared import Progress, prepared
+from headway.data.split import check_sides, hold_out
+from headway.data.store import Array, Offsets, Store, ids_dtype, new_store
+from headway.data.stream import Batch, Indices
+from headway.models import GPT
+from headway.tasks.dialogue_store import fitted_length, template_of_bundle
+from headway.tasks.finetuning import check_examples
+from headway.tasks.job import Emit
+from headway.tasks.opening import load_as
+from headway.tasks.preference.config import (
+    LONGEST,
+    PreferenceDataConfig,
+    PreferenceRunConfig,
+    PreferenceScoring,
+)
+from headway.tasks.sections import RunSettings
+from headway.tasks.target_mask import RenderedDialogue, Renderer, renderer_of
+from headway.training.objectives.preference import answer_log_probabilities
+
+TRAIN, VALID = "train", "valid"
+SIDES = ("chosen", "rejected")
+TOO_LONG = "longer than the length"
+CHUNK = 32
+
+
+@dataclass(frozen=True)
+class PreferenceBatch(Batch):
+    """Pairs of answers: B better answers after their prompts, then B worse ones.
+
+    As `training.objectives.preference.Answers`. indices: those of the pairs.
+    """
+
+    examples = "pairs"
+    tokens: Int[Tensor, "N T"]
+    targets: Int[Tensor, "N T"]
+    reference: Float[Tensor, " N"]
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Pairs of answers as tokens.
+
+    tokens, is_target, offsets: those of the better answers and of the worse ones, as in
+    `EncodedDialogues`. reference: the log-probabilities of both under the reference. skipped: the
+    number of pairs that were left out.
+    """
+
+    tokens: tuple[Array, Array]
+    is_target: tuple[Array, Array]
+    offsets: tuple[Offsets, Offsets]
+    reference: Array
+    skipped: int
+
+    @classmethod
+    def open(cls, folder: Path, fingerprint: str, vocabulary: int) -> EncodedPairs:
+        """Open what `write_pairs` wrote. Raises DataError if another renderer or another reference
+        encoded it."""
+        store = Store.open(folder, fingerprint, "chat template, tokenizer and reference model")
+        dtype = ids_dtype(vocabulary)
+        (a, b), (c, d) = (store.sequences(side, dtype, below=vocabulary) for side in SIDES)
+        masks = [store.sequences(f"{side}.targets", "uint8", below=2)[0] for side in SIDES]
+        reference = store.array("reference", "float32", (2,))
+        return cls((a, c), (masks[0], masks[1]), (b, d), reference, store.number(TOO_LONG))
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self.reference)
+
+    def answer(self, index: int, side: int) -> tuple[Array, Array]:
+        """Return the tokens of a prompt with its better (0) or worse (1) answer, and which tokens
+        are those of the answer."""
+        start, end = self.offsets[side][index], self.offsets[side][index + 1]
+        tokens, is_target = self.tokens[side], self.is_target[side]
+        return tokens[start:end].astype(np.int64), is_target[start:end].astype(bool)
+
+    @property
+    def lengths(self) -> list[int]:
+        """The number of tokens of the longer answer of each pair, with its prompt."""
+        first, second = (np.diff(offsets) for offsets in self.offsets)
+        longer: list[int] = np.maximum(first, second).tolist()
+        return longer
+
+    def prompt(self, index: int) -> list[int]:
+        """Return the tokens of a prompt, after which the model answers."""
+        tokens, is_target = self.answer(index, 0)
+        prompt: list[int] = tokens[: int(is_target.argmax())].tolist()
+        return prompt
+
+    def batch(self, indices: Indices) -> PreferenceBatch:
+        """Return the pairs with these indices as a batch."""
+        chosen = [int(i) for i in indices]
+        answers = [self.answer(i, side) for side in (0, 1) for i in chosen]
+        tokens, targets = padded_answers(answers)
+        reference = torch.from_numpy(self.reference[chosen].T.flatten().copy())
+        return PreferenceBatch(tokens, targets, reference, tuple(chosen[:8]))
+
+
+def padded_answers(
+    answers: Sequence[tuple[Array, Array]],
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, "N T"]]:
+    """Return the inputs of prompts with answers, and the next tokens, -1 outside of answers."""
+    width = max(len(tokens) for tokens, _ in answers) - 1
+    inputs = np.zeros((len(answers), width), np.int64)
+    targets = np.full((len(answers), width), IGNORED, np.int64)
+    for number, (tokens, is_target) in enumerate(answers):
+        inputs[number, : len(tokens) - 1] = tokens[:-1]
+        targets[number, : len(tokens) - 1] = np.where(is_target[1:], tokens[1:], IGNORED)
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+@torch.inference_mode()
+def log_probabilities(
+    model: GPT, answers: Sequence[tuple[Array, Array]], device: torch.device | str
+) -> list[float]:
+    """Return the log-probability of each answer after its prompt."""
+    tokens, targets = padded_answers(answers)
+    log_p: list[float] = answer_log_probabilities(
+        model, tokens.to(device), targets.to(device)
+    ).tolist()
+    return log_p
+
+
+def check_preferences(config: PreferenceRunConfig) -> None:
+    """Raise UsageError if pairs or the chat model are missing, or if settings conflict."""
+    check_examples(config, PREFERENCES, ".jsonl, .json or .parquet", ENDINGS, PREFERENCES)
+    if config.training.start is None:
+        raise UsageError(
+            "preferences are learned by a chat model, and none is named",
+            hint="--from RUN; headway train chat CONVERSATIONS --from MODEL trains a chat model",
+        )
+    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
+        raise UsageError(
+            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
+            "blocks, or with optimizer.kind=muon",
+            hint="leave out --training.frozen, and use --optimizer.kind adamw",
+        )
+    if config.objective.smoothing and config.objective.kind != "dpo":
+        raise UsageError(
+            f"objective.smoothing is defined for dpo, not for {config.objective.kind}",
+            hint="leave out --objective.smoothing",
+        )
+
+
+def prompt_of(pair: Preference) -> str:
+    """Return the prompt as a text, by which equal prompts are found."""
+    return "\n".join(turn.content for turn in pair.prompt)
+
+
+def split_pairs(
+    data: PreferenceDataConfig, bad_rows: BadRows, emit: Emit
+) -> tuple[list[Preference], list[Preference]]:
+    """Read the training pairs and the validation pairs.
+
+    The latter are data.valid if set, else those of a held-out fraction of the prompts. If all
+    prompts are equal, the better answers decide. Raises DataError if a split is empty.
+    """
+    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, PREFERENCES)
+    pairs = list(read_preferences(train_files, bad_rows))
+    content: Callable[[Preference], str] = prompt_of
+    if len(set(map(prompt_of, pairs))) < 2:
+        content = _answer_of
+    if valid_files:
+        train, valid = pairs, list(read_preferences(valid_files, bad_rows))
+    else:
+        train, valid = hold_out(pairs, content, data.held_out, emit=emit, unit=PREFERENCES)
+    check_sides(
+        train,
+        valid,
+        f"{len(pairs):,} {PREFERENCES}",
+        ", ".join(map(str, valid_files or data.train)),
+        content=None if valid_files else content,
+    )
+    return train, valid
+
+
+def _answer_of(pair: Preference) -> str:
+    return pair.chosen.content
+
+
+def fingerprint_of(renderer: Renderer, reference: TextBundle) -> str:
+    """Return the sha256 of the renderer and of the weights of the reference."""
+    digest = hashlib.sha256(renderer.fingerprint.encode())
+    for name, tensor in sorted(reference.model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_pairs(
+    pairs: Iterable[Preference],
+    renderer: Renderer,
+    reference: TextBundle,
+    length: int,
+    folder: Path,
+    bad_rows: BadRows,
+    progress: Progress = lambda done: None,
+) -> EncodedPairs:
+    """Encode pairs into the new folder `folder` with the log-probabilities of the reference, and
+    open it.
+
+    length: the maximum number of positions; a pair with a longer answer is left out, because its
+    log-probability would be that of a part. bad_rows: the policy for pairs that cannot be rendered.
+    """
+    vocabulary = reference.tokenizer.size
+    counts: Counter[str] = Counter()
+    dtype, done = ids_dtype(vocabulary), 0
+    fingerprint = fingerprint_of(renderer, reference)
+
+    def rendered(pair: Preference) -> list[RenderedDialogue]:
+        return [renderer.render(dialogue) for dialogue in pair.dialogues]
+
+    with new_store(folder, fingerprint) as store:
+        for chunk in chunks(pairs, CHUNK):
+            kept = []
+            for answers in bad_rows.parsed(chunk, rendered):
+                if max(len(answer.tokens) for answer in answers) > length + 1:
+                    counts[TOO_LONG] += 1
+                else:
+                    kept.append(answers)
+            done += len(chunk)
+            if kept:
+                for number, side in enumerate(SIDES):
+                    tokens = [answers[number].tokens for answers in kept]
+                    store.append_sequences(side, tokens, dtype)
+                    masks = [answers[number].is_target for answers in kept]
+                    store.append_sequences(f"{side}.targets", masks, "uint8")
+                store.append("reference", _reference(reference, kept), "float32")
+            progress(done)
+        if not store.size("reference"):
+            raise DataError(
+                f"no pair of answers is left: {counts[TOO_LONG]:,} have more than {length} tokens",
+                hint="a larger --training.length",
+            )
+        store.metadata[TOO_LONG] = counts[TOO_LONG]
+    return EncodedPairs.open(folder, fingerprint, vocabulary)
+
+
+def _reference(
+    reference: TextBundle, pairs: Sequence[Sequence[RenderedDialogue]]
+) -> Float[Tensor, "B 2"]:
+    """Return the log-probabilities of the better and the worse answers under the reference."""
+    answers = [
+        (np.array(pair[side].tokens), np.array(pair[side].is_target))
+        for side in (0, 1)
+        for pair in pairs
+    ]
+    log_p = log_probabilities(reference.model, answers, reference.device)
+    return torch.tensor(log_p).view(2, -1).T
+
+
+@dataclass(frozen=True)
+class HeldOutPairs:
+    """Held-out pairs, and the reference, if it is at hand."""
+
+    pairs: EncodedPairs
+    reference: TextBundle | None
+
+    def __len__(self) -> int:
+        """The number of pairs."""
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class PreparedPairs:
+    """The training pairs and the held-out pairs of a run."""
+
+    train: EncodedPairs
+    held_out: EncodedPairs
+
+
+def prepare_pairs(
+    config: PreferenceRunConfig, start: TextBundle, length: int, folder: Path, emit: Emit
+) -> PreparedPairs:
+    """Encode the pairs into the run folder with the log-probabilities of the reference, or reuse
+    them."""
+    bad_rows = BadRows.of(config.data.bad_rows)
+    paths = {name: folder / "data" / name for name in (TRAIN, VALID)}
+    sides: dict[str, list[Preference]] = {}
+    if not all(path.exists() for path in paths.values()):
+        sides[TRAIN], sides[VALID] = split_pairs(config.data, bad_rows, emit)
+    with renderer_of(start.tokenizer, template_of_bundle(start)) as renderer:
+        fingerprint = fingerprint_of(renderer, start)
+        encoded = [
+            prepared(
+                path,
+                lambda path: EncodedPairs.open(path, fingerprint, start.tokenizer.size),
+                lambda path, progress: write_pairs(
+                    sides[path.name], renderer, start, length, path, bad_rows, progress
+                ),
+                lambda data: {
+                    "count": len(data),
+                    "unit": "pairs",
+                    "skipped": {TOO_LONG: data.skipped},
+                },
+                emit,
+                "pairs",
+            )
+            for path in paths.values()
+        ]
+    bad_rows.announce(emit)
+    return PreparedPairs(*encoded)
+
+
+def reference_of(config: object) -> TextBundle:
+    """Load the reference of a run. Raises UsageError if the run names none."""
+    start = config.training.start if isinstance(config, PreferenceRunConfig) else None
+    if start is None:
+        raise UsageError(
+            "margins are differences from the model before training, which is unknown",
+            hint="evaluate the run of headway train prefer, not a copy of its model",
+        )
+    return load_as(TextBundle, start)
+
+
+def held_out_pairs(
+    bundle: TextBundle, run: Path, config: object, options: PreferenceScoring
+) -> HeldOutPairs:
+    """Open the held-out pairs of a run. Raises UsageError if they are missing."""
+    folder = run / "data" / VALID
+    if not folder.is_dir():
+        hint = f"name a file: headway eval {run} FILE"
+        raise UsageError("the held-out pairs of the run are missing", str(folder), hint)
+    reference = reference_of(config)
+    with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
+        fingerprint = fingerprint_of(renderer, reference)
+    return HeldOutPairs(EncodedPairs.open(folder, fingerprint, bundle.tokenizer.size), reference)
+
+
+def read_pairs(
+    bundle: TextBundle,
+    paths: Sequence[Path],
+    config: RunSettings | None,
+    options: PreferenceScoring,
+) -> HeldOutPairs:
+    """Read and encode the pairs of files, with the log-probabilities of the run's reference."""
+    reference = reference_of(config)
+    length = fitted_length(None, 4 * LONGEST, bundle.model.max_length)
+    with (
+        tempfile.TemporaryDirectory() as folder,  # the files stay mapped after they are removed
+        renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer,
+    ):
+        pairs = write_pairs(
+            read_preferences(paths),
+            renderer,
+            reference,
+            length,
+            Path(folder) / "pairs",
+            NONE_LEFT_OUT,
+        )
+    return HeldOutPairs(pairs, reference)
