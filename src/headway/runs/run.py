@@ -19,8 +19,8 @@ from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
 from headway.models import parameter_count
-from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
-from headway.runs.attention_over_time import AttentionSnapshots
+from headway.runs.attention_over_time import FOLDER as GLIMPSES
+from headway.runs.attention_over_time import FilmFolder
 from headway.runs.dry_run import DRY_RUN, DryRun, EvaluationLimit
 from headway.runs.memory import fitted_to_memory
 from headway.runs.out_of_memory import memory_explained
@@ -38,6 +38,7 @@ from headway.training import (
     Checkpointing,
     Evaluation,
     Event,
+    Glimpses,
     Interrupted,
     MetricsLog,
     Observer,
@@ -243,9 +244,6 @@ def _train(
     """Train, evaluate and save, with the observers that the settings require before these ones."""
     job, machine, budget = resolved.job, resolved.machine, resolved.budget
     observed = job.config.evaluation
-    glimpses = None
-    if job.example is not None:
-        glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
 
     def evaluate(model: nn.Module) -> Scores:
         subject = (job.evaluated or job.bundle)(model)
@@ -253,8 +251,6 @@ def _train(
             scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
         for sample in scores.samples:
             run.emit("sample", **sample)
-        if glimpses is not None:
-            glimpses.keep(job.bundle(model), run.step)
         return scores
 
     evaluation = Evaluation(
@@ -265,10 +261,13 @@ def _train(
         observed.patience,
     )
     evaluation.catch_up(run)
+    glimpses = _glimpses(job, folder, run)
     budget.begin(run)
-    _fit(run, resolved, [*observers, evaluation, save], go_on.request)
+    _fit(run, resolved, [*observers, evaluation, *glimpses, save], go_on.request)
     if run.stop != "interrupted":
         evaluation.evaluate(run)
+        for observer in glimpses:
+            observer.take(run)
     save.save(run)
     stop = run.stop or "done"
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
@@ -279,6 +278,17 @@ def _train(
     except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
     return outcome
+
+
+def _glimpses(job: AnyJob, folder: Path, run: TrainingState) -> list[Glimpses]:
+    """The observer that films the run, after its first glimpse; none for a job without example."""
+    if job.example is None:
+        return []
+    film = FilmFolder(folder / GLIMPSES, job.example)
+    film.rewind(run.step)
+    glimpses = Glimpses(lambda model, step, loss: film.keep(job.bundle(model), step, loss))
+    glimpses.begin(run)
+    return [glimpses]
 
 
 def _fit(

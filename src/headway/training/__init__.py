@@ -21,7 +21,7 @@ from headway.training.objectives import (
     View,
     cross_entropy_sum,
 )
-from headway.training.observers import EVALUATING, Averaging, Evaluation, Interrupted
+from headway.training.observers import EVALUATING, Averaging, Evaluation, Glimpses, Interrupted
 from headway.training.optimizers import (
     AutomaticOptimizerConfig,
     OptimizerConfig,
@@ -48,6 +48,7 @@ __all__ = [
     "DistillationStudent",
     "Evaluation",
     "Event",
+    "Glimpses",
     "ImageObjective",
     "Interrupted",
     "LayersConfig",
