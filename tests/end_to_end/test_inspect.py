@@ -195,7 +195,7 @@ def test_training_writes_a_report_with_its_attention_at_several_steps(run_headwa
     report = header["report"]
     assert [f"step {step}" for step in report["film"]["steps"]] == labels
     assert len({frame["answer"] for frame in header["frames"]}) > 1
-    assert ["training.steps", None, 20] in report["changed"]
+    assert ["data.vocabulary", 4000, 300] in report["changed"]
     assert "machine.threads" not in {name for name, *_ in report["changed"]}
     titles = [curve["title"] for curve in report["curves"]]
     assert "Loss" in titles and "Held out: nats" in titles

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Picture = npt.NDArray[np.uint8]
-Curve = Sequence[tuple[float, float]]
+Curve = Sequence[tuple[int, float]]
 """Points (step, loss)."""
 
 SAVED: dict[str, dict[str, Any]] = {
