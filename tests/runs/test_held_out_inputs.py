@@ -1,8 +1,9 @@
-"""Held-out inputs of a run, from its log and its saved attention."""
+"""Held-out inputs of a run, from its log and its film."""
 
 import json
 
 from headway.runs import held_out_inputs as module
+from headway.runs.attention_over_time import Film, Glimpse
 from headway.runs.held_out_inputs import held_out_inputs
 
 
@@ -22,18 +23,16 @@ def test_at_most_five_are_offered(tmp_path):
     assert len(held_out_inputs(tmp_path)) == 5
 
 
-def saved(monkeypatch, tokens, image=None):
-    frame = {"sides": {"text": {"tokens": tokens, "image": image}}}
-    monkeypatch.setattr(module, "read_attention_snapshots", lambda run: ([frame], {}))
+def filmed(monkeypatch, text):
+    glimpse = Glimpse(step=0, loss=None, input=text, reference=None, frame={})
+    monkeypatch.setattr(module, "read_film", lambda run: Film([glimpse], {}))
 
 
-def test_samples_without_input_leave_the_text_of_the_saved_attention(tmp_path, monkeypatch):
+def test_samples_without_input_leave_the_text_of_the_film(tmp_path, monkeypatch):
     log(tmp_path, {"prompt": "", "output": "x"})
-    saved(monkeypatch, ["</s>", "G", "o", "\n", "b"])
-    assert held_out_inputs(tmp_path) == ["Go\nb"]
-    saved(monkeypatch, ["[CLS]", "light", "##house", "[MASK]", "[SEP]"])
-    assert held_out_inputs(tmp_path) == ["lighthouse [MASK]"]
-    saved(monkeypatch, ["p", "q"], image="data:")
+    filmed(monkeypatch, "The light [MASK] on\nthe rock")
+    assert held_out_inputs(tmp_path) == ["The light [MASK] on\nthe rock"]
+    filmed(monkeypatch, None)  # an image
     assert held_out_inputs(tmp_path) == []
 
 

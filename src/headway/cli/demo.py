@@ -20,6 +20,15 @@ from headway.terminal.console import program, say, talk
 from headway.terminal.training import train_on_screen
 
 SHOWN = 5
+NEXT = (
+    ("watch how it learned", "report {run} --open"),
+    ("inspect its attention, live", 'ui {run} "red heart"'),
+    ("translate another name", 'translate {run} "red heart"'),
+    ("show its evaluations and settings", "runs show {run}"),
+    ("check your own data", "data check FILE.tsv --source en --target de"),
+    ("and train on it", "train translate FILE.tsv --source en --target de"),
+)
+"""The commands at the end of the demo, with what they do."""
 
 
 @as_flags
@@ -51,15 +60,10 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> None:
     _measure(folder, fetched.folder)
     talk.rule("5  next steps")
     us = program()
-    say(
-        f'{us} translate {folder} "red heart"            translate another name\n'
-        f'{us} translate {folder} --align --nbest 3 "red heart"\n'
-        f'{us} ui {folder} "red heart"                     inspect its attention, live\n'
-        f"{us} runs show {folder}                       show its evaluations and settings\n"
-        f"{us} data check FILE.tsv --source en --target de        check your own data\n"
-        f"{us} train translate FILE.tsv --source en --target de   and train on it\n"
-        "Larger data: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md has the scores."
-    )
+    for title, command in NEXT:
+        talk.print(f"[dim]{title}[/]")
+        talk.print(f"   {us} {command.format(run=folder)}", style="bold", markup=False)
+    say("Larger data: Multi30k or Tatoeba sentence pairs as TSV; docs/results.md has the scores.")
     talk.print(f"done in {time.monotonic() - started:.0f} s")
 
 
@@ -75,9 +79,11 @@ def _measure(folder: Path, pairs_folder: Path) -> None:
     # Spread over the test set, so that not all five are one emoji in five skin tones.
     for i in range(0, len(rows), max(1, len(rows) // SHOWN))[:SHOWN]:
         emoji, source, reference = rows[i]
-        sign = "=" if outputs[i] == reference else "≠"
+        is_right = outputs[i] == reference
         say(f"{emoji}  source     {source}")
-        say(f"    reference  {reference}\n  {sign} output     {outputs[i]}")
+        say(f"    reference  {reference}")
+        talk.print(f"  {'=' if is_right else '≠'} output    ", end=" ")
+        talk.print(outputs[i], style="green" if is_right else "yellow", markup=False)
     talk.rule("4  attention from each output word to the English words")
     chosen = max(range(len(rows)), key=lambda i: _fit_to_show(rows[i][1], outputs[i], rows[i][2]))
     aligned = align(bundle, rows[chosen][1], outputs[chosen])

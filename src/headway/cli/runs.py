@@ -5,17 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from headway.base.config_files import RUN_FILE, read_run_file
 from headway.base.errors import DataError, UsageError
+from headway.base.files import check_new_file
 from headway.base.metrics_file import Event, read_log
-from headway.cli.flags import TEXT, PrintFlags
-from headway.terminal.console import data, data_json, one_line, say, talk
+from headway.base.settings import setting
+from headway.cli.flags import TEXT, PrintFlags, as_flags
+from headway.terminal.console import data, data_json, on_output, one_line, say, talk
 from headway.terminal.numbers import TITLES, best_of, metrics, written
 
 
-def ls(folder: Path | None = None, /, *, flags: PrintFlags = TEXT) -> None:
+@as_flags
+class ListFlags(PrintFlags):
+    page: Path | None = setting(
+        None, "New HTML file: curves, results, samples of all runs, and the settings that differ."
+    )
+
+
+def ls(folder: Path | None = None, /, *, flags: ListFlags = ListFlags()) -> None:
     """List runs, newest first.
 
     Parameters
@@ -29,19 +39,71 @@ def ls(folder: Path | None = None, /, *, flags: PrintFlags = TEXT) -> None:
     folders = [path.parent for path in folder.glob("*/run.yaml")]
     if not folders:
         talk.print(f"no runs in {folder}/ yet. Start one: headway demo")
+    summaries = []
     for run in sorted(folders, key=lambda path: -(path / RUN_FILE).stat().st_mtime):
         try:
-            summary = _summary(run, read_run_file(run), read_log(run / "metrics.jsonl"))
+            summaries.append(_summary(run, read_run_file(run), read_log(run / "metrics.jsonl")))
         except DataError as error:
             say(f"left out  {one_line(str(run))}: {error.what}")
-            continue
-        if flags.json:
+    if flags.page is not None:
+        _write_page(flags.page, summaries)
+    elif flags.json:
+        for summary in summaries:
             data_json(vars(summary))
-            continue
-        best = "-" if summary.best is None else best_of(summary.metric, summary.best)
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed))
-        state = f"step {summary.step:>7,}  {best:<14} {when}"
-        data(f"{one_line(summary.name):<28} {summary.recipe:<20} {state}")
+    elif summaries:
+        _print_table([_cells(summary) for summary in summaries])
+
+
+HEADINGS = ("run", "step", "best", "changed", "recipe")
+
+
+def _cells(summary: _Summary) -> tuple[str, ...]:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.changed))
+    step = f"{summary.step:,}"
+    return (one_line(summary.name), step, _best(summary), when, str(summary.recipe))
+
+
+def _best(summary: _Summary) -> str:
+    return "-" if summary.best is None else best_of(summary.metric, summary.best)
+
+
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+    """Print rows on standard output, and the headings above them on standard error.
+
+    A terminal has as many of the columns as fit; a file or a pipe has all of them.
+    """
+    widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
+    out = on_output()
+    room = out.width if out.is_terminal else sum(widths) + 2 * len(widths)
+    ends = [sum(widths[:at]) + 2 * (at - 1) for at in range(1, len(widths) + 1)]
+    count = max(1, len(list(takewhile(lambda end: end <= room, ends))))
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if name == "step" else cell.ljust(width)
+            for name, cell, width in zip(HEADINGS, cells, widths, strict=True)
+        ]
+        return "  ".join(padded[:count]).rstrip()
+
+    say(line(HEADINGS))
+    for cells in rows:
+        data(line(cells))
+
+
+def _write_page(path: Path, summaries: Sequence[_Summary]) -> None:
+    """Write the page of these runs. UsageError if there are none, or if the file exists."""
+    from headway.inspection.page import write_page  # these import torch, and a list needs none
+    from headway.runs.report import Listed, runs_report
+
+    check_new_file(path)
+    if not summaries:
+        raise UsageError("there are no runs to show", str(path), "headway demo trains one")
+    listed = [
+        Listed(Path(one.name), str(one.recipe), one.step, _best(one), one.state)
+        for one in summaries
+    ]
+    write_page(path, runs_report(listed, path.parent))
+    say(f"written   {path}: open it in a browser")
 
 
 def show(run: Path, /, *, flags: PrintFlags = TEXT) -> None:

@@ -32,7 +32,7 @@ from headway.runs import (
 from headway.runs.loggers import loggers
 from headway.runs.pace import bought
 from headway.tasks.registry import task_of_config
-from headway.terminal.console import data_json, program, report, say, talk
+from headway.terminal.console import data_json, program, report, say, say_next, talk
 from headway.terminal.numbers import gigabytes, time_span
 from headway.terminal.training import train_on_screen
 
@@ -179,8 +179,13 @@ def _say_what_is_next(outcome: Outcome, settings: AnyRunConfig, quiet: bool) -> 
     derives = task.derives
     commands = task.next_commands if derives is None else derives.next_commands(settings)
     if not quiet:
-        calls = (f"{program()} {command.format(run=outcome.folder)}" for command in commands)
-        say("next      " + " · ".join(calls))
+        run = outcome.folder
+        film = [f"report {run} --open", f"report {run} -o film.webp"] if _has_film(run) else []
+        say_next([*(command.format(run=run) for command in commands), *film])
+
+
+def _has_film(run: Path) -> bool:
+    return (run / "report.html").is_file() and (run / "glimpses").is_dir()
 
 
 def configured(words: Sequence[str], layers: Sequence[Layer]) -> AnyRunConfig:

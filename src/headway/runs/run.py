@@ -20,8 +20,8 @@ from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
 from headway.models import parameter_count
-from headway.runs.attention_over_time import FOLDER as SNAPSHOTS
-from headway.runs.attention_over_time import AttentionSnapshots
+from headway.runs.attention_over_time import FOLDER as GLIMPSES
+from headway.runs.attention_over_time import FilmFolder
 from headway.runs.dry_run import DryRun, EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
@@ -29,6 +29,7 @@ from headway.runs.report import PAGE, write_report
 from headway.runs.resolve import Resolved
 from headway.runs.start import begun
 from headway.runs.together import check_same_data, evaluated_by_first, for_processes
+from headway.tasks.job import AnyJob
 from headway.tasks.registry import task_of_config
 from headway.tasks.task import AnyTask
 from headway.training import (
@@ -38,6 +39,7 @@ from headway.training import (
     Checkpointing,
     Evaluation,
     Event,
+    Glimpses,
     Interrupted,
     MetricsLog,
     Observer,
@@ -236,9 +238,6 @@ def _train(
     """Train, evaluate and save, with the observers that the settings require before these ones."""
     job, machine, budget = resolved.job, resolved.machine, resolved.budget
     ranks, observed = machine.ranks, job.config.evaluation
-    glimpses = None
-    if job.example is not None:
-        glimpses = AttentionSnapshots(folder / SNAPSHOTS, job.example)
 
     def evaluate(model: nn.Module) -> Scores:
         subject = (job.evaluated or job.bundle)(model)
@@ -246,8 +245,6 @@ def _train(
             scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
         for sample in scores.samples:
             run.emit("sample", **sample)
-        if glimpses is not None:
-            glimpses.keep(job.bundle(model), run.step)
         return scores
 
     def keep_best() -> None:
@@ -263,12 +260,16 @@ def _train(
         observed.patience,
     )
     evaluation.catch_up(run)
+    glimpses = _glimpses(job, folder, run) if ranks.is_first else []
     budget.begin(run)
     if save.replicas is not None:
         agree(run, ranks)
-    _fit(run, resolved, [*observers, evaluation, save], go_on.request, save.replicas)
+    watching = [*observers, evaluation, *glimpses, save]
+    _fit(run, resolved, watching, go_on.request, save.replicas)
     if run.stop != "interrupted":
         evaluation.evaluate(run)
+        for observer in glimpses:
+            observer.take(run)
     save.save(run)
     stop = run.stop or "done"
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
@@ -285,6 +286,17 @@ def _report(run: TrainingState, folder: Path) -> None:
         write_report(folder)
     except HeadwayError as error:  # the training is saved; a failed report does not fail the run
         run.emit("note", text=f"no {PAGE}: {error}")
+
+
+def _glimpses(job: AnyJob, folder: Path, run: TrainingState) -> list[Glimpses]:
+    """The observer that films the run, after its first glimpse; none for a job without example."""
+    if job.example is None:
+        return []
+    film = FilmFolder(folder / GLIMPSES, job.example)
+    film.rewind(run.step)
+    glimpses = Glimpses(lambda model, step, loss: film.keep(job.bundle(model), step, loss))
+    glimpses.begin(run)
+    return [glimpses]
 
 
 def _fit(

@@ -32,12 +32,13 @@ exception that it raises ends the evaluation."""
 
 
 class Example(NamedTuple):
-    """One held-out example of a job, as the arguments of `watch`."""
+    """One held-out example of a job: the arguments of `Bundle.probe`, and its label, if any."""
 
     input: object
     second: str | None = None
     target: str | None = None
     language: str | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +62,7 @@ class Job(Generic[B, Examples, Options]):
     it is used and saved.
 
     views: returns the views of a batch that models of the task compute, for distillation; None: its
-    models cannot be teachers. example: a held-out example whose attention is recorded. baseline:
+    models cannot be teachers. example: a held-out example, with which the run is filmed. baseline:
     evaluates the pre-trained model or the teacher on the held-out data before training, and returns
     a note with its scores, or None for no note. evaluated: returns the object that `Task.evaluate`
     receives instead of the bundle, if it needs parts of the model that are not saved. is_divisible:

@@ -211,6 +211,12 @@ def say(text: str) -> None:
     talk.print(text, markup=False)
 
 
+def say_next(commands: Sequence[str]) -> None:
+    """Print what to run next: commands without the name of the program, one a line."""
+    for number, command in enumerate(commands):
+        say(f"{'' if number else 'next':<10}{program()} {command}")
+
+
 def data(text: str) -> None:
     """Write one line of data to standard output."""
     data_part(text + "\n")

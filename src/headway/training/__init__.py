@@ -25,7 +25,7 @@ from headway.training.objectives import (
     cross_entropy_sum,
     preference_losses,
 )
-from headway.training.observers import EVALUATING, Averaging, Evaluation, Interrupted
+from headway.training.observers import EVALUATING, Averaging, Evaluation, Glimpses, Interrupted
 from headway.training.optimizers import (
     AutomaticOptimizerConfig,
     OptimizerConfig,
@@ -53,6 +53,7 @@ __all__ = [
     "DistillationStudent",
     "Evaluation",
     "Event",
+    "Glimpses",
     "ImageObjective",
     "Interrupted",
     "LayersConfig",

@@ -1,11 +1,13 @@
-"""Observers, called after each step: averaging of weights, evaluation."""
+"""Observers, called after each step: averaging of weights, evaluation, glimpses of a model."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
 from headway.evaluation.scores import Metric, Scores
@@ -110,3 +112,74 @@ def _is_best(metric: Metric, run: TrainingState) -> bool:
     if run.best is None:
         return True
     return run.metric != metric.name or metric.is_better_than(run.best)
+
+
+GLIMPSES = 40
+"""Number of log-spaced glimpses of a run."""
+
+GLIMPSING = 0.015
+"""Maximum fraction of the time of a run that these glimpses take."""
+
+EARLY = 1 / 500
+"""Fraction of a budget above which the distance of glimpses grows in proportion to the fraction."""
+
+
+@dataclass
+class Glimpses:
+    """Observer that looks at the model before training, at log-spaced fractions of the budget, and
+    after each evaluation.
+
+    A model changes most in its first steps. Glimpse k of n is taken at the fraction f where
+
+        log(1 + f / EARLY) / log(1 + 1 / EARLY) = k / n,
+
+    and n is `GLIMPSES`, or less where they would take more than `GLIMPSING` of the time of the run.
+
+    look: looks at the model, which has its averaged weights, at a step; it also gets the loss of
+    the step, None if that is unknown. Random generators have the same state after a glimpse as
+    before, so that training does not depend on glimpses. clock: returns the time in seconds.
+    """
+
+    look: Callable[[nn.Module, int, float | None], None]
+    clock: Callable[[], float] = time.perf_counter
+    fraction: float = 0.0
+    step: int | None = None
+    cost: float = 0.0
+
+    def begin(self, run: TrainingState) -> None:
+        """Look at the model before its first step, or at the evaluation that a resume catches up
+        on."""
+        self.fraction = run.fraction
+        if run.step in (0, run.evaluated):
+            self.take(run)
+
+    def after_step(self, run: TrainingState, report: StepReport) -> None:
+        before, self.fraction = self.fraction, run.fraction
+        count = self._affordable(run)
+        passed = int(count * _progress(run.fraction)) > int(count * _progress(before))
+        if passed or run.evaluated == run.step:
+            self.take(run, report.loss)
+
+    def take(self, run: TrainingState, loss: float | None = None) -> None:
+        """Look at the model now. A second call at the same step does nothing."""
+        if self.step == run.step:
+            return
+        started = self.clock()
+        run.model.eval()
+        device = next(run.model.parameters()).device
+        forked = [device] if device.type == "cuda" else []
+        with averaged(run), torch.random.fork_rng(forked):
+            self.look(run.model, run.step, loss)
+        self.step, self.cost = run.step, self.clock() - started
+
+    def _affordable(self, run: TrainingState) -> float:
+        """Return the number of glimpses that fit into their part of the estimated time."""
+        if not self.cost:
+            return float(GLIMPSES)
+        seconds = run.seconds / max(run.fraction, 1e-9)
+        return min(float(GLIMPSES), GLIMPSING * seconds / self.cost)
+
+
+def _progress(fraction: float) -> float:
+    """Return the fraction of the glimpses that are due at a fraction of the budget."""
+    return math.log1p(fraction / EARLY) / math.log1p(1 / EARLY) + 1e-9

@@ -165,6 +165,33 @@ def test_a_report_needs_no_frame_and_predictions_need_no_map(opened, tmp_path):
     expect(page.locator(".bars li")).to_contain_text("50")
 
 
+def test_a_film_shows_output_attention_and_loss_of_each_moment(opened, tmp_path):
+    frames = [
+        replace(encoder_frame(), importance={}, label=f"step {n}", answer=f"answer {n}")
+        for n in (0, 5, 90)
+    ]
+    film = {"input": "a text", "reference": "answer", "steps": [0, 5, 90], "losses": [None, 3, 1]}
+    once = {"title": "Held out: F1", "lines": [{"name": "F1", "steps": [90], "values": [0.5]}]}
+    parts = {**report(), "curves": [once], "film": film, "changed": [["optimizer.lr", 0.1, 0.2]]}
+    encoded = encode(Document(title="a run", frames=frames), report=parts)
+    write_page(tmp_path / "film.html", encoded)
+    page = opened(tmp_path / "film.html", "view=report&frame=1")
+    shown = page.locator(".report")
+    expect(shown).to_contain_text("answer 5")
+    moment = page.get_by_label("Moment of the training")
+    moment.press("End")
+    expect(shown).to_contain_text("answer 90")
+    expect(shown).to_contain_text("step 90 · loss 1")
+    moment.press("Home")
+    page.get_by_role("button", name="Play").click()
+    expect(shown).to_contain_text("answer 90")
+    # a metric that was measured once is in a table; what differs from the recipe is before the rest
+    expect(shown.get_by_role("region", name="Measured once")).to_contain_text("F1")
+    expect(shown.get_by_role("region", name="differ from the recipe")).to_contain_text("0.2")
+    expect(page.get_by_role("button", name="Head ablation")).to_have_count(0)
+    expect(shown.get_by_text("tiny")).to_be_hidden()
+
+
 def test_the_frame_in_a_notebook_shows_the_page(opened, tmp_path):
     widget = NotebookPage(encode(Document(title="in a cell", frames=[encoder_frame()])))
     path = tmp_path / "cell.html"

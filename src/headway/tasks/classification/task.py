@@ -64,7 +64,15 @@ from headway.tasks.finetuning import (
     view_of,
     without_adapters,
 )
-from headway.tasks.job import Emit, Job, Summary, planned_steps, prepare_blocks, update_size
+from headway.tasks.job import (
+    Emit,
+    Example,
+    Job,
+    Summary,
+    planned_steps,
+    prepare_blocks,
+    update_size,
+)
 from headway.tasks.opening import load
 from headway.tasks.sections import RunSettings
 from headway.tasks.task import (
@@ -161,7 +169,15 @@ def classification_job(
             unit=unit,
         ),
         views=lambda batch: [view_of(batch)],
+        example=next(
+            (_example(text) for text in prepared.held_out if 4 <= len(text.text.split()) <= 30),
+            None,
+        ),
     )
+
+
+def _example(text: LabelledText) -> Example:
+    return Example(text.text, text.second, label=text.label)
 
 
 def objective_of(config: ClassifyRunConfig, prepared: PreparedTexts, predicts: bool) -> Objective:

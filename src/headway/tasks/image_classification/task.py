@@ -128,7 +128,10 @@ def vision_job(
             batches=f"{update_size(training, batches.examples_per_epoch):,} {unit}",
             unit=unit,
         ),
-        example=Example(prepared.valid.pixels[0].transpose(1, 2, 0)),
+        example=Example(
+            prepared.valid.pixels[0].transpose(1, 2, 0),
+            label=prepared.labels[prepared.valid.labels[0]],
+        ),
     )
 
 

@@ -32,7 +32,7 @@ from headway.tasks.finetuning import (
     view_of,
     with_head,
 )
-from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.tagging.aggregation import Entity, TextEntities
 from headway.tasks.tagging.config import TagDataConfig, TagEvaluationConfig, TagRunConfig, tag
@@ -134,7 +134,12 @@ def tagging_job(
             unit="words",
         ),
         views=lambda batch: [replace(view_of(batch.texts), target_mask=batch.words)],
+        example=next((_example(one) for one in prepared.held_out if len(one.words) >= 4), None),
     )
+
+
+def _example(sentence: TaggedSentence) -> Example:
+    return Example(" ".join(sentence.words), label=" ".join(sentence.tags))
 
 
 def prepare(config: TagRunConfig, folder: Path, machine: Machine, emit: Emit) -> TagJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -34,14 +35,18 @@ from headway.tasks.translation.examples import TranslationExamples, validation_e
 from headway.tasks.translation.guided_alignment import GuidedAlignmentObjective
 from headway.tasks.translation.noise import SourceNoise
 from headway.tasks.translation.objective import TranslationObjective
+from headway.tasks.translation.pair_files import Pair
 from headway.tasks.translation.parallel_corpus import Corpus
 from headway.tasks.translation.r_drop import RDropObjective
 from headway.tasks.translation.random_splits import random_splits
 from headway.tasks.translation.span_corruption import corruption_of
 from headway.tasks.translation.target_languages import check_chosen
-from headway.text import SentenceTokenizer
+from headway.text import SentenceTokenizer, TokenizerPair
 from headway.training import Objective, WeightAverage, for_start, optimizer, peak_memory
 from headway.transforms import compile, fast, float8, recompute
+
+CANDIDATES = 200
+"""Number of held-out pairs among which the example of a run is chosen."""
 
 TranslationJob = Job[TranslationBatch, TranslationExamples, TranslationScoring]
 
@@ -83,7 +88,6 @@ def translation_job(
     )
     _, padding = order.first_epoch
     tokens = training.batch_tokens * training.accumulate
-    short = (pair for pair in prepared.valid_pairs if 4 <= len(pair.source.split()) <= 20)
     return Job(
         config=config,
         build=build,
@@ -101,8 +105,24 @@ def translation_job(
             batches=f"{tokens:,} tokens, {padding:.1%} padding",
             unit="tok",
         ),
-        example=next((Example(pair.source, target=pair.target) for pair in short), None),
+        example=_example(prepared.valid_pairs[:CANDIDATES], tokenizers),
     )
+
+
+def _example(pairs: Sequence[Pair], tokenizers: TokenizerPair) -> Example | None:
+    """Return the held-out pair with the fewest tokens per word, among those of 4 to 12 words: its
+    words are frequent, so that the model learns them early."""
+
+    def tokens_per_word(pair: Pair) -> float:
+        tokens = (
+            len(tokenizers.source.encode(pair.source)),
+            len(tokenizers.target.encode(pair.target)),
+        )
+        return sum(tokens) / len(f"{pair.source} {pair.target}".split())
+
+    short = [pair for pair in pairs if 4 <= len(pair.source.split()) <= 12]
+    best = min(short, key=tokens_per_word, default=None)
+    return None if best is None else Example(best.source, target=best.target)
 
 
 def _scoring(config: TranslationRunConfig) -> TranslationScoring:

@@ -7,7 +7,11 @@ import {number} from "./tokens.js";
 
 const LEFT = 46;
 const LOW = 22;
-const TINTS = [["#2f5d8a", "#8db8e3"], ["#b35806", "#ffb66e"], ["#3d7d4f", "#8fd3a2"], ["#7b4fa3", "#cfa8ef"]];
+const FEW = 20; // a line with at most as many points shows each of them
+const TINTS = [
+  ["#2f5d8a", "#8db8e3"], ["#b35806", "#ffb66e"], ["#3d7d4f", "#8fd3a2"], ["#7b4fa3", "#cfa8ef"],
+  ["#8a2f4b", "#f09ab4"], ["#4f6d00", "#c3d96b"], ["#00707a", "#6fd6df"], ["#6b5a45", "#cdbba3"],
+];
 
 // Round numbers that span a range.
 export function ticksOf(low, high, count = 4) {
@@ -19,24 +23,30 @@ export function ticksOf(low, high, count = 4) {
   return ticks;
 }
 
-// lines: [{name, steps, values}] of one chart.
-export function curve(app, title, lines) {
+// The powers of ten in a range of steps.
+const powers = (first, last) => Array.from({length: 10}, (_, at) => 10 ** at).filter((one) => one >= first && one <= last);
+
+// lines: [{name, steps, values}] of one chart. log: whether the axis of steps is logarithmic.
+export function curve(app, title, lines, {log = false} = {}) {
   const local = {step: null};
   const points = lines.flatMap((line) => line.values.map((value, at) => [line.steps[at], value])).filter((one) => Number.isFinite(one[1]));
   const range = (at) => points.reduce(([low, high], one) => [Math.min(low, one[at]), Math.max(high, one[at])], [Infinity, -Infinity]);
   const [first, last] = range(0);
   let [low, high] = range(1);
   if (low === high) [low, high] = [low - Math.abs(low || 1) / 2, high + Math.abs(high || 1) / 2];
+  // The place of a step on the axis, from 0 to 1, and the step at a place; a logarithmic axis holds step 0, too.
+  const scaled = (step) => (log ? Math.log1p(step) : step);
+  const position = (step) => (scaled(step) - scaled(first)) / (scaled(last) - scaled(first) || 1);
   const steps = [...new Set(lines.flatMap((line) => line.steps))].sort((a, b) => a - b);
   const nearest = (line, step) => line.steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(line.steps[best] - step) ? at : best), 0);
   const caption = () => {
     const step = local.step ?? last;
-    return `Step ${step}: ${lines.map((line) => `${line.name} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
+    return `Step ${step.toLocaleString("en-GB")}: ${lines.map((line) => `${line.name} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
   };
   const words = el("figcaption", {"aria-live": "polite"}, caption());
   const paint = (ctx, width, height) => {
     const {soft, line: grey, pin, dark} = theme();
-    const x = (step) => LEFT + ((step - first) / (last - first || 1)) * (width - LEFT - 12);
+    const x = (step) => LEFT + position(step) * (width - LEFT - 12);
     const y = (value) => height - LOW - ((value - low) / (high - low)) * (height - LOW - 12);
     for (const tick of ticksOf(low, high)) {
       ctx.strokeStyle = grey;
@@ -47,7 +57,7 @@ export function curve(app, title, lines) {
       ctx.stroke();
       write(ctx, number(tick), LEFT - 6, y(tick), {size: 11, colour: soft, align: "right"});
     }
-    for (const tick of ticksOf(first, last, width < 400 ? 3 : 5)) write(ctx, tick.toLocaleString("en-GB"), x(tick), height - 8, {size: 11, colour: soft, align: tick === last ? "right" : "center"});
+    for (const tick of log ? powers(first, last) : ticksOf(first, last, width < 400 ? 3 : 5)) write(ctx, tick.toLocaleString("en-GB"), x(tick), height - 8, {size: 11, colour: soft, align: tick === last ? "right" : "center"});
     lines.forEach((line, at) => {
       ctx.strokeStyle = TINTS[at % TINTS.length][dark ? 1 : 0];
       ctx.lineWidth = 1.8;
@@ -60,6 +70,8 @@ export function curve(app, title, lines) {
         pen = true;
       });
       ctx.stroke();
+      ctx.fillStyle = ctx.strokeStyle;
+      if (line.values.length <= FEW) line.values.forEach((value, n) => { if (Number.isFinite(value)) ctx.fillRect(x(line.steps[n]) - 2.5, y(value) - 2.5, 5, 5); });
     });
     ctx.setLineDash([]);
     if (local.step === null) return;
@@ -71,19 +83,21 @@ export function curve(app, title, lines) {
     ctx.stroke();
   };
   const go = (at) => { local.step = steps[Math.max(0, Math.min(steps.length - 1, at))]; words.textContent = caption(); made.draw(); };
-  const current = () => (local.step === null ? steps.length - 1 : steps.indexOf(local.step));
+  const current = () => (local.step === null ? steps.length - 1 : steps.findLastIndex((one) => one <= local.step));
   const made = surface(app, {
     label: `${title}: ${lines.map((one) => one.name).join(", ")} over training steps. Arrow keys choose a step.`, paint, title: "line chart",
     height: (width) => Math.min(240, width * 0.55), move: (dx, dy) => go(current() + dx - dy), ends: (way) => go(way < 0 ? 0 : steps.length - 1), pin: () => {},
     point: (x, y, kind) => {
       if (kind === "leave") return;
-      const step = first + ((x - LEFT) / (made.size.width - LEFT - 12)) * (last - first);
-      go(steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(steps[best] - step) ? at : best), 0));
+      const place = (x - LEFT) / (made.size.width - LEFT - 12);
+      go(steps.reduce((best, one, at) => (Math.abs(position(one) - place) < Math.abs(position(steps[best]) - place) ? at : best), 0));
     },
   });
   const legend = el("p", {class: "legend"}, lines.map((line, at) => {
-    const swatch = el("span", {class: `swatch tint-${at % TINTS.length}`, "aria-hidden": "true"});
+    const swatch = el("span", {class: "swatch", style: {background: `light-dark(${TINTS[at % TINTS.length].join(", ")})`}, "aria-hidden": "true"});
     return el("span", {}, swatch, line.name);
   }));
-  return {element: el("figure", {class: "curve"}, el("h4", {}, title), lines.length > 1 ? legend : "", made.element, words), draw: made.draw};
+  // Moves the cursor to a step.
+  const mark = (step) => { local.step = step; words.setAttribute("aria-live", "off"); words.textContent = caption(); made.draw(); };
+  return {element: el("figure", {class: "curve"}, el("h4", {}, title), lines.length > 1 ? legend : "", made.element, words), draw: made.draw, mark};
 }

@@ -1,21 +1,45 @@
-// The report of a training run: learning curves, sample outputs, configuration and data.
+// The report of a training run: film, learning curves, sample outputs, configuration and data; or a page of
+// several runs, with tables and curves.
 //
 // header.report is null, or
-//   {"curves":  [{"title": str, "lines": [{"name": str, "steps": [int], "values": [float or null]}]}],
+//   {"film":    {"input": str or null, "reference": str or null, "steps": [int], "losses": [float or null]},
+//    "tables":  [{"title": str, "columns": [str], "rows": [[cell]]}],    a cell: text, number, {"text", "href"}
+//    "curves":  [{"title": str, "lines": [{"name": str, "steps": [int], "values": [float or null]}]}],
 //    "samples": [{"step": int, "items": [{"input": str, "output": str, "reference": str or null}]}],
+//    "changed": [[NAME, value of the recipe, value]],
 //    "config":  {NAME: value},          settings with dotted names: {"model.size": "tiny", ...}
 //    "data":    {NAME: value},          facts about the data: {"train sentences": 120000, ...}
 //    "result":  {NAME: value}}          final metrics: {"BLEU": 31.2, ...}
 // Each part is optional.
 import {curve} from "./curves.js";
 import {el, scroller, slider, table} from "./elements.js";
-import {shown} from "./tokens.js";
+import {number, shown} from "./tokens.js";
+import {film} from "./view-time.js";
 
-const formatted = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : JSON.stringify(value));
+const formatted = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : value === null || value === undefined ? "unset" : JSON.stringify(value));
+const cell = (value) => (value?.href ? el("a", {href: value.href}, value.text) : formatted(value));
+
+function rowsTable(title, columns, rows) {
+  return rows.length ? scroller(title, table(title, columns, rows.map((row) => row.map(cell)), {class: "facts-table"})) : "";
+}
 
 function factsTable(title, values) {
-  const rows = Object.entries(values || {}).map(([name, value]) => [name, formatted(value)]);
-  return rows.length ? scroller(title, table(title, ["Name", "Value"], rows, {class: "facts-table"})) : "";
+  return rowsTable(title, ["Name", "Value"], Object.entries(values || {}));
+}
+
+// What was measured once has no curve.
+function measuredOnce(curves) {
+  const points = curves.flatMap(({title, lines}) => lines.flatMap(({name, steps, values}) => (values.length ? [[lines.length > 1 ? `${title} (${name})` : title, steps.at(-1), number(values.at(-1))]] : [])));
+  return rowsTable("Measured once", ["Name", "Step", "Value"], points);
+}
+
+function settings({changed, config}) {
+  if (!config) return "";
+  const count = Object.keys(config).length;
+  return el("section", {},
+    el("h3", {}, "Settings"),
+    changed?.length ? rowsTable("Settings that differ from the recipe", ["Setting", "Recipe", "This run"], changed) : el("p", {class: "soft"}, "All settings are those of the recipe, or follow from the data and the machine."),
+    el("details", {}, el("summary", {}, `All ${count} settings`), factsTable("Settings", config)));
 }
 
 function samples(all) {
@@ -25,7 +49,8 @@ function samples(all) {
     el("p", {class: "soft", dir: "auto"}, shown(one.input)), el("p", {dir: "auto"}, shown(one.output)),
     one.reference ? el("p", {class: "soft", dir: "auto"}, `reference: ${one.reference}`) : "")));
   show(all.length - 1);
-  return el("section", {}, el("h3", {}, "Sample outputs during training"), slider("Step", 0, all.length - 1, 1, all.length - 1, (at) => String(all[at].step), show), holder);
+  const steps = all.length > 1 ? slider("Step", 0, all.length - 1, 1, all.length - 1, (at) => String(all[at].step), show) : el("p", {class: "soft"}, `Step ${all[0].step}`);
+  return el("section", {}, el("h3", {}, "Sample outputs during training"), steps, holder);
 }
 
 export const report = {
@@ -35,15 +60,25 @@ export const report = {
   free: true,
   fits: (session) => Boolean(session.header.report),
   make(app) {
-    const local = {shown: null, curves: []};
+    const local = {shown: null, curves: [], film: null};
     const element = el("div", {class: "report"});
     const update = () => {
       const {report} = app.header();
       if (local.shown !== report) {
         local.shown = report;
-        local.curves = (report.curves || []).filter((one) => one.lines.some((line) => line.values.length)).map((one) => curve(app, one.title, one.lines));
-        element.replaceChildren(factsTable("Result", report.result), el("div", {class: "curves"}, local.curves.map((one) => one.element)), samples(report.samples), el("div", {class: "curves"}, factsTable("Data", report.data), factsTable("Settings", report.config)));
+        const curves = report.curves || [];
+        const moves = ({lines}) => lines.some((line) => line.values.length > 1);
+        local.film = report.film ? film(app, report.film, curves) : null;
+        local.curves = curves.filter(moves).map((one) => curve(app, one.title, one.lines));
+        element.replaceChildren(
+          local.film ? local.film.element : "",
+          ...(report.tables || []).map((one) => rowsTable(one.title, one.columns, one.rows)),
+          factsTable("Result", report.result),
+          measuredOnce(curves.filter((one) => !moves(one))),
+          el("div", {class: "curves"}, local.curves.map((one) => one.element)),
+          samples(report.samples), settings(report), factsTable("Data", report.data));
       }
+      local.film?.update();
       for (const one of local.curves) one.draw();
     };
     const data = () => ({

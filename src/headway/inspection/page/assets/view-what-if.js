@@ -12,7 +12,7 @@ export const whatIf = {
   title: "Head ablation",
   lead: "How much each head contributes: the fall of the metric if the output of that head is set to 0.",
   free: true,
-  fits: (session, state) => Boolean(session.live || session.frames[state.frame]?.maps.some((one) => one.importance) || pairs(session, state).length),
+  fits: (session, state) => Boolean(session.live || session.frames[state.frame]?.maps.some((one) => one.importance) || (!session.header.report?.film && pairs(session, state).length)),
   make(app) {
     const local = {now: null, off: new Map(), answer: null, busy: false, session: null};
     const position = choice("Position", (value) => { local.position = Number(value); draw(); });
