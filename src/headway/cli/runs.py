@@ -68,10 +68,7 @@ def _best(summary: _Summary) -> str:
 
 
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows on standard output, and the headings above them on standard error.
-
-    A terminal has as many of the columns as fit; a file or a pipe has all of them.
-    """
+    """Print rows: on a terminal with headings and as many columns as fit, else all columns."""
     widths = [max(map(len, column)) for column in zip(HEADINGS, *rows, strict=True)]
     out = on_output()
     room = out.width if out.is_terminal else sum(widths) + 2 * len(widths)
@@ -85,7 +82,8 @@ def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
         ]
         return "  ".join(padded[:count]).rstrip()
 
-    say(line(HEADINGS))
+    if out.is_terminal:
+        data(line(HEADINGS))
     for cells in rows:
         data(line(cells))
 
