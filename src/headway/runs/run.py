@@ -260,7 +260,8 @@ def _train(
         observed.patience,
     )
     evaluation.catch_up(run)
-    glimpses = _glimpses(job, folder, run) if ranks.is_first else []
+    filmed = ranks.is_first and go_on.batches is None  # nobody sees the film of a dry run
+    glimpses = _glimpses(job, folder, run) if filmed else []
     budget.begin(run)
     if save.replicas is not None:
         agree(run, ranks)
