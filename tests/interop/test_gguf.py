@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from headway.attention.rotary_scaling import RotaryScaling
 from headway.base.errors import HeadwayError, UsageError
 from headway.bundle import TextBundle
 from headway.interop import export_gguf, gguf
@@ -106,6 +107,11 @@ def test_a_missing_merge_is_found_by_the_ids_of_texts(tmp_path, monkeypatch):
     [
         (characters, GPT2 | {"norm": "post"}, "openai-gpt"),
         (characters, LLAMA | {"positions": "alibi"}, "positions"),
+        (
+            characters,
+            LLAMA | {"rotary_scaling": RotaryScaling(kind="llama3", original_length=16)},
+            "rotary_scaling",
+        ),
         (lambda: TextUnigram.train([TEXT], 320), LLAMA, "Unigram"),
     ],
 )

@@ -197,6 +197,11 @@ def export_gguf(
             f"{', '.join(FAMILIES)}",
             hint="headway export RUN --to hf writes a folder for other libraries",
         )
+    if model.config.options:  # some of them change only texts that are longer than the prompts
+        raise UsageError(
+            f"these settings cannot be exported to GGUF yet: {', '.join(model.config.options)}",
+            hint="headway export RUN --to hf writes a folder for other libraries",
+        )
     with TemporaryDirectory() as scratch, new_folder(folder) as temporary:
         hugging_face = Path(scratch, "hf")
         export(model, tokenizer, hugging_face, kind, settings=settings)
