@@ -47,6 +47,7 @@ BUNDLES: dict[str, Any] = {
 QUESTION = ("answerer", "Who waves?", "--context", "The old baker waves to a fox.")
 CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("demo",): (),
+    ("train",): ("gpt-tiny", "no-such-file.txt"),
     ("compare",): ("no-such-plan",),
     ("plan",): ("gpt2-small",),
     ("eval",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),

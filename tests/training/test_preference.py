@@ -101,7 +101,11 @@ def batch(bundle):
         tokens[row, : len(ids) - 1] = ids[:-1]
         targets[row, len(prompt) - 1 : len(ids) - 1] = answer
     reference = torch.tensor([-9.0, -11.0, -8.0, -10.0])
-    return answers, PreferenceBatch(torch.tensor(tokens), torch.tensor(targets), reference, (0, 1))
+    return answers, preferences(torch.tensor(tokens), torch.tensor(targets), reference, (0, 1))
+
+
+def preferences(tokens, targets, reference, indices):
+    return PreferenceBatch(tokens, targets, int((targets >= 0).sum()), reference, indices)
 
 
 def test_the_log_probability_of_an_answer_is_the_sum_over_its_tokens():
@@ -131,7 +135,7 @@ def test_pairs_together_have_the_loss_of_pairs_apart(kind):
     apart = [
         objective(
             model,
-            PreferenceBatch(both.tokens[i::2], both.targets[i::2], both.reference[i::2], (i,)),
+            preferences(both.tokens[i::2], both.targets[i::2], both.reference[i::2], (i,)),
         )
         for i in range(2)
     ]
@@ -147,7 +151,7 @@ def test_every_objective_makes_the_better_answer_more_probable_than_the_worse(ki
     _, both = batch(bundle)
     with torch.no_grad():
         reference = answer_log_probabilities(model, both.tokens, both.targets)
-    both = PreferenceBatch(both.tokens, both.targets, reference, both.indices)
+    both = preferences(both.tokens, both.targets, reference, both.indices)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.002)
     for _ in range(5):
         optimizer.zero_grad()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -159,7 +158,6 @@ class Watch:
                 "its last checkpoint",
             )
             self.report(error)
-            sys.stderr.flush()
         os._exit(STUCK)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.base.errors import DataError, UsageError
-from headway.base.settings import override
+from headway.base.settings import flatten, override
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.documents import COLLECTIONS, Part, has_validation, read_documents, text_files
 from headway.data.formats.split_files import TRAIN, VALID
@@ -111,7 +111,7 @@ def fitted_model(
     """Set the shape of the model: that of the pre-trained model, but with the dropout of the run;
     or else the vocabulary size, and a maximum length that allows sequences of `length` tokens."""
     if start is not None:
-        shape = {f"model.{name}": value for name, value in asdict(start.config).items()}
+        shape = flatten(asdict(start.config), "model.")
         shape["model.dropout"] = config.model.dropout
         return override(config, shape, "the pre-trained model")
     length = max(config.model.max_length, length)

@@ -56,6 +56,7 @@ class PreferenceBatch(Batch):
     examples = "pairs"
     tokens: Int[Tensor, "N T"]
     targets: Int[Tensor, "N T"]
+    count: int
     reference: Float[Tensor, " N"]
     indices: tuple[int, ...]
 
@@ -116,7 +117,8 @@ class EncodedPairs:
         answers = [self.answer(i, side) for side in (0, 1) for i in chosen]
         tokens, targets = padded_answers(answers)
         reference = torch.from_numpy(self.reference[chosen].T.flatten().copy())
-        return PreferenceBatch(tokens, targets, reference, tuple(chosen[:8]))
+        count = int((targets != IGNORED).sum())
+        return PreferenceBatch(tokens, targets, count, reference, tuple(chosen[:8]))
 
 
 def padded_answers(

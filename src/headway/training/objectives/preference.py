@@ -39,6 +39,7 @@ import torch.nn.functional as F
 
 from headway.base.settings import setting
 from headway.base.shapes import Float, Int, Tensor
+from headway.base.transfers import positions_where
 from headway.data.padding import IGNORED
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
@@ -151,7 +152,7 @@ def preference_losses(answers: AnswerPairs, config: PreferenceConfig) -> Float[T
 class Answers(Protocol):
     """B better answers after their prompts, then B worse ones, padded at the right.
 
-    targets: the next token where it belongs to the answer, else -1. reference: the
+    targets: the next token where it belongs to the answer, else -1. count: of these. reference: the
     log-probabilities of these 2 B answers under the reference model.
     """
 
@@ -162,17 +163,23 @@ class Answers(Protocol):
     def targets(self) -> Int[Tensor, "N T"]: ...
 
     @property
+    def count(self) -> int: ...
+
+    @property
     def reference(self) -> Float[Tensor, " N"]: ...
 
 
 def answer_log_probabilities(
-    model: GPT, tokens: Int[Tensor, "N T"], targets: Int[Tensor, "N T"]
+    model: GPT, tokens: Int[Tensor, "N T"], targets: Int[Tensor, "N T"], count: int | None = None
 ) -> Float[Tensor, " N"]:
-    """Return log p(y | x) of each answer: the sum over its tokens, the targets that are not -1."""
+    """Return log p(y | x) of each answer: the sum over its tokens, the targets that are not -1.
+
+    count: the number of these targets. If None they are counted.
+    """
     hidden = model.hidden(tokens).flatten(0, 1)
     flat = targets.flatten()
-    learned = (flat != IGNORED).nonzero()[:, 0]
-    logits = hidden.index_select(0, learned) @ model.output.weight.T  # M V
+    learned = positions_where(flat != IGNORED, count)
+    logits = model.logits(hidden.index_select(0, learned))  # M V
     exact = torch.promote_types(logits.dtype, torch.float32)
     log_p = logits.to(exact).log_softmax(-1).gather(1, flat[learned, None])[:, 0]
     totals = log_p.new_zeros(len(tokens))
@@ -181,7 +188,7 @@ def answer_log_probabilities(
 
 def answer_pairs(model: GPT, batch: Answers) -> AnswerPairs:
     """Compute the log-probabilities of the better and the worse answers of a batch at once."""
-    log_p = answer_log_probabilities(model, batch.tokens, batch.targets)
+    log_p = answer_log_probabilities(model, batch.tokens, batch.targets, batch.count)
     lengths = (batch.targets != IGNORED).sum(1)
     chosen, rejected = log_p.chunk(2)
     chosen_lengths, rejected_lengths = lengths.chunk(2)
