@@ -67,6 +67,15 @@ def with_bias(
     return torch.cat((hidden, ones), 1), torch.cat((output.weight, output.bias[:, None]), 1)
 
 
+def plain_logits(model: GPT, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
+    """Return `GPT.logits` by one product with the matrix of the output, however it is stored: so
+    the scores of a model are the same before and after it is saved and loaded."""
+    scale, cap = model.config.logit_scale, model.config.logit_cap
+    inputs, matrix = with_bias(hidden if scale == 1 else hidden * scale, model.output)
+    logits = inputs @ matrix.T
+    return logits if cap is None else cap * (logits / cap).tanh()
+
+
 def next_token_sum(
     model: GPT,
     hidden: Float[Tensor, "N D"],

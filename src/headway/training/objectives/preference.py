@@ -43,6 +43,7 @@ from headway.base.transfers import positions_where
 from headway.data.padding import IGNORED
 from headway.models import GPT
 from headway.training.objectives.contract import Loss
+from headway.training.objectives.cross_entropy import plain_logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +180,7 @@ def answer_log_probabilities(
     hidden = model.hidden(tokens).flatten(0, 1)
     flat = targets.flatten()
     learned = positions_where(flat != IGNORED, count)
-    logits = model.logits(hidden.index_select(0, learned))  # M V
+    logits = plain_logits(model, hidden.index_select(0, learned))  # M V
     exact = torch.promote_types(logits.dtype, torch.float32)
     log_p = logits.to(exact).log_softmax(-1).gather(1, flat[learned, None])[:, 0]
     totals = log_p.new_zeros(len(tokens))
