@@ -14,6 +14,9 @@ from headway.base.files import open_plain
 Event = dict[str, Any]
 """One line of metrics.jsonl: {"kind": "step" | "valid" | "saved" | ..., "step": ..., ...}."""
 
+ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
+"""The keys of events that are no measured numbers."""
+
 OF_A_STEP = {"train", "valid", "sample", "finished"}
 """The kinds of events that belong to a step."""
 

@@ -86,7 +86,7 @@ def _same(name: str, tensor: Tensor, config: Mapping[str, Any]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Family:
+class Family:
     """A family of transformers as llama.cpp's.
 
     architecture: its name there. keys: of config.json -> their names in the metadata, without the
@@ -148,7 +148,7 @@ _MODERN = {
     "vocab_size": ["vocab_size"],
 }
 FAMILIES = {
-    "gpt2": _Family(
+    "gpt2": Family(
         "gpt2",
         {
             "n_positions": ["context_length"],
@@ -162,8 +162,8 @@ FAMILIES = {
         _transposed,
         _transposed,
     ),
-    "llama": _Family("llama", _MODERN, 1e-4, _neighbours, _halves),
-    "qwen3": _Family("qwen3", _MODERN, 1e-4),
+    "llama": Family("llama", _MODERN, 1e-4, _neighbours, _halves),
+    "qwen3": Family("qwen3", _MODERN, 1e-4),
 }
 """`model_type` in config.json -> the family in llama.cpp."""
 
@@ -217,7 +217,7 @@ def export_gguf(
             file.unlink()
             _write(package, hugging_face, file, tokenizer, dtype)
             answer = _run(file, [], prompts, model.config.max_length, folder)
-            rounding = _difference(model, prompts, answer)
+            rounding = _difference(_log_p(model, prompts, answer), answer)
     return ExportedGGUF(
         folder=folder,
         architecture=FAMILIES[kind].architecture,
@@ -262,11 +262,10 @@ def _write(
         getattr(writer, name)(value)
     if (hugging_face / TEMPLATE_FILE).exists():
         writer.add_chat_template((hugging_face / TEMPLATE_FILE).read_text())
-    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
-    blocks = config.get("num_hidden_layers", config.get("n_layer"))
-    names = package.get_tensor_name_map(arch, blocks)
+    blocks: int = config["n_layer"] if "n_layer" in config else config["num_hidden_layers"]
+    name_of = names_there(package, family, blocks)
     for name, tensor in read_tensors(hugging_face / WEIGHTS_FILE).items():
-        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        theirs = name_of(name)
         values = family.stored(name, tensor, config).float().contiguous().numpy()
         fits = values.ndim == 2 and values.shape[-1] % package.GGML_QUANT_SIZES[number][0] == 0
         if fits and dtype != "float32" and "position" not in theirs:
@@ -278,6 +277,13 @@ def _write(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def names_there(package: Any, family: Family, blocks: int) -> Callable[[str], str]:
+    """Return the function from transformers' name of a tensor to llama.cpp's."""
+    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
+    names = package.get_tensor_name_map(arch, blocks)
+    return lambda name: str(names.get_name(name, try_suffixes=(".weight", ".bias")))
 
 
 def _prompts(model: GPT, tokenizer: TextTokenizer) -> list[list[int]]:
@@ -329,15 +335,16 @@ def _compare(
     Raises HeadwayError if it is more than `tolerance`, or if llama.cpp writes a token that is less
     probable than another by more than that.
     """
-    difference = _difference(model, prompts, answer)
+    log_p = _log_p(model, prompts, answer)
+    difference = _difference(log_p, answer)
     if not difference <= tolerance:  # NaN is no success
         raise HeadwayError(
             f"the log-probabilities differ by {difference:.2g} between the model and llama.cpp, "
             f"more than {tolerance:g}; the folder was removed",
             str(folder),
         )
-    for log_p, tokens in zip(_log_p(model, prompts, answer), answer["tokens"], strict=True):
-        behind = log_p.max(-1).values - log_p.gather(-1, torch.tensor(tokens)[:, None])[:, 0]
+    for ours, tokens in zip(log_p, answer["tokens"], strict=True):
+        behind = ours.max(-1).values - ours.gather(-1, torch.tensor(tokens)[:, None])[:, 0]
         if not float(behind.max()) <= 2 * tolerance:
             raise HeadwayError(
                 "llama.cpp writes other tokens than the model; the folder was removed", str(folder)
@@ -355,10 +362,13 @@ def _log_p(model: GPT, prompts: Sequence[Sequence[int]], answer: llama_cpp.Answe
     return [model(torch.tensor([ids]))[0, first:].log_softmax(-1) for ids, first in read]
 
 
-def _difference(model: GPT, prompts: Sequence[Sequence[int]], answer: llama_cpp.Answer) -> float:
-    """Return the maximum absolute difference over the most probable tokens of every step."""
+def _difference(log_p: Sequence[Tensor], answer: llama_cpp.Answer) -> float:
+    """Return the maximum absolute difference over the most probable tokens of every step.
+
+    log_p: the model's log-probabilities, by `_log_p`.
+    """
     largest = 0.0
-    for ours, steps in zip(_log_p(model, prompts, answer), answer["log_p"], strict=True):
+    for ours, steps in zip(log_p, answer["log_p"], strict=True):
         for row, step in zip(ours, steps, strict=True):
             ids = torch.tensor([token for token, _ in step], dtype=torch.long)
             theirs = torch.tensor([log_p for _, log_p in step])

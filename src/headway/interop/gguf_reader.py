@@ -21,7 +21,7 @@ from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.shapes import Tensor
 from headway.interop.chat_templates import DEFAULT, LARGEST_TEMPLATE, ChatTemplate
 from headway.interop.folder_settings import FolderSettings
-from headway.interop.gguf import FAMILIES
+from headway.interop.gguf import FAMILIES, names_there
 from headway.interop.gguf_tokenizer import read_vocabulary
 from headway.interop.hf_config import HFConfig
 from headway.interop.hf_folders import Config, configured, expected_tensors
@@ -157,20 +157,18 @@ def _tensors(
     """Return the tensors by transformers' names, in float32."""
     package = import_module("gguf")
     family = FAMILIES[kind]
-    arch = next(a for a, name in package.MODEL_ARCH_NAMES.items() if name == family.architecture)
     blocks = values.get("num_hidden_layers", values.get("n_layer"))
     if not isinstance(blocks, int) or not 0 < blocks < 10_000:
         raise DataError(f"block_count={str(blocks)[:80]}: must be from 1 to 9,999", where)
-    names = package.get_tensor_name_map(arch, blocks)
+    name_of = names_there(package, family, blocks)
     tensors = {}
     for theirs in expected_tensors(HFConfig(values, where)):
-        name = names.get_name(theirs, try_suffixes=(".weight", ".bias"))
+        name = name_of(theirs)
         if name in stored:
             one = stored[name]
             array = package.quants.dequantize(one.data, one.tensor_type)
             tensors[theirs] = family.restored(theirs, torch.from_numpy(array.copy()), values)
-    known = {names.get_name(name, try_suffixes=(".weight", ".bias")) for name in tensors}
-    if unknown := sorted(stored.keys() - known):
+    if unknown := sorted(stored.keys() - {name_of(name) for name in tensors}):
         raise DataError(f"the tensor {unknown[0][:80]} is not supported", where)
     return tensors
 

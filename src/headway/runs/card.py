@@ -7,13 +7,11 @@ from pathlib import Path
 
 from headway.base.config_files import RUN_FILE
 from headway.base.files import read_json, write_file
-from headway.base.metrics_file import Event, read_log
-from headway.base.settings import flat
+from headway.base.metrics_file import ASIDE, Event, read_log
 from headway.runs.data_files import NAME as DATA_FILES
-from headway.runs.recipes import recipe, saved
+from headway.runs.recipes import AnyRunConfig, beside_recipe, saved
 
 CARD = "README.md"
-ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
 LICENCE = (
     "The licences of the data and of this model are not known to Headway. Add them here before you "
     "publish the model."
@@ -42,15 +40,15 @@ def write_card(run: Path, folder: Path, *, description: str, checked: str, use: 
 
 def _of_run(run: Path) -> Iterator[str]:
     """Yield the sections on scores, training, settings and data."""
-    log = read_log(run / "metrics.jsonl")
+    config, log = saved(run), read_log(run / "metrics.jsonl")
     best = next((event for event in reversed(log.get("valid", [])) if event.get("is_best")), None)
     if best is not None:
         scores = [(name, f"{value:.4g}") for name, value in best.items() if _is_score(name, value)]
         yield from _section("Scores", f"On held-out examples, at step {best['step']:,}.")
         yield from _table(("metric", "value"), scores)
-    yield from _section("Training", f"Recipe `{saved(run).recipe}`.")
+    yield from _section("Training", f"Recipe `{config.recipe}`.")
     yield from _table(("", ""), _training(log))
-    yield from _settings(run)
+    yield from _settings(config)
     recorded = read_json(run / DATA_FILES) if (run / DATA_FILES).is_file() else {}
     if isinstance(recorded, dict) and recorded:
         rows = [
@@ -80,13 +78,12 @@ def _training(log: Mapping[str, list[Event]]) -> Iterator[tuple[str, str]]:
         yield "time", f"{seconds[-1] / 60:.1f} minutes"
 
 
-def _settings(run: Path) -> Iterator[str]:
+def _settings(config: AnyRunConfig) -> Iterator[str]:
     """Yield the settings that differ from the recipe's, but for paths of the user's machine."""
-    ours, usual = flat(saved(run)), flat(recipe(saved(run).recipe))
     changed = [
         (f"`{key}`", f"`{value}`")
-        for key, value in ours.items()
-        if value != usual.get(key, value) and "/" not in str(value)
+        for key, _, value in beside_recipe(config)
+        if "/" not in str(value)
     ]
     if changed:
         yield from _section("Settings", "Those that differ from the recipe.")

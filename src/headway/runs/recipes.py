@@ -153,6 +153,16 @@ def saved(folder: Path) -> AnyRunConfig:
     return override(defaults, values, str(path))
 
 
+def beside_recipe(config: AnyRunConfig) -> list[tuple[str, object, object]]:
+    """The settings that differ from those of the recipe: (key, value of the recipe, value)."""
+    usual = flat(recipe(config.recipe))
+    return [
+        (key, usual.get(key), value)
+        for key, value in flat(config).items()
+        if usual.get(key) != value
+    ]
+
+
 def saved_or_none(folder: Path) -> AnyRunConfig | None:
     """The configuration of a run folder; None for another folder, such as that of a model."""
     return saved(folder) if (folder / RUN_FILE).is_file() else None

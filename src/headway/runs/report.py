@@ -12,13 +12,13 @@ from urllib.parse import quote
 
 from headway.base.config_files import read_run_file
 from headway.base.errors import UsageError
-from headway.base.metrics_file import read_log
+from headway.base.metrics_file import ASIDE, read_log
 from headway.base.settings import flat
 from headway.inspection.document import Document
 from headway.inspection.page import Encoded, encode, write_page
 from headway.runs.attention_over_time import Glimpse, read_film
 from headway.runs.film_picture import write_picture
-from headway.runs.recipes import AnyRunConfig, decided_by_machine, recipe, saved
+from headway.runs.recipes import AnyRunConfig, beside_recipe, decided_by_machine, recipe, saved
 from headway.training import Event
 
 PAGE = "report.html"
@@ -29,7 +29,6 @@ PACED = {
     "Throughput in targets per second": ("targets_per_second",),
 }
 """Titles of plots -> the keys of the training events that they show, after the held-out ones."""
-ASIDE = {"kind", "step", "epoch", "time", "seconds", "took", "is_best"}
 INPUTS = ("prompt", "source", "language")
 
 
@@ -89,11 +88,9 @@ def _film(glimpses: Sequence[Glimpse]) -> dict[str, object] | None:
 def _changed(config: AnyRunConfig) -> list[list[object]]:
     """Settings that differ from the recipe, with both values; not what data and machine decide."""
     base = recipe(config.recipe)
-    usual, decided = flat(base), base.decided_by_data | decided_by_machine(base)
+    decided = base.decided_by_data | decided_by_machine(base)
     return [
-        [name, usual.get(name), value]
-        for name, value in flat(config).items()
-        if name not in decided and usual.get(name) != value
+        [name, usual, value] for name, usual, value in beside_recipe(config) if name not in decided
     ]
 
 

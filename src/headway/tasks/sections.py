@@ -260,6 +260,13 @@ class StartedModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StartedLanguageModelConfig(StartedModelConfig):
+    """Settings of a model with the shape of a pre-trained language model."""
+
+    dropout: float = fraction(0.0, "dropout probability of activations")
+
+
+@dataclass(frozen=True, kw_only=True)
 class LinearHeadConfig(StartedModelConfig):
     """Settings of a pre-trained model with a linear head."""
 

@@ -12,12 +12,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headway.interop.config_fields import Fields, Key, Values, choice, computed, flag, number, whole
 from headway.interop.decoders.kind import Kind
 from headway.interop.decoders.llama import NO_BIAS, kind_like_llama, like_llama
 from headway.interop.decoders.rotary import rotary
 from headway.interop.decoders.tables import (
     ALL_HEADS,
+    DENSE,
     JOINED,
     NORMS,
     Names,
@@ -26,6 +29,7 @@ from headway.interop.decoders.tables import (
     biases_of_attention,
     groups,
     one_width,
+    own_keys,
     sizes,
 )
 from headway.interop.decoders.windows import all_or_none
@@ -133,10 +137,7 @@ _FALCON = Names(
         "self_attention.query_key_value": JOINED,
         "self_attention.dense": "attention.output",
     },
-    feedforward={
-        "mlp.dense_h_to_4h": "feedforward.expand",
-        "mlp.dense_4h_to_h": "feedforward.contract",
-    },
+    feedforward=DENSE,
     norms=_falcon_norms,
     words="word_embeddings",
     words_norm="word_embeddings_layernorm",
@@ -191,19 +192,7 @@ FALCON = Kind(
 _ALIBI = {"attention": "scaled-dot", "positions": "alibi", "norm": "pre", "qk_norm": False}
 
 
-def _own_keys(config: GPTConfig) -> list[str]:
-    return needs(config, {"num_kv_heads": (None, config.num_heads)})
-
-
-_BLOOM = Names(
-    attention=_FALCON.attention,
-    feedforward=_FALCON.feedforward,
-    words=_FALCON.words,
-    words_norm=_FALCON.words_norm,
-    last="ln_f",
-    block="h.{}.",
-    groups=lambda config: config.num_heads,
-)
+_BLOOM = replace(_FALCON, norms=lambda config: NORMS, groups=lambda config: config.num_heads)
 BLOOM = Kind(
     model_type="bloom",
     architecture="BloomForCausalLM",
@@ -236,7 +225,7 @@ BLOOM = Kind(
     ),
     parts=_BLOOM.parts,
     lacks=all_of(
-        _own_keys,
+        own_keys,
         one_width,
         lambda config: needs(config, {"ffn_dim": (4 * config.model_dim,)}),
     ),
@@ -304,7 +293,7 @@ MPT = Kind(
     ),
     parts=_MPT.parts,
     lacks=all_of(
-        _own_keys,
+        own_keys,
         one_width,
         lambda config: (
             [f"ffn_dim={config.ffn_dim} (must be a multiple of model_dim)"]

@@ -17,6 +17,7 @@ from headway.interop.decoders.kind import Kind
 from headway.interop.decoders.llama import kind_like_llama
 from headway.interop.decoders.rotary import partial, rotary
 from headway.interop.decoders.tables import (
+    DENSE,
     JOINED,
     NORMS,
     Names,
@@ -27,28 +28,21 @@ from headway.interop.decoders.tables import (
     head_width,
     is_set,
     one_width,
+    own_keys,
     sizes,
 )
 from headway.interop.decoders.windows import every, layer_types, only
 from headway.interop.hf_config import ACTIVATIONS
-from headway.interop.weight_names import Table, needs
+from headway.interop.weight_names import Table
 from headway.models import GPTConfig
 
 _PLAIN = {"norm_kind": "layer", "qk_norm": False}
 _SHARED: Table = {"input_layernorm": "around_attention.norm"}
-_MLP: Table = {
-    "mlp.dense_h_to_4h": "feedforward.expand",
-    "mlp.dense_4h_to_h": "feedforward.contract",
-}
 _SERIAL = {True: "parallel", False: "pre"}
 
 
 def _norms(config: GPTConfig) -> Table:
     return _SHARED if config.norm == "parallel-shared" else NORMS
-
-
-def _own_keys(config: GPTConfig) -> list[str]:
-    return needs(config, {"num_kv_heads": (None, config.num_heads)})
 
 
 def _heads(config: GPTConfig) -> int:
@@ -60,7 +54,7 @@ _NEOX = Names(
         "attention.query_key_value": JOINED,
         "attention.dense": "attention.output",
     },
-    feedforward=_MLP,
+    feedforward=DENSE,
     norms=_norms,
     words="embed_in",
     last="final_layer_norm",
@@ -93,7 +87,7 @@ NEOX = Kind(
         fixed={**_PLAIN, "bias": True},
     ),
     parts=_NEOX.parts,
-    lacks=all_of(_own_keys, one_width, biases_are("none", "all")),
+    lacks=all_of(own_keys, one_width, biases_are("none", "all")),
 ).family()
 
 _GPTJ = Names(
@@ -153,7 +147,7 @@ GPTJ = Kind(
         constant={"attn_pdrop": 0.0},
     ),
     parts=_GPTJ.parts,
-    lacks=all_of(_own_keys, one_width),
+    lacks=all_of(own_keys, one_width),
 ).family()
 
 _PHI = Names(

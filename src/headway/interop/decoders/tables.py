@@ -26,6 +26,10 @@ GATED: Table = {
     "mlp.up_proj": "feedforward.expand",
     "mlp.down_proj": "feedforward.contract",
 }
+DENSE: Table = {
+    "mlp.dense_h_to_4h": "feedforward.expand",
+    "mlp.dense_4h_to_h": "feedforward.contract",
+}
 PER_HEAD: Table = {
     "self_attn.q_norm": "attention.query_norm",
     "self_attn.k_norm": "attention.key_norm",
@@ -171,6 +175,11 @@ def one_width(config: GPTConfig) -> list[str]:
     if config.model_dim % config.num_heads:
         return [f"model_dim={config.model_dim} (must be a multiple of num_heads)"]
     return needs(config, {"head_dim": (None, config.model_dim // config.num_heads)})
+
+
+def own_keys(config: GPTConfig) -> list[str]:
+    """Return what a family lacks in which each head has keys and values of its own."""
+    return needs(config, {"num_kv_heads": (None, config.num_heads)})
 
 
 def all_of(*checks: Callable[[GPTConfig], list[str]]) -> Callable[[GPTConfig], list[str]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, LENGTH, count, fraction, section, setting
+from headway.base.settings import BATCH, LENGTH, count, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
     FineTuningRunConfig,
     LoRAConfig,
     ObservationConfig,
-    StartedModelConfig,
+    StartedLanguageModelConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -29,13 +29,6 @@ class ChatDataConfig(ExamplesConfig):
         "training conversations: .jsonl, .json or .parquet with messages, conversations, "
         "instruction and output, or prompt and completion",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatModelConfig(StartedModelConfig):
-    """Settings of a model with the shape of a pre-trained language model."""
-
-    dropout: float = fraction(0.0, "dropout probability of activations")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +84,7 @@ class ChatRunConfig(FineTuningRunConfig):
 
     recipe: str = setting("chat", "name of the recipe that these settings extend")
     data: ChatDataConfig = section(ChatDataConfig)
-    model: ChatModelConfig = section(ChatModelConfig)
+    model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
     training: ChatTrainingConfig = section(ChatTrainingConfig)
     lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ChatEvaluationConfig = section(ChatEvaluationConfig)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from headway.base.settings import BATCH, COPIES, LENGTH, count, fraction, section, setting
+from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
     FineTuningRunConfig,
     LoRAConfig,
     ObservationConfig,
-    StartedModelConfig,
+    StartedLanguageModelConfig,
 )
 from headway.training import OptimizerConfig, PreferenceConfig, ScheduleConfig
 
@@ -29,13 +29,6 @@ class PreferenceDataConfig(ExamplesConfig):
         "training pairs: .jsonl, .json or .parquet with prompt, chosen and rejected, or with two "
         "conversations chosen and rejected",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreferenceModelConfig(StartedModelConfig):
-    """Settings of a model with the shape of the chat model."""
-
-    dropout: float = fraction(0.0, "dropout probability of activations")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +79,7 @@ class PreferenceRunConfig(FineTuningRunConfig):
 
     recipe: str = setting("prefer", "name of the recipe that these settings extend")
     data: PreferenceDataConfig = section(PreferenceDataConfig)
-    model: PreferenceModelConfig = section(PreferenceModelConfig)
+    model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
     objective: PreferenceConfig = section(PreferenceConfig)
     training: PreferenceTrainingConfig = section(PreferenceTrainingConfig)
     lora: LoRAConfig = section(LoRAConfig, after="training")
