@@ -362,6 +362,12 @@ _CASES: dict[str, Case] = {
     "caption": images(
         "caption", "captions.tsv", ("caption", "{run}", *IMAGES, "--top", "2", "--json"), *CAPTIONER
     ),
+    "transcribe": images(
+        "transcribe",
+        "recordings.tsv",
+        ("caption", "{run}", "sounds/low/3.wav", "--json"),
+        *CAPTIONER,
+    ),
     "caption-learned": Case(
         "caption",
         ("captions.tsv", *QUICK, *LEARNED, *CAPTIONER, "--training.average", "0"),

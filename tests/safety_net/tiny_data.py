@@ -55,7 +55,7 @@ def write_all(folder: Path) -> dict[str, str]:
     write_conll(folder / "tags.conll", sentences())
     write_squad(folder / "questions.json")
     _write_images(folder)
-    _write_sounds(folder / "sounds")
+    _write_sounds(folder)
     return digests(folder)
 
 
@@ -199,10 +199,14 @@ def _write_images(folder: Path) -> None:
 
 
 def _write_sounds(folder: Path) -> None:
+    table = ["image\tsplit\tcaption"]
     for name, hertz in TONES.items():
-        (folder / name).mkdir(parents=True)
+        (folder / "sounds" / name).mkdir(parents=True)
         for number in range(10):
-            (folder / name / f"{number}.wav").write_bytes(_tone(hertz, number))
+            (folder / "sounds" / name / f"{number}.wav").write_bytes(_tone(hertz, number))
+            split = "train" if number < 6 else "valid" if number < 8 else "test"
+            table.append(f"sounds/{name}/{number}.wav\t{split}\ta {name} tone")
+    _write(folder / "recordings.tsv", table)
 
 
 def _tone(hertz: int, number: int) -> bytes:

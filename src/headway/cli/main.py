@@ -59,7 +59,10 @@ SUBCOMMANDS = {
         "Write parts of a Transformer yourself, with checks that explain.",
         ("list", "start", "check", "hint", "solution", "report"),
     ),
-    "data": ("Make or download data sets; check and clean your own.", ("fetch", "check", "clean")),
+    "data": (
+        "Make or download data sets; check, clean and tokenise your own.",
+        ("fetch", "check", "clean", "tokenize"),
+    ),
     "runs": ("List the runs in a folder, or show one.", ("ls", "show")),
     "config": ("Show or explain the settings of a recipe or a run.", ("show", "explain")),
 }
@@ -68,6 +71,7 @@ SUBCOMMANDS = {
 PATHS = {
     "eval": "evaluate:evaluate",
     "data check": "data_check:check",
+    "data tokenize": "data_tokenize:tokenize",
     "exercise list": "exercise:list_exercises",
     "exercise check": "exercise_check:check",
     "exercise report": "exercise_check:report",

@@ -16,6 +16,9 @@ from headway.data.rows import read_rows
 
 RECORDS = (*LINES, PARQUET)
 ENDINGS = (".txt", ".md", *RECORDS)
+TOKENS = "plan.json"
+"""The file that a folder of tokens has (`token_shards.py`)."""
+
 PART = 1 << 16  # characters of a long document in memory at once
 
 Split = Literal["file", "blank-line", "line", "title"]
@@ -87,6 +90,10 @@ def text_files(source: Path, part: str = TRAIN) -> list[Path]:
         and path.is_file()
         and not any(name.startswith(".") for name in path.relative_to(source).parts)
     )
+    if not paths and (source / TOKENS).is_file():
+        raise UsageError(
+            "the folder holds tokens, not text", str(source), "headway train gpt learns from tokens"
+        )
     if not paths:
         raise UsageError(
             f"the folder has no file that ends in {', '.join(ENDINGS)}",

@@ -5,9 +5,11 @@ A document is <bos>, its tokens and, unless <bos> and <eos> are the same token, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +42,14 @@ class TextCorpus:
         """Return the number of tokens."""
         return len(self.ids)
 
+    def documents(self, bos: int) -> Iterator[Array]:
+        """Yield the ids of each document, which start with <bos>, also of one that is cut off."""
+        edges = [*self.offsets.tolist(), len(self)]
+        if edges[0]:
+            yield np.concatenate(([bos], self.ids[: edges[0]]))
+        for start, end in pairwise(edges):
+            yield self.ids[start:end]
+
     @classmethod
     def open(cls, folder: Path, tokenizer: TextTokenizer) -> TextCorpus:
         """Map the text in `folder`.
@@ -61,11 +71,12 @@ def prepare_text(
     tokenizer: TextTokenizer,
     folder: Path,
     progress: Callable[[int], None] = lambda num_bytes: None,
+    metadata: Mapping[str, Any] = {},
 ) -> TextCorpus:
     """Encode documents into the new folder `folder`, and open it. Memory holds a few parts.
 
-    progress: called with the number of bytes done. Raises DataError if there is no text. After any
-    error no partial folder remains.
+    progress: called with the number of bytes done. metadata: JSON values to save with the text.
+    Raises DataError if there is no text. After any error no partial folder remains.
     """
     dtype = ids_dtype(tokenizer.size)
     end = [] if tokenizer.bos == tokenizer.eos else [tokenizer.eos]
@@ -88,5 +99,43 @@ def prepare_text(
                 "the files have no text, or only whitespace", hint="give files that have text"
             )
         store.append(DOCUMENTS, end, dtype)
-        store.metadata["bytes"] = num_bytes
+        store.metadata |= {**metadata, "bytes": num_bytes}
+    return TextCorpus.open(folder, tokenizer)
+
+
+def split_end(
+    corpora: Sequence[TextCorpus], fraction: float, tokenizer: TextTokenizer
+) -> tuple[list[TextCorpus], TextCorpus]:
+    """Split encoded text into training text and held-out text, which is its end.
+
+    The held-out text has about this fraction of all tokens, but at most half of the last corpus. It
+    starts with the document that is nearest to that, or inside of the last corpus's only one.
+    """
+    *whole, last = corpora
+    size = min(fraction * sum(map(len, corpora)), len(last) / 2)
+    border = len(last) - max(1, round(size))
+    starts = last.offsets[1:]
+    cut = int(starts[np.abs(starts - border).argmin()]) if len(starts) else border
+    first, second = _part(last, 0, cut), _part(last, cut, len(last))
+    num_bytes = sum(
+        len(tokenizer.decode(ids.tolist()).encode()) for ids in second.documents(tokenizer.bos)
+    )
+    train = replace(first, num_bytes=last.num_bytes - num_bytes)
+    return [*whole, train], replace(second, num_bytes=num_bytes)
+
+
+def _part(corpus: TextCorpus, start: int, end: int) -> TextCorpus:
+    """Return the tokens from `start` to `end` of a corpus; num_bytes is still that of all."""
+    offsets = corpus.offsets[(corpus.offsets >= start) & (corpus.offsets < end)] - start
+    return replace(corpus, ids=corpus.ids[start:end], offsets=offsets)
+
+
+def joined(corpora: Sequence[TextCorpus], tokenizer: TextTokenizer, folder: Path) -> TextCorpus:
+    """Copy encoded text into the new folder `folder`, and open it."""
+    with new_store(folder, tokenizer.fingerprint) as store:
+        for corpus in corpora:
+            for ids in corpus.documents(tokenizer.bos):
+                store.append(f"{DOCUMENTS}.offsets", [store.size(DOCUMENTS)], "int64")
+                store.append(DOCUMENTS, ids, ids_dtype(tokenizer.size))
+        store.metadata["bytes"] = sum(corpus.num_bytes for corpus in corpora)
     return TextCorpus.open(folder, tokenizer)

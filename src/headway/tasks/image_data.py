@@ -19,6 +19,7 @@ from headway.data.image_reader import FILE, ImageReader
 from headway.data.image_sources import check_source, parquet_files, read_images
 from headway.data.prepared import Progress, prepared
 from headway.data.split import check_known, check_sides, hold_out
+from headway.data.wav import is_wav
 from headway.tasks.image_config import (
     SHAPE,
     ImageDataConfig,
@@ -275,6 +276,13 @@ def sized_reader(
         sides = zip(largest, model.patch, strict=True)
         height, width = (-(-side // patch) * patch for side, patch in sides)
     else:
+        first = images[0].data()
+        if isinstance(first, bytes) and is_wav(first):
+            raise UsageError(
+                f"the sounds have {len(sizes):,} lengths, but the model needs one",
+                where,
+                "the recipes sound (classes) and transcribe (texts) pad them",
+            )
         (y, x, _), (second_y, second_x, _) = [shape for shape, _ in shapes.most_common(2)]
         raise UsageError(
             f"the images have {len(sizes):,} sizes ({x} x {y}, {second_x} x {second_y}, ...), but "

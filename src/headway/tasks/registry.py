@@ -157,7 +157,7 @@ OWN: dict[str, Entry] = {
     ),
     "captioning": Entry(
         path="headway.tasks.captioning.task:CAPTIONING",
-        recipes=("caption", "caption-emoji"),
+        recipes=("caption", "caption-emoji", "transcribe"),
         kind="captioner",
         families=("captioner",),
         verb="caption",

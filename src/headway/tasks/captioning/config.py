@@ -182,6 +182,23 @@ def caption() -> CaptionRunConfig:
     )
 
 
+def transcribe() -> CaptionRunConfig:
+    """A transcriber of speech: a table of WAV files and their words, for example short commands.
+
+    A captioner of log-mel spectrograms with 64 bands and 100 frames per second; a patch has all
+    bands of 4 frames, and shorter recordings are padded. Score: docs/results.md.
+    """
+    captioner = caption()
+    vit = replace(captioner.model.vit, patch_size=64, patch_width=4)
+    return replace(
+        captioner,
+        recipe="transcribe",
+        data=CaptionDataConfig(fit="pad"),
+        augmentation=AugmentationConfig(flip=0.0, padding=4),
+        model=replace(captioner.model, vit=vit),
+    )
+
+
 def caption_emoji() -> CaptionRunConfig:
     """Captions of 3,354 emoji, 304 of them held out, in English, French and German.
 

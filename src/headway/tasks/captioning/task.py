@@ -27,6 +27,7 @@ from headway.tasks.captioning.config import (
     CaptionRunConfig,
     caption,
     caption_emoji,
+    transcribe,
 )
 from headway.tasks.captioning.data import (
     CaptionBatch,
@@ -296,7 +297,7 @@ def score_lines(scores: Scores) -> list[str]:
 CAPTIONING = Task(
     name="captioning",
     config=CaptionRunConfig,
-    recipes={"caption": caption, "caption-emoji": caption_emoji},
+    recipes={"caption": caption, "caption-emoji": caption_emoji, "transcribe": transcribe},
     check=check_captions,
     prepare=prepare,
     evaluation=CaptionEvaluation,

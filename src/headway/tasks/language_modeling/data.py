@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headway.base.errors import UsageError
+from headway.base.errors import DataError, UsageError
 from headway.bundle import TextBundle
 from headway.data.documents import read_documents
-from headway.data.text_corpus import TextCorpus, prepare_text
+from headway.data.prepared import prepared
+from headway.data.text_corpus import TextCorpus, joined, prepare_text, split_end
+from headway.data.token_shards import TokenShards, is_tokens
 from headway.tasks.job import Emit
 from headway.tasks.language_modeling.config import (
     LanguageDataConfig,
@@ -47,17 +49,23 @@ LONGEST_WINDOW = 1024
 
 @dataclass(frozen=True)
 class PreparedLanguage:
-    """The tokenizer, one training corpus for each text of data.train, and the validation corpus."""
+    """The tokenizer, the training corpora, and the validation corpus.
+
+    names: the text of data.train that each corpus is a part of. weights: data.weights, divided
+    among the corpora of a text.
+    """
 
     tokenizer: TextTokenizer
     train: list[TextCorpus]
     valid: TextCorpus
+    names: Sequence[str]
+    weights: Sequence[float]
 
 
 def check_sources(config: LanguageRunConfig) -> None:
     """Raise UsageError if text is missing, or if settings conflict."""
     data = config.data
-    check_text(data, config.recipe)
+    _check_tokens(data) if any(map(is_tokens, data.train)) else check_text(data, config.recipe)
     if data.weights and len(data.weights) != len(data.train):
         raise UsageError(
             f"--data.weights has {len(data.weights)} numbers for {len(data.train)} texts",
@@ -65,9 +73,9 @@ def check_sources(config: LanguageRunConfig) -> None:
         )
     if any(weight < 0 for weight in data.weights) or (data.weights and not sum(data.weights)):
         raise UsageError(
-            f"--data.weights {' '.join(f'{weight:g}' for weight in data.weights)}: weights must "
+            f"--data.weights {','.join(f'{weight:g}' for weight in data.weights)}: weights must "
             "be at least 0, and their sum above 0",
-            hint="3 1 samples three sequences of the first text for one of the second",
+            hint="3,1 samples three sequences of the first text for one of the second",
         )
     if config.lora.rank and config.optimizer.kind == "muon":
         raise UsageError(
@@ -80,11 +88,8 @@ def check_sources(config: LanguageRunConfig) -> None:
                 "pre-trained model",
                 hint="leave out --data.tokenizer",
             )
-    elif data.tokenizer not in TRAINED and not Path(data.tokenizer).is_dir():
-        raise UsageError(
-            f"data.tokenizer={data.tokenizer}: no such folder",
-            hint=f"{', '.join(TRAINED)}, or the folder of a model",
-        )
+    else:
+        check_tokenizer(data.tokenizer)
 
 
 def prepare_language(
@@ -96,6 +101,8 @@ def prepare_language(
     all text, because unknown characters could not be encoded.
     """
     data = config.data
+    if any(map(is_tokens, data.train)):
+        return _prepared_tokens(data, start, folder, emit)
     text = RunningText(data, emit, folder)
     tokenizer = tokenizer_of_run(
         folder, load_tokenizer, lambda: _tokenizer(data, start, text), emit
@@ -108,7 +115,77 @@ def prepare_language(
         len,
         joined=True,
     )
-    return PreparedLanguage(tokenizer, train, valid)
+    return PreparedLanguage(tokenizer, train, valid, data.train, data.weights)
+
+
+def _check_tokens(data: LanguageDataConfig) -> None:
+    """Raise UsageError unless all sources of a run on folders of tokens are such folders."""
+    for source in (*data.train, *data.valid):
+        if not is_tokens(source):
+            raise UsageError(
+                "folders of tokens cannot be combined with text, but this is no such folder",
+                source,
+                "tokenise it, too: headway data tokenize TEXT --tokenizer TOKENS",
+            )
+    usual = LanguageDataConfig()
+    for name in ("tokenizer", "vocabulary", "split", "key"):
+        if (value := getattr(data, name)) != getattr(usual, name):
+            raise UsageError(
+                f"data.{name}={value}: a folder of tokens was made with its own",
+                data.train[0],
+                f"leave out --data.{name}; headway data tokenize --{name} sets it",
+            )
+
+
+def _prepared_tokens(
+    data: LanguageDataConfig, start: TextBundle | None, folder: Path, emit: Emit
+) -> PreparedLanguage:
+    """Open folders of tokens; only the held-out text is copied into the run folder.
+
+    Raises DataError if a shard is missing or damaged, or for another tokenizer.
+    """
+    sources = [TokenShards.open(Path(source)) for source in data.train]
+    tokenizer = tokenizer_of_run(
+        folder,
+        load_tokenizer,
+        lambda: (sources[0].tokenizer, f"of {data.train[0]}"),
+        emit,
+    )
+    held_out = [TokenShards.open(Path(source)) for source in data.valid]
+    needed = tokenizer if start is None else start.tokenizer
+    for shards in (*sources, *held_out):
+        if shards.fingerprint != needed.fingerprint:
+            whose = data.train[0] if start is None else "the pre-trained model"
+            raise DataError(
+                f"the tokens are not those of the tokenizer of {whose}",
+                str(shards.folder),
+                f"tokenise the text with it: headway data tokenize TEXT --tokenizer {whose}",
+            )
+    of_sources = [shards.corpora() for shards in sources]
+    ends = [corpus for shards in held_out for corpus in shards.corpora()]
+    if not held_out:
+        split = [split_end(corpora, data.held_out, tokenizer) for corpora in of_sources]
+        of_sources, ends = [train for train, _ in split], [end for _, end in split]
+    valid = prepared(
+        folder / "data" / "valid",
+        lambda path: TextCorpus.open(path, tokenizer),
+        lambda path, progress: joined(ends, tokenizer, path),
+        lambda corpus: {"count": len(corpus), "unit": "tokens"},
+        emit,
+        "bytes",
+    )
+    names, weights = [], []
+    for source, corpora, weight in zip(
+        data.train, of_sources, data.weights or [1.0] * len(sources), strict=True
+    ):
+        tokens = sum(map(len, corpora))
+        emit(
+            {"kind": "prepared", "what": source, "count": tokens, "unit": "tokens", "reused": True}
+        )
+        names += [source] * len(corpora)
+        weights += [weight * len(corpus) / tokens for corpus in corpora]
+    train = [corpus for corpora in of_sources for corpus in corpora]
+    return PreparedLanguage(tokenizer, train, valid, names, weights if data.weights else ())
 
 
 def _tokenizer(
@@ -117,14 +194,35 @@ def _tokenizer(
     """Return the tokenizer that the settings name, and its origin."""
     if start is not None:
         return start.tokenizer, "of the pre-trained model"
-    if data.tokenizer not in TRAINED:
-        return load_as(TextBundle, data.tokenizer).tokenizer, f"of {data.tokenizer}"
-    text.emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
+    if data.tokenizer in TRAINED:
+        text.emit({"kind": "preparing", "what": "tokenizer", "done": 0, "unit": "bytes"})
     if data.tokenizer == "characters":
-        return CharacterTokenizer.train(part.text for part in text.every()), data.tokenizer
-    texts = (part.text for half in text.train for part in half.train())
-    kind = TextUnigram if data.tokenizer == "unigram" else TextBPE
-    return kind.train(texts, data.vocabulary), data.tokenizer
+        texts = (part.text for part in text.every())
+    else:
+        texts = (part.text for half in text.train for part in half.train())
+    origin = data.tokenizer if data.tokenizer in TRAINED else f"of {data.tokenizer}"
+    return named_tokenizer(data.tokenizer, data.vocabulary, texts), origin
+
+
+def named_tokenizer(name: str, vocabulary: int, texts: Iterable[str]) -> TextTokenizer:
+    """Return the tokenizer that a setting names: one of TRAINED, which is trained on the texts, or
+    that of a model or of a folder of tokens. Raises UsageError if the folder is missing."""
+    if name == "characters":
+        return CharacterTokenizer.train(texts)
+    if name in TRAINED:
+        return (TextUnigram if name == "unigram" else TextBPE).train(texts, vocabulary)
+    if is_tokens(name):
+        return TokenShards.open(Path(name)).tokenizer
+    return load_as(TextBundle, name).tokenizer
+
+
+def check_tokenizer(name: str) -> None:
+    """Raise UsageError if a setting names no tokenizer."""
+    if name not in TRAINED and not Path(name).is_dir():
+        raise UsageError(
+            f"data.tokenizer={name}: no such folder",
+            hint=f"{', '.join(TRAINED)}, or the folder of a model",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,8 +86,8 @@ def language_job(
         prepared.train,
         windows.batch_size,
         windows.length,
-        weights=config.data.weights,
-        names=config.data.train,
+        weights=prepared.weights,
+        names=prepared.names,
         seed=training.seed,
     )
     batches = Batches(packed, packed.batch, machine.device)
