@@ -192,7 +192,8 @@ def test_a_resumed_run_equals_an_uninterrupted_one(working_folder, run_headway, 
         ("train distil t.tsv --teacher runs/classifier --training.recompute", 2, "unknown option"),
         ("train distil t.tsv --teacher runs/classifier --compile", 2, "--compile"),
         (
-            "train distil t.tsv --teacher runs/classifier --model.num-heads 2",
+            "train distil t.tsv --teacher runs/classifier --model.num-heads 2 "
+            "--distillation.first-stage 0.5",
             2,
             "--model.num-heads 3",
         ),

@@ -72,6 +72,7 @@ LEARNED = (
     *MACHINE,
 )
 """More steps and a higher rate, for scores and predictions that are neither 0 nor chance."""
+TWO_STAGES = ("--distillation.first-stage", "0.5")
 HF_ENCODER = "hf-encoder"
 SENTENCE = "the fox sees the lemon"
 STORY = "waits in a shed Cleo Quinn sings in the lake"
@@ -304,13 +305,14 @@ _CASES: dict[str, Case] = {
     ),
     # students
     "distil": student("classes.tsv", "classify-learned", CLASSIFY, "--data.augment", "1"),
-    "distil-tag": student("tags.conll", "tag-learned", TAG),
-    "distil-answer": student("questions.json", "answer-learned", ANSWER),
+    "distil-tag": student("tags.conll", "tag-learned", TAG, *TWO_STAGES),
+    "distil-answer": student("questions.json", "answer-learned", ANSWER, *TWO_STAGES),
     "distil-gpt": student(
         "text.txt",
         "gpt-tiny",
         GENERATE,
         *words("--training.length 24 --data.held-out 0.1 --evaluation.sample 8"),
+        *TWO_STAGES,
         evaluation=None,
     ),
     "distil-encoder": student(
@@ -324,7 +326,8 @@ _CASES: dict[str, Case] = {
         "classes.tsv",
         "classify-learned",
         CLASSIFY,
-        *words("--training.student runs/distil-encoder --distillation.first-stage 0"),
+        *words("--training.student runs/distil-encoder --distillation.embedding 1"),
+        *words("--distillation.hidden 1 --distillation.attention 1"),
         after=("distil-encoder",),
     ),
     # images and sounds

@@ -163,7 +163,11 @@ def test_a_classifier_with_a_language_model_has_students_too(tmp_path):
 
 
 def test_a_student_can_be_initialised_from_an_earlier_one(teacher_and_table, tmp_path):
-    stage = {"distillation__prediction": 0.0, "model__embedding_dim": 4}
+    stage = {
+        "distillation__prediction": 0.0,
+        "distillation__hidden": 1.0,
+        "model__embedding_dim": 4,
+    }
     train(student(teacher_and_table, **stage), tmp_path / "first")
     second = student(
         teacher_and_table, training__student=str(tmp_path / "first"), training__steps=1
@@ -187,7 +191,11 @@ def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
         ({"training__start": "bert"}, UsageError, "the teacher is named by --teacher"),
         ({"data__train": ()}, UsageError, "no training examples are named"),
         ({"model__num_layers": 9}, UsageError, "at most"),
-        ({"model__num_heads": 2}, UsageError, "2 attention heads, the teacher 3"),
+        (
+            {"model__num_heads": 2, "distillation__first_stage": 0.5},
+            UsageError,
+            "2 attention heads, the teacher 3",
+        ),
         ({"data__train": other_labels}, DataError, "the model has no label"),
         ({"data__kind": "number"}, UsageError, "predicts classes"),
         ({"data__extra": ("nowhere.txt",)}, UsageError, "no such file"),
@@ -219,7 +227,11 @@ def test_a_configuration_that_cannot_work_is_refused_and_leaves_no_folder(
             "unknown option data.|is a model of the task class",
         ),
         ({"training__teacher": str(tmp_path / "gone")}, UsageError, "holds no model"),
-        ({"training__student": str(deep)}, UsageError, "student_layers=3 must be at most"),
+        (
+            {"training__student": str(deep), "distillation__hidden": 1.0},
+            UsageError,
+            "student_layers=3 must be at most",
+        ),
         ({"training__student": str(tmp_path / "gone")}, UsageError, "gone"),
     ):
         with pytest.raises(kind, match=message):

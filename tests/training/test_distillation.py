@@ -23,11 +23,13 @@ from headway.training.objectives.distillation import (
     DistillationObjective,
     DistillationStudent,
     View,
+    filled_weights,
 )
 from headway.transforms import recompute
 
 ROWS = [[2, 5, 7, 3], [2, 9, 3], [2, 4, 6, 8, 10, 3]]
 NOTHING = {"embedding": 0.0, "hidden": 0.0, "attention": 0.0, "prediction": 0.0}
+EVERYTHING = filled_weights(DistillationConfig(), 1.0)
 
 
 def bert(width, layers, heads=2, dropout=0.0):
@@ -110,7 +112,7 @@ def test_a_student_equal_to_its_teacher_has_no_loss_but_the_entropy_of_the_outpu
     teacher, _ = pair()
     student = BertClassifier(bert(8, 4), 3, dropout=0.0)
     student.load_state_dict(teacher.state_dict())
-    config = DistillationConfig(prediction=0.0)
+    config = filled_weights(DistillationConfig(prediction=0.0), 1.0)
     loss = differences(teacher, DistillationStudent(student, 8, 8), batch(), config)
     assert_close(loss.total, torch.zeros(()), atol=1e-9, rtol=0)
 
@@ -121,7 +123,7 @@ def test_the_student_and_its_projections_learn_and_the_teacher_does_not():
     update = torch.optim.Adam(model.parameters(), 1e-2)
     losses = []
     for _ in range(30):
-        loss = differences(teacher, model, batch(), DistillationConfig())
+        loss = differences(teacher, model, batch(), EVERYTHING)
         update.zero_grad()
         loss.total.backward()
         update.step()
@@ -197,8 +199,8 @@ def test_a_batch_in_several_views_has_the_loss_of_the_batch():
     teacher, model = pair()
     parts = [view(batch(ROWS[:1])), view(batch(ROWS[1:]))]
     objective = DistillationObjective(teacher, lambda batch: parts)
-    loss = objective(model, DistillationBatch(None, DistillationConfig()))
-    whole = differences(teacher, model, batch(), DistillationConfig())
+    loss = objective(model, DistillationBatch(None, EVERYTHING))
+    whole = differences(teacher, model, batch(), EVERYTHING)
     assert_close(loss.total, whole.total)
     assert loss.count == whole.count == 3
 
@@ -207,7 +209,7 @@ def test_what_cannot_be_compared_is_refused():
     teacher = BertClassifier(bert(8, 4, heads=4), 3)
     model = DistillationStudent(BertClassifier(bert(6, 2), 3), 6, 8)
     with pytest.raises(ValueError, match="heads"):
-        differences(teacher, model, batch(), DistillationConfig())
+        differences(teacher, model, batch(), EVERYTHING)
     with pytest.raises(ValueError, match="nothing to learn"):
         differences(teacher, model, batch(), DistillationConfig(**NOTHING))
 

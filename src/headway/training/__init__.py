@@ -23,6 +23,7 @@ from headway.training.objectives import (
     TextObjective,
     View,
     cross_entropy_sum,
+    filled_weights,
     preference_losses,
 )
 from headway.training.observers import EVALUATING, Averaging, Evaluation, Glimpses, Interrupted
@@ -78,6 +79,7 @@ __all__ = [
     "agree",
     "beside_others",
     "cross_entropy_sum",
+    "filled_weights",
     "fit",
     "for_start",
     "graceful_stop",

@@ -90,18 +90,18 @@ class DistilRunConfig(RunSettings):
 
 
 def distil() -> DistilRunConfig:
-    """A small, fast student of a trained model (--teacher RUN), distilled as in TinyBERT.
+    """A small, fast student of a trained model (--teacher RUN).
 
     The teacher is a classifier, a tagger, a question-answering model, a language model or a text
     encoder; DATA are training examples of such a model. The student has 2 layers, initialised from
-    the teacher's lowest, and is trained without labels to reproduce the teacher's hidden layers
-    first and its outputs afterwards; the student of an encoder reproduces hidden layers only (the
-    paper's first stage; the second is --teacher CLASSIFIER --training.student RUN).
-    --model.num-layers 1 is fastest, --model.embedding-dim 64 smallest. The student of a classifier
-    can be trained on more texts: --data.extra FILE, --data.augment 1. The student of a language
-    model can be the draft model of speculative decoding: headway generate TEACHER --draft RUN.
-    headway train distil --teacher RUN --help lists the settings for that teacher. Costs and scores:
-    docs/results.md.
+    the teacher's lowest, and is trained without labels to reproduce the teacher's outputs;
+    --distillation.first-stage 0.5 reproduces its hidden layers first, as TinyBERT does. The student
+    of an encoder reproduces hidden layers only (the paper's first stage; the second is --teacher
+    CLASSIFIER --training.student RUN). --model.num-layers 1 is fastest, --model.embedding-dim 64
+    smallest. The student of a classifier can be trained on more texts: --data.extra FILE,
+    --data.augment 1. The student of a language model can be the draft model of speculative
+    decoding: headway generate TEACHER --draft RUN. headway train distil --teacher RUN --help lists
+    the settings for that teacher. Costs and scores: docs/results.md.
     """
     return DistilRunConfig(
         optimizer=OptimizerConfig(lr=5e-4, beta2=0.99, eps=1e-8, weight_decay=0.01),

@@ -23,6 +23,7 @@ from headway.training import (
     DistillationObjective,
     DistillationStudent,
     LayersConfig,
+    filled_weights,
 )
 
 Item = TypeVar("Item")
@@ -82,11 +83,11 @@ def with_weights(
 def weights_of(config: LayersConfig, *, inside: bool) -> DistillationConfig:
     """Return the weights of the loss terms. inside: those of the first of two stages."""
     if not isinstance(config, TwoStageConfig):
-        return DistillationConfig(**asdict(config), prediction=0.0)
+        return DistillationConfig(**asdict(filled_weights(config, 1.0)), prediction=0.0)
     if not config.first_stage:
-        return config
+        return filled_weights(config, 0.0)
     if inside:
-        return replace(config, prediction=0.0)
+        return replace(filled_weights(config, 1.0), prediction=0.0)
     return replace(config, embedding=0.0, hidden=0.0, attention=0.0)
 
 

@@ -192,7 +192,7 @@ def _fingerprint(bundle: Bundle) -> str:
 def _check_pair(student: nn.Module, teacher: nn.Module, config: DistilRunConfig) -> None:
     """Raise UsageError if hidden layers or attention of student and teacher cannot be compared."""
     student_stack, teacher_stack = stack_of(student), stack_of(teacher)
-    weights = config.distillation
+    weights = weights_of(config.distillation, inside=True)
     if not weights.compares_hidden_layers:
         return
     try:
@@ -230,7 +230,8 @@ def check(config: DistilRunConfig) -> None:
     task(training.task).check(run_of_task(config))
     teaches.check(config)
     prediction = weights.prediction if isinstance(weights, TwoStageConfig) else 0.0
-    if not weights.compares_hidden_layers and not prediction:
+    compares_hidden_layers = weights_of(weights, inside=True).compares_hidden_layers
+    if not compares_hidden_layers and not prediction:
         raise UsageError(
             "all weights of the distillation loss are 0",
             hint="set at least one of the weights of --distillation above 0",
@@ -238,7 +239,7 @@ def check(config: DistilRunConfig) -> None:
     if (
         isinstance(weights, TwoStageConfig)
         and weights.first_stage
-        and not (weights.compares_hidden_layers and prediction)
+        and not (compares_hidden_layers and prediction)
     ):
         raise UsageError(
             f"distillation.first_stage={weights.first_stage:g} needs weights above 0 for hidden "

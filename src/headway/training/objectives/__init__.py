@@ -9,6 +9,7 @@ from headway.training.objectives.distillation import (
     DistillationStudent,
     LayersConfig,
     View,
+    filled_weights,
 )
 from headway.training.objectives.image_classification import ImageObjective
 from headway.training.objectives.language_modeling import TextObjective
@@ -34,5 +35,6 @@ __all__ = [
     "TextObjective",
     "View",
     "cross_entropy_sum",
+    "filled_weights",
     "preference_losses",
 ]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -20,25 +20,43 @@ from headway.data.stream import Batch
 from headway.training.objectives.contract import Loss
 from headway.transforms.recompute import check_keeps_activations
 
+L = TypeVar("L", bound="LayersConfig")
+HIDDEN = ("embedding", "hidden", "attention")
+"""The losses between hidden layers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LayersConfig:
     """Weights of the losses between hidden layers. Jiao et al. 2020, equations 7 to 9."""
 
-    embedding: float = setting(
-        1.0, "weight of the loss between the inputs of the first block (embeddings)", ge=0
+    embedding: float | None = setting(
+        None,
+        "weight of the loss between the inputs of the first block (embeddings); if unset, 1 where "
+        "hidden layers are compared: in the first stage, and for a student without outputs",
+        ge=0,
     )
-    hidden: float = setting(
-        1.0, "weight of the loss between hidden states, the outputs of mapped blocks", ge=0
+    hidden: float | None = setting(
+        None,
+        "weight of the loss between hidden states, the outputs of mapped blocks; unset, as "
+        "embedding",
+        ge=0,
     )
-    attention: float = setting(
-        1.0, "weight of the loss between attention scores of mapped blocks", ge=0
+    attention: float | None = setting(
+        None,
+        "weight of the loss between attention scores of mapped blocks; unset as embedding",
+        ge=0,
     )
 
     @property
     def compares_hidden_layers(self) -> bool:
         """Whether any hidden layer is compared."""
         return any((self.embedding, self.hidden, self.attention))
+
+
+def filled_weights(config: L, weight: float) -> L:
+    """Return the settings with this weight for the losses whose weight is unset."""
+    unset = [name for name in HIDDEN if getattr(config, name) is None]
+    return replace(config, **dict.fromkeys(unset, weight))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +166,7 @@ class DistillationObjective:
         with _watched(model.student, config) as student:
             logits = view.logits(model.student)
         keys = view.keys
-        terms: list[tuple[float, Callable[[], Tensor]]] = [
+        terms: list[tuple[float | None, Callable[[], Tensor]]] = [
             (config.embedding, lambda: _embedding(model, student, teacher, keys)),
             (config.hidden, lambda: _hidden(model, student, teacher, keys)),
             (config.attention, lambda: _attention(student, teacher, keys)),
