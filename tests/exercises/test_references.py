@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from headway.decoding import Limits
+from headway.evaluation import score_translations
 from headway.exercises import EXERCISES
-from headway.exercises.bleu import _bleu
 from headway.exercises.table_model import TableModel
 from tests.fixtures.searches import greedy_search
 
@@ -45,7 +45,7 @@ class TableStepper(nn.Module):
 def test_greedy_search_equals_that_of_headway(seed):
     table = TableModel(6, seed)
     (hypothesis,) = greedy_search(TableStepper(table), (), Limits(BOS, EOS, [5]))
-    assert EXERCISES["greedy-search"].reference(table, BOS, EOS, 5) == list(hypothesis.tokens)
+    assert EXERCISES["greedy-search"].correct(table, BOS, EOS, 5) == list(hypothesis.tokens)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -58,13 +58,14 @@ def test_a_wide_beam_finds_the_most_probable_of_all_outputs(seed):
         prefixes = [[BOS, *kept[:i]] for i in range(end)]
         outputs[kept] = sum(float(table(p)[t]) for p, t in zip(prefixes, kept, strict=True))
     best = [token for token in max(outputs, key=outputs.__getitem__) if token != EOS]
-    reference = EXERCISES["beam-search"].reference
+    reference = EXERCISES["beam-search"].correct
     assert reference(table, BOS, EOS, 4**length, length) == best
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_plain_bleu_equals_that_of_sacrebleu(seed):
     exercise = EXERCISES["bleu"]
-    outputs, references = exercise.random(seed)
-    assert _bleu(outputs, references) == pytest.approx(exercise.reference(outputs, references))
-    assert _bleu(outputs, references) > 0
+    texts = exercise.random(seed)
+    outputs, references = ([" ".join(words) for words in side] for side in texts)
+    score = exercise.correct(*texts)
+    assert 0 < score == pytest.approx(score_translations(outputs, references).bleu)

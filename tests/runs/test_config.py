@@ -5,7 +5,7 @@ import pytest
 from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.runs import recipe, recipes
-from headway.tasks.sections import parse_time
+from headway.training.budget import parse_time
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import headway
 from headway.base.errors import UsageError
 from headway.runs import pace, recipe
 from headway.runs.pace import Pace
-from headway.tasks.sections import parse_time
+from headway.training.budget import parse_time
 from tests.fixtures.command_line import write_corpus
 from tests.fixtures.tiny_settings import TRANSLATOR
 

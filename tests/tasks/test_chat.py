@@ -108,10 +108,10 @@ def test_truncation_keeps_a_target_or_leaves_the_row_out(bundle, tmp_path):
     assert dialogues.skipped[CUT] > 0 and dialogues.truncated > 0
     assert len(dialogues) + dialogues.skipped[CUT] == len(TALKS)
     for index in range(len(dialogues)):
-        tokens, is_target = dialogues.dialogue(index)
+        tokens, is_target = dialogues.sequence(index)
         assert len(tokens) <= length + 1 and is_target[1:].any()
     # the first token of the first answer is the only target that is left of it
-    assert dialogues.dialogue(0)[1].nonzero()[0].tolist() == [length]
+    assert dialogues.sequence(0)[1].nonzero()[0].tolist() == [length]
 
 
 def test_no_conversation_with_an_answer_is_an_error_that_counts_the_others(bundle, tmp_path):

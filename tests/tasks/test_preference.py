@@ -80,7 +80,8 @@ def test_the_stored_reference_is_that_of_the_model_token_by_token(chat, pairs):
 
 def test_a_mask_that_is_off_by_one_gives_another_reference(chat, pairs):
     batch = pairs.batch([0, 1, 2])
-    shifted = replace(pairs, is_target=tuple(np.roll(mask, 1) for mask in pairs.is_target))
+    sides = (replace(side, is_target=np.roll(side.is_target, 1)) for side in pairs.sides)
+    shifted = replace(pairs, sides=tuple(sides))
     assert not torch.equal(batch.targets, shifted.batch([0, 1, 2]).targets)
 
 

@@ -21,7 +21,7 @@ from headway.tasks.finetuning import (
     batches_of,
     check_unchanged,
     load_encoder,
-    require_encoder,
+    require_start,
     with_head,
 )
 from headway.tasks.job import Emit, Job, Progress, Summary, planned_steps, update_size
@@ -108,7 +108,7 @@ def check(config: RunConfig) -> None:
     """Raise UsageError if sentences or the encoder are missing."""
     if not config.data.train:
         raise UsageError("no sentences are named", hint="headway train rate FILE --from MODEL")
-    require_encoder(config.training.start, "a word regressor")
+    require_start(config.training.start, "a word regressor")
 
 
 RateJob = Job[WordBatch, list[Sentence], NoOptions]

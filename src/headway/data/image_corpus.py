@@ -83,7 +83,6 @@ def prepare_images(
 
     sized: resizes the images. progress: called with the number of images done. texts: a text of
     each image, or none. Raises DataError with the name of the first image that cannot be read.
-    After any error no partial folder remains.
     """
     numbers = {label: i for i, label in enumerate(classes)}
     with new_store(folder, _fingerprint(sized)) as store:

@@ -10,7 +10,8 @@ C = TypeVar("C")
 Emit = Callable[[dict[str, Any]], None]
 """Receives progress events while data is prepared; raises `Interrupted` if the run must stop."""
 Progress = Callable[[int], None]
-"""Receives how much has been read so far."""
+"""Receives how much has been done so far: read of some data, or before each batch of an evaluation
+the number of its examples. An exception that it raises ends the work."""
 
 
 def prepared(

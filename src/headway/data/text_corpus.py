@@ -75,8 +75,7 @@ def prepare_text(
 ) -> TextCorpus:
     """Encode documents into the new folder `folder`, and open it. Memory holds a few parts.
 
-    progress: called with the number of bytes done. metadata: JSON values to save with the text.
-    Raises DataError if there is no text. After any error no partial folder remains.
+    metadata: JSON values to save with the text. Raises DataError if there is no text.
     """
     dtype = ids_dtype(tokenizer.size)
     end = [] if tokenizer.bos == tokenizer.eos else [tokenizer.eos]

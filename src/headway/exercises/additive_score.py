@@ -43,10 +43,6 @@ def _reference(q: Tensor, k: Tensor, w1: Tensor, w2: Tensor, v: Tensor) -> Tenso
     return additive.scores(q[:, None], k[:, None])[:, 0]
 
 
-def _sum(q: Tensor, k: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
-    return (q @ w2)[:, :, None] + (k @ w1)[:, None]
-
-
 def _random(seed: int) -> tuple[Tensor, ...]:
     shapes = ((2, 5, 4), (2, 7, 4), (4, 6), (4, 6), (6,))
     return tuple(normal(seed + 10 * i, *shape) for i, shape in enumerate(shapes))
@@ -88,29 +84,28 @@ return torch.tanh(queries + keys) @ v""",
     gradients=True,
     mistakes=(
         Mistake(
-            lambda q, k, w1, w2, v: _sum(q, k, w1, w2) @ v,
             "tanh is missing: without it the score is a sum of two numbers, and the query "
             "changes no weight",
+            {"torch.tanh(queries + keys)": "(queries + keys)"},
         ),
         Mistake(
-            lambda q, k, w1, w2, v: torch.tanh(_sum(q, k, w2, w1)) @ v,
             "W1 and W2 are swapped: W1 multiplies the keys, W2 the queries",
+            {"q @ w2": "q @ W", "k @ w1": "k @ w2", "q @ W": "q @ w1"},
         ),
         Mistake(
-            lambda q, k, w1, w2, v: torch.tanh(_sum(q, k, w1, w2) @ v),
             "tanh is after the product with v; it belongs before it, to each hidden feature",
+            {"torch.tanh(queries + keys) @ v": "torch.tanh((queries + keys) @ v)"},
         ),
         Mistake(
-            lambda q, k, w1, w2, v: torch.tanh(_sum(q, k, w1, w2)).sum(-1),
-            "v is not used: the hidden features are summed without weights",
+            "v is not used: the hidden features are summed without weights", {" @ v": ".sum(-1)"}
         ),
         Mistake(
-            lambda q, k, w1, w2, v: (torch.tanh(_sum(q, k, w1, w2)) @ v).transpose(1, 2),
             "the axes are swapped: the result is B S T, but queries come first, B T S",
+            {"torch.tanh(queries + keys) @ v": "(torch.tanh(queries + keys) @ v).transpose(1, 2)"},
         ),
         Mistake(
-            lambda q, k, w1, w2, v: torch.tanh((q @ w2)[:, :, None] * (k @ w1)[:, None]) @ v,
             "projected query and key are multiplied; the additive score adds them",
+            {"queries + keys": "queries * keys"},
         ),
     ),
     plug=Plug(

@@ -18,29 +18,6 @@ def _reference(weights: list[Tensor]) -> Tensor:
     return rollout(weights)[-1]
 
 
-def _rolled(weights: list[Tensor], keep: float = 0.5, reverse: bool = False) -> Tensor:
-    result = torch.eye(weights[0].shape[-1])
-    for layer in weights:
-        step = (1 - keep) * layer.mean(0) + keep * torch.eye(len(result))
-        result = result @ step if reverse else step @ result
-    return result
-
-
-def _residual_once(weights: list[Tensor]) -> Tensor:
-    return 0.5 * _rolled(weights, 0.0) + 0.5 * torch.eye(weights[0].shape[-1])
-
-
-def _unhalved(weights: list[Tensor]) -> Tensor:
-    result = torch.eye(weights[0].shape[-1])
-    for layer in weights:
-        result = (layer.mean(0) + torch.eye(len(result))) @ result
-    return result
-
-
-def _added(weights: list[Tensor]) -> Tensor:
-    return torch.stack([_rolled([layer]) for layer in weights]).mean(0)
-
-
 def _random(seed: int) -> tuple[list[Tensor]]:
     return ([normal(seed + 10 * i, 2, 5, 5).softmax(-1) for i in range(3)],)
 
@@ -95,26 +72,36 @@ return result""",
     random=_random,
     mistakes=(
         Mistake(
-            lambda w: _rolled(w, 0.0),
             "the residual connection is missing: A = 0.5 mean + 0.5 I",
+            {"0.5 * layer.mean(0) + 0.5 * identity": "layer.mean(0)"},
         ),
         Mistake(
-            lambda w: _rolled(w, reverse=True),
             "the product is in the wrong order: the later layer is the left factor",
+            {"(0.5": "result @ (0.5", ") @ result": ")"},
         ),
         Mistake(
-            _residual_once, "the identity is mixed in once at the end; it belongs to each layer"
+            "the identity is mixed in once at the end; it belongs to each layer",
+            {
+                "(0.5 * layer.mean(0) + 0.5 * identity)": "layer.mean(0)",
+                "return result": "return 0.5 * result + 0.5 * identity",
+            },
         ),
-        Mistake(_unhalved, "the halves are missing, so that rows do not sum to 1"),
-        Mistake(lambda w: _rolled([w[-1]]), "only the last layer is used; multiply all layers"),
+        Mistake("the halves are missing, so that rows do not sum to 1", {"0.5 * ": ""}),
         Mistake(
-            lambda w: _rolled([w[0] * 0 + torch.eye(len(w[0][0])), *w[:-1]]),
-            "the last layer is missing (off by one)",
+            "only the last layer is used; multiply all layers", {"in weights:": "in weights[-1:]:"}
         ),
-        Mistake(_added, "the layers are averaged; multiply their matrices"),
+        Mistake("the last layer is missing (off by one)", {"in weights:": "in weights[:-1]:"}),
         Mistake(
-            lambda w: _rolled([layer[:1] for layer in w]),
+            "the layers are averaged; multiply their matrices",
+            {
+                "result = identity": "result = 0 * identity",
+                "= (0.5": "= result + (0.5",
+                "@ result": "/ len(weights)",
+            },
+        ),
+        Mistake(
             "only the first head is used; take the mean over the heads",
+            {"layer.mean(0)": "layer[0]"},
         ),
     ),
     plug=Plug(part="a view of the trained encoder", show=_show),

@@ -5,52 +5,6 @@ from __future__ import annotations
 from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.table_model import TableModel
 
-Scored = tuple[float, list[int]]
-
-
-def _search(
-    next_log_p: Function,
-    bos: int,
-    eos: int,
-    width: int,
-    max_length: int,
-    *,
-    total: bool = True,
-    first: bool = False,
-    mean: bool = False,
-    ends: bool = True,
-    drop_live: bool = False,
-) -> list[int]:
-    live: list[Scored] = [(0.0, [bos])]
-    finished: list[Scored] = []
-    for _ in range(max_length):
-        candidates: list[Scored] = []
-        for score, tokens in live:
-            for token, log_p in enumerate(next_log_p(tokens).tolist()):
-                candidates.append(((score if total else 0.0) + log_p, [*tokens, token]))
-        candidates.sort(key=lambda scored: -scored[0])
-        kept = candidates[:width]
-        finished += [scored for scored in kept if ends and scored[1][-1] == eos]
-        live = [scored for scored in kept if not ends or scored[1][-1] != eos]
-        if not live or (first and finished):
-            break
-    results = finished if drop_live and finished else finished + live
-    best = max(results, key=lambda scored: scored[0] / (len(scored[1]) - 1 if mean else 1))
-    return [token for token in best[1][1:] if token != eos]
-
-
-def _reference(f: Function, bos: int, eos: int, width: int, max_length: int) -> list[int]:
-    return _search(f, bos, eos, width, max_length)
-
-
-def _with_eos(f: Function, bos: int, eos: int, width: int, max_length: int) -> list[int]:
-    tokens = _reference(f, bos, eos, width, max_length)
-    return [*tokens, eos] if len(tokens) < max_length else tokens
-
-
-def _worst(f: Function, bos: int, eos: int, width: int, max_length: int) -> list[int]:
-    return _search(lambda tokens: -f(tokens), bos, eos, width, max_length)
-
 
 def _random(seed: int) -> tuple[object, ...]:
     return TableModel(5, 20 + seed), 1, 2, 2 + seed % 3, 4 + seed % 2
@@ -117,7 +71,6 @@ return [token for token in best[1:] if token != eos]""",
         "Finished prefixes go to a second list; only the others are extended.",
         "At the end compare finished and live prefixes by score.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -138,37 +91,35 @@ return [token for token in best[1:] if token != eos]""",
     random=_random,
     mistakes=(
         Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, 1, n),
-            "this is greedy search: only one prefix is kept; keep `width`",
+            "this is greedy search: only one prefix is kept; keep `width`", {"[:width]": "[:1]"}
         ),
         Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, total=False),
             "the score is that of the last token only; add it to the score of the prefix",
+            {"score + log_p": "log_p"},
         ),
         Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, first=True),
             "the search stops at the first finished prefix; a live one may still become better",
+            {"if not live:": "if not live or finished:"},
         ),
         Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, mean=True),
             "the score is divided by the length; compare sums of log-probabilities",
+            {"live, key=lambda c: c[0])": "live, key=lambda c: c[0] / (len(c[1]) - 1))"},
         ),
         Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, ends=False),
             "prefixes that end with eos are extended; they are finished",
+            {
+                "finished += [c for c in kept if c[1][-1] == eos]": "pass",
+                "[c for c in kept if c[1][-1] != eos]": "kept",
+            },
         ),
-        Mistake(_with_eos, "the result contains eos: leave it out"),
+        Mistake("the result contains eos: leave it out", {" if token != eos": ""}),
+        Mistake("the result contains bos: leave it out", {"best[1:]": "best"}),
         Mistake(
-            lambda f, bos, eos, w, n: [bos, *_reference(f, bos, eos, w, n)],
-            "the result contains bos: leave it out",
-        ),
-        Mistake(
-            lambda f, bos, eos, w, n: _search(f, bos, eos, w, n, drop_live=True),
             "live prefixes of maximum length are ignored; compare them with the finished ones",
+            {"max(finished + live": "max(finished or live"},
         ),
         Mistake(
-            _worst,
-            "the least probable prefixes are kept: sort in descending order",
+            "the least probable prefixes are kept: sort in descending order", {", reverse=True": ""}
         ),
     ),
     plug=Plug(part="the search that translates, with width 3", decode=_decode),

@@ -2,71 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
 
 Texts = list[list[str]]
-
-
-def _bleu(
-    outputs: Texts,
-    references: Texts,
-    *,
-    clip: bool = True,
-    penalty: bool = True,
-    inverted: bool = False,
-    arithmetic: bool = False,
-    longest: int = 4,
-    recall: bool = False,
-) -> float:
-    precisions = []
-    for n in range(1, longest + 1):
-        correct = total = 0
-        for output, reference in zip(outputs, references, strict=True):
-            ours, theirs = _ngrams(output, n), _ngrams(reference, n)
-            if clip:
-                correct += sum((ours & theirs).values())
-            else:
-                correct += sum(count for gram, count in ours.items() if gram in theirs)
-            total += sum((theirs if recall else ours).values())
-        precisions.append(correct / total if total else 0.0)
-    if not all(precisions):
-        return 0.0
-    ours_length, theirs_length = sum(map(len, outputs)), sum(map(len, references))
-    ratio = theirs_length / ours_length
-    ratio = 1 / ratio if inverted else ratio
-    brevity = math.exp(min(0.0, 1 - ratio)) if penalty else 1.0
-    if arithmetic:
-        return 100 * brevity * sum(precisions) / longest
-    return 100 * brevity * math.exp(sum(map(math.log, precisions)) / longest)
-
-
-def _ngrams(words: list[str], n: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-
-
-def _reference(outputs: Texts, references: Texts) -> float:
-    """Corpus BLEU of sacrebleu; it equals `_bleu` if every precision is above 0."""
-    from headway.evaluation import score_translations
-
-    if not _bleu(outputs, references):
-        return 0.0
-    return score_translations(
-        [" ".join(t) for t in outputs], [" ".join(t) for t in references]
-    ).bleu
-
-
-def _mean_of_sentences(outputs: Texts, references: Texts) -> float:
-    scores = [_bleu([o], [r]) for o, r in zip(outputs, references, strict=True)]
-    return sum(scores) / len(scores)
-
-
-def _long_penalty(outputs: Texts, references: Texts) -> float:
-    ratio = sum(map(len, references)) / sum(map(len, outputs))
-    return _bleu(outputs, references, penalty=False) * math.exp(1 - ratio)
 
 
 def _random(seed: int) -> tuple[object, ...]:
@@ -118,7 +57,6 @@ return 100 * math.exp(min(0.0, 1 - r / c) + log_p)""",
         "Sum numerators and denominators over all sentences before dividing.",
         "The geometric mean is exp of the mean of the logarithms.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="perfect output",
@@ -148,39 +86,53 @@ return 100 * math.exp(min(0.0, 1 - r / c) + log_p)""",
     random=_random,
     mistakes=(
         Mistake(
-            lambda o, r: _bleu(o, r, clip=False),
             "clipping is missing: an n-gram counts at most as often as its reference has it",
+            {"(ours & theirs).values()": "n for gram, n in ours.items() if gram in theirs"},
         ),
-        Mistake(lambda o, r: _bleu(o, r, penalty=False), "the brevity penalty is missing"),
+        Mistake("the brevity penalty is missing", {"min(0.0, 1 - r / c) + ": ""}),
+        Mistake("r and c of the brevity penalty are swapped: exp(1 - r/c)", {"r / c": "c / r"}),
         Mistake(
-            lambda o, r: _bleu(o, r, inverted=True),
-            "r and c of the brevity penalty are swapped: exp(1 - r/c)",
-        ),
-        Mistake(
-            lambda o, r: _bleu(o, r, arithmetic=True),
             "the precisions are averaged; BLEU has their geometric mean",
+            {
+                "math.log(correct / total) / 4": "correct / total / 4",
+                "math.exp(min(0.0, 1 - r / c) + log_p)": "math.exp(min(0.0, 1 - r / c)) * log_p",
+            },
         ),
         Mistake(
-            lambda o, r: _bleu(o, r, longest=3),
             "4-grams are missing (off by one): n is 1, 2, 3, 4",
+            {"range(1, 5)": "range(1, 4)", "/ 4": "/ 3"},
         ),
         Mistake(
-            lambda o, r: _bleu(o, r, recall=True, penalty=True),
             "the n-grams of the references are the denominator: that is recall",
+            {"sum(ours.values())": "sum(theirs.values())"},
         ),
         Mistake(
-            _mean_of_sentences,
             "the scores of sentences are averaged; corpus BLEU sums the counts over all sentences "
             "first",
+            {
+                "log_p = 0.0": (
+                    "if len(outputs) > 1:\n"
+                    "    pairs = zip(outputs, references)\n"
+                    "    return sum(bleu([o], [r]) for o, r in pairs) / len(outputs)\n"
+                    "log_p = 0.0"
+                )
+            },
         ),
-        Mistake(lambda o, r: _bleu(o, r) / 100, "BLEU is from 0 to 100: the factor 100 is missing"),
+        Mistake("BLEU is from 0 to 100: the factor 100 is missing", {"100 * ": ""}),
         Mistake(
-            _long_penalty,
             "long outputs are penalised, too: the brevity penalty is at most 1",
+            {"min(0.0, 1 - r / c)": "1 - r / c"},
         ),
         Mistake(
-            lambda o, r: sum(_bleu(o, r, longest=n) / 4 for n in range(1, 5)),
             "the scores with 1 to 4 n-gram orders are averaged; average log p_n once",
+            {
+                "log_p = 0.0": (
+                    "c, r = sum(map(len, outputs)), sum(map(len, references))\nlog_p = score = 0.0"
+                ),
+                "return 0.0": "break",
+                " / 4": ("\n    score += 25 * math.exp(min(0.0, 1 - r / c) + log_p / n)"),
+                "100 * math.exp(min(0.0, 1 - r / c) + log_p)": "score",
+            },
         ),
     ),
 )

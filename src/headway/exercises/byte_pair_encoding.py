@@ -2,64 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import pairwise
-
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
-
-Merges = list[tuple[str, str]]
-
-
-def _merged(word: list[str], pair: tuple[str, str]) -> list[str]:
-    """The tokens of a word with each occurrence of the pair joined, from left to right."""
-    tokens: list[str] = []
-    for token in word:
-        if tokens and (tokens[-1], token) == pair:
-            tokens[-1] += token
-        else:
-            tokens.append(token)
-    return tokens
-
-
-def _learn(
-    words: dict[str, int],
-    merges: int,
-    *,
-    weighted: bool = True,
-    last_tie: bool = False,
-    update: bool = True,
-    rarest: bool = False,
-    across: bool = False,
-) -> Merges:
-    split = {word: list(word) for word in words}
-    learned: Merges = []
-    for _ in range(merges):
-        pairs: Counter[tuple[str, str]] = Counter()
-        before = ""
-        for word, tokens in split.items():
-            if across and before:
-                pairs[before, tokens[0]] += words[word]
-            for pair in pairwise(tokens):
-                pairs[pair] += words[word] if weighted else 1
-            before = tokens[-1]
-        if not update:
-            for pair in learned:
-                del pairs[pair]
-        if not pairs:
-            break
-        sign = 1 if rarest else -1
-        order = sorted(pairs, key=lambda pair: (sign * pairs[pair], pair))
-        ties = [pair for pair in order if pairs[pair] == pairs[order[0]]]
-        best = ties[-1] if last_tie else ties[0]
-        learned.append(best)
-        if update:
-            split = {word: _merged(tokens, best) for word, tokens in split.items()}
-    return learned
-
-
-def _reference(words: dict[str, int], merges: int) -> Merges:
-    return _learn(words, merges)
 
 
 def _random(seed: int) -> tuple[dict[str, int], int]:
@@ -106,7 +50,6 @@ return learned""",
         "`min(pairs, key=lambda pair: (-pairs[pair], pair))`: most frequent, then alphabetical.",
         "After each merge the words have new tokens: count again.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -124,30 +67,44 @@ return learned""",
     random=_random,
     mistakes=(
         Mistake(
-            lambda w, n: _learn(w, n, weighted=False),
             "the counts of the words are not used: a word that occurs 5 times counts 5 times",
+            {"+= words[word]": "+= 1"},
         ),
         Mistake(
-            lambda w, n: _learn(w, n, last_tie=True),
             "of equally frequent pairs the last in alphabetical order is joined; take the first",
+            {"min(": "max(", "(-pairs[pair]": "(pairs[pair]"},
         ),
         Mistake(
-            lambda w, n: _learn(w, n, update=False),
             "the words are not merged: after each merge count the pairs of the new tokens",
+            {
+                "if not pairs:": (
+                    "for pair in learned:\n        del pairs[pair]\n    if not pairs:"
+                ),
+                "split[word] = joined": "pass",
+            },
         ),
         Mistake(
-            lambda w, n: _learn(w, n, rarest=True),
             "the rarest pair is joined; take the most frequent",
+            {"-pairs[pair], pair": "pairs[pair], pair"},
         ),
         Mistake(
-            lambda w, n: _learn(w, n + 1), "one merge too many (off by one in the number of merges)"
+            "one merge too many (off by one in the number of merges)",
+            {"range(merges)": "range(merges + 1)"},
         ),
         Mistake(
-            lambda w, n: _learn(w, n - 1), "one merge too few (off by one in the number of merges)"
+            "one merge too few (off by one in the number of merges)",
+            {"range(merges)": "range(merges - 1)"},
         ),
         Mistake(
-            lambda w, n: _learn(w, n, across=True),
             "pairs are counted across the border of two words",
+            {
+                "if not pairs:": (
+                    "line = list(split.items())\n"
+                    "    for (_, a), (word, b) in zip(line, line[1:]):\n"
+                    "        pairs[a[-1], b[0]] += words[word]\n"
+                    "    if not pairs:"
+                )
+            },
         ),
     ),
 )

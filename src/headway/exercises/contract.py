@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.abc import InspectLoader
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from headway.exercises.catalogue import CATALOGUE
@@ -38,13 +41,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A mistaken variant of the function, and the sentence for a learner who wrote it.
+    """A known mistake, and the sentence for a learner who made it.
 
-    A solution that returns what the variant returns, in every call, has this mistake.
+    edits: old text -> new text, which make the mistake in the body of the solution. A function that
+    returns what this variant returns, in every call, has the mistake.
     """
 
-    variant: Function
     sentence: str
+    edits: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +76,9 @@ class Exercise:
     """An exercise: one function that a learner writes.
 
     name: name of the exercise in the catalogue, and of its file. signature: the `def` line. body:
-    the body of the solution. reference: the function of Headway. cases: calls with names, the
-    worked example first. random: arguments by seed, for comparisons with the reference. gradients:
-    whether gradients are compared too. mistakes: known wrong variants.
+    the body of the solution. reference: the function of Headway; None: the solution. cases: calls
+    with names, the worked example first. random: arguments by seed, for comparisons with the
+    reference. gradients: whether gradients are compared too. mistakes: the known ones.
     """
 
     name: str
@@ -83,10 +87,10 @@ class Exercise:
     signature: str
     body: str
     hints: tuple[str, ...]
-    reference: Function
     cases: tuple[Case, ...]
     random: Callable[[int], tuple[object, ...]]
     mistakes: tuple[Mistake, ...]
+    reference: Function | None = None
     gradients: bool = False
     imports: str = "import torch\nfrom torch import Tensor"
     plug: Plug | None = None
@@ -122,6 +126,19 @@ class Exercise:
         """The text of a file that passes all checks."""
         return self._text(_indented(self.body))
 
+    @cached_property
+    def correct(self) -> Function:
+        """The function that the learner's is compared with."""
+        return self.reference or function_of(self.solution, self.function)
+
+    def variant(self, mistake: Mistake) -> Function:
+        """Return the function of the solution with a mistake."""
+        body = self.body
+        for old, new in mistake.edits.items():
+            assert old in body, f"{self.name}: {old!r}"
+            body = body.replace(old, new)
+        return function_of(self._text(_indented(body)), self.function)
+
     def _text(self, body: str) -> str:
         head = (
             f"{self.title}.\n\n"
@@ -132,6 +149,24 @@ class Exercise:
         )
         imports = f"{self.imports}\n\n\n" if self.imports else "\n"
         return f'"""{head}"""\n\n{imports}{self.signature}\n{body}\n'
+
+
+class _Source(InspectLoader):
+    """Imports a module from its text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def get_source(self, fullname: str) -> str:
+        return self.text
+
+
+def function_of(text: str, name: str) -> Function:
+    """Return the function of that name in the text of a module."""
+    module = ModuleType(name)
+    _Source(text).exec_module(module)
+    function: Function = getattr(module, name)
+    return function
 
 
 def _indented(text: str) -> str:

@@ -8,43 +8,6 @@ from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import normal
 
-Pair = tuple[Tensor, Tensor]
-
-
-def _reference(logits: Tensor, centre: Tensor, temperature: float, momentum: float) -> Pair:
-    probabilities = ((logits - centre) / temperature).softmax(-1)
-    return probabilities, centre.lerp(logits.mean(0), 1 - momentum)
-
-
-def _swapped(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    return _reference(t, c, tau, m)[0], c.lerp(t.mean(0), m)
-
-
-def _fresh(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    new = _reference(t, c, tau, m)[1]
-    return _reference(t, new, tau, m)[0], new
-
-
-def _of_probabilities(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    p = _reference(t, c, tau, m)[0]
-    return p, c.lerp(p.mean(0), 1 - m)
-
-
-def _of_centred(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    return _reference(t, c, tau, m)[0], c.lerp((t - c).mean(0), 1 - m)
-
-
-def _sharpened_first(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    return (t / tau - c).softmax(-1), _reference(t, c, tau, m)[1]
-
-
-def _multiplied(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    return ((t - c) * tau).softmax(-1), _reference(t, c, tau, m)[1]
-
-
-def _per_image(t: Tensor, c: Tensor, tau: float, m: float) -> Pair:
-    return _reference(t, c, tau, m)[0], c.lerp(t.mean(-1, keepdim=True).expand_as(t)[0], 1 - m)
-
 
 def _random(seed: int) -> tuple[Tensor, Tensor, float, float]:
     return normal(seed, 5, 4), normal(seed + 1, 4), 0.2 + 0.1 * seed, 0.9
@@ -74,7 +37,6 @@ return probabilities, new""",
         "The mean over the batch is over axis 0.",
         "The old centre has the weight m, which is near 1: the centre moves slowly.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -93,20 +55,38 @@ return probabilities, new""",
     ),
     random=_random,
     mistakes=(
+        Mistake("the centre is not subtracted", {"(logits - centre)": "logits"}),
         Mistake(
-            lambda t, c, tau, m: (_reference(t, 0 * c, tau, m)[0], _reference(t, c, tau, m)[1]),
-            "the centre is not subtracted",
+            "the momentum is inverted: the old centre has the weight m",
+            {"momentum * centre + (1 - momentum) * ": "(1 - momentum) * centre + momentum * "},
         ),
-        Mistake(_swapped, "the momentum is inverted: the old centre has the weight m"),
-        Mistake(_fresh, "the new centre is subtracted; P uses the old one"),
-        Mistake(_of_probabilities, "the centre is the mean of logits, not of probabilities"),
-        Mistake(_of_centred, "the centre is the mean of the logits before centring"),
-        Mistake(_sharpened_first, "the centre is subtracted after the division: subtract it first"),
-        Mistake(_multiplied, "the logits are multiplied by the temperature; divide by it"),
-        Mistake(_per_image, "the mean is over the prototypes; take it over the batch (axis 0)"),
         Mistake(
-            lambda t, c, tau, m: (((t - c) / tau).softmax(0), _reference(t, c, tau, m)[1]),
+            "the new centre is subtracted; P uses the old one",
+            {"return probabilities, new": "return ((logits - new) / temperature).softmax(-1), new"},
+        ),
+        Mistake(
+            "the centre is the mean of logits, not of probabilities",
+            {"logits.mean(0)": "probabilities.mean(0)"},
+        ),
+        Mistake(
+            "the centre is the mean of the logits before centring",
+            {"logits.mean(0)": "(logits - centre).mean(0)"},
+        ),
+        Mistake(
+            "the centre is subtracted after the division: subtract it first",
+            {"(logits - centre) / temperature": "logits / temperature - centre"},
+        ),
+        Mistake(
+            "the logits are multiplied by the temperature; divide by it",
+            {"/ temperature": "* temperature"},
+        ),
+        Mistake(
+            "the mean is over the prototypes; take it over the batch (axis 0)",
+            {"logits.mean(0)": "logits.mean(-1, keepdim=True).expand_as(logits)[0]"},
+        ),
+        Mistake(
             "the softmax is over the batch; it is over the prototypes (axis -1)",
+            {"softmax(-1)": "softmax(0)"},
         ),
     ),
 )

@@ -6,41 +6,6 @@ from headway.exercises.contract import Case, Exercise, Function, Mistake, Plug
 from headway.exercises.table_model import TableModel
 
 
-def _reference(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    tokens = [bos]
-    while len(tokens) <= max_length:
-        token = int(next_log_p(tokens).argmax())
-        if token == eos:
-            break
-        tokens.append(token)
-    return tokens[1:]
-
-
-def _with_bos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    return [bos, *_reference(next_log_p, bos, eos, max_length)]
-
-
-def _with_eos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    tokens = _reference(next_log_p, bos, eos, max_length)
-    return [*tokens, eos] if len(tokens) < max_length else tokens
-
-
-def _endless(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    return _reference(next_log_p, bos, -1, max_length)
-
-
-def _last_only(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    return _reference(lambda tokens: next_log_p(tokens[-1:]), bos, eos, max_length)
-
-
-def _without_bos(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    return _reference(lambda tokens: next_log_p(tokens[1:]), bos, eos, max_length)
-
-
-def _worst(next_log_p: Function, bos: int, eos: int, max_length: int) -> list[int]:
-    return _reference(lambda tokens: -next_log_p(tokens), bos, eos, max_length)
-
-
 def _random(seed: int) -> tuple[object, ...]:
     return TableModel(6, seed), 1, 2, 4 + seed
 
@@ -79,7 +44,6 @@ return tokens[1:]""",
         "`int(next_log_p(tokens).argmax())` is the most probable token.",
         "Leave the loop at eos, or after max_length tokens; return the list without bos.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -96,22 +60,34 @@ return tokens[1:]""",
     ),
     random=_random,
     mistakes=(
-        Mistake(_with_bos, "the result contains bos: leave it out"),
-        Mistake(_with_eos, "the result contains eos: leave it out"),
-        Mistake(_endless, "the search does not stop at eos"),
+        Mistake("the result contains bos: leave it out", {"tokens[1:]": "tokens"}),
         Mistake(
-            _last_only,
+            "the result contains eos: leave it out",
+            {
+                ("    if token == eos:\n        break\n    tokens.append(token)"): (
+                    "    tokens.append(token)\n    if token == eos:\n        break"
+                )
+            },
+        ),
+        Mistake("the search does not stop at eos", {"token == eos": "False"}),
+        Mistake(
             "only the last token is passed to next_log_p; it needs all tokens so far",
+            {"next_log_p(tokens)": "next_log_p(tokens[-1:])"},
         ),
-        Mistake(_without_bos, "bos is not passed to next_log_p: the tokens must begin with it"),
-        Mistake(_worst, "the least probable token is chosen: argmin instead of argmax"),
         Mistake(
-            lambda f, bos, eos, n: _reference(f, bos, eos, n - 1),
+            "bos is not passed to next_log_p: the tokens must begin with it",
+            {"next_log_p(tokens)": "next_log_p(tokens[1:])"},
+        ),
+        Mistake(
+            "the least probable token is chosen: argmin instead of argmax", {"argmax": "argmin"}
+        ),
+        Mistake(
             "one token too few (off by one): max_length does not count bos",
+            {"<= max_length": "< max_length"},
         ),
         Mistake(
-            lambda f, bos, eos, n: _reference(f, bos, eos, n + 1),
             "one token too many (off by one): at most max_length tokens",
+            {"<= max_length": "<= max_length + 1"},
         ),
     ),
     plug=Plug(part="the search that translates", decode=_decode),

@@ -74,51 +74,6 @@ def _reference(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
     return ScaledDot()(q, k, v, Mask()), (k, v)
 
 
-def _forgets(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    return _reference(q, k, v, None)
-
-
-def _stale(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    """Attend to the old tokens only; the new one is cached."""
-    new = _reference(q, k, v, cache)[1]
-    return _reference(q, *cache, None)[0] if cache else torch.zeros_like(q), new
-
-
-def _unsaved(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    return _reference(q, k, v, cache)[0], (k, v)
-
-
-def _prepended(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    if cache is not None:
-        k, v = torch.cat((k, cache[0]), 2), torch.cat((v, cache[1]), 2)
-    return ScaledDot()(q, k, v, Mask()), (k, v)
-
-
-def _keys_only(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    context, (keys, _) = _reference(q, k, v, cache)
-    return context, (keys, keys)
-
-
-def _swapped(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    context, (keys, values) = _reference(q, k, v, cache)
-    return context, (values, keys)
-
-
-def _unscaled(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    return _reference(q * q.shape[-1] ** 0.5, k, v, cache)
-
-
-def _along_heads(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    if cache is not None:
-        k, v = (torch.cat((old, new), dim=1) for old, new in zip(cache, (k, v), strict=True))
-    return (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1) @ v, (k, v)
-
-
-def _over_queries(q: Tensor, k: Tensor, v: Tensor, cache: Cache) -> Cached:
-    _, (keys, values) = _reference(q, k, v, cache)
-    return (q @ keys.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-2) @ values, (keys, values)
-
-
 def _random(seed: int) -> tuple[object, ...]:
     q, k, v = (normal(seed + 10 * i, 2, 3, 1, 4) for i in range(3))
     past = 2 + seed
@@ -171,26 +126,43 @@ return weights @ v, (k, v)""",
     random=_random,
     gradients=True,
     mistakes=(
-        Mistake(_forgets, "the cache is not used: the new token attends to itself only"),
         Mistake(
-            _stale, "the new token is missing among the keys (off by one): append, then attend"
+            "the cache is not used: the new token attends to itself only",
+            {"cache is not None": "False"},
         ),
-        Mistake(_unsaved, "the returned cache has the new token only; return all keys and values"),
-        Mistake(_prepended, "the new token is put before the old ones; append it at the end"),
-        Mistake(_keys_only, "the keys are returned as values"),
-        Mistake(_swapped, "keys and values of the returned cache are swapped"),
-        Mistake(_unscaled, "the scale is missing: divide the scores by sqrt(K)"),
         Mistake(
-            _along_heads,
+            "the new token is missing among the keys (off by one): append, then attend",
+            {
+                "weights = (q @ k": (
+                    "old = cache or (k[:, :, :0], v[:, :, :0])\nweights = (q @ old[0]"
+                ),
+                "weights @ v,": "weights @ old[1],",
+            },
+        ),
+        Mistake(
+            "the returned cache has the new token only; return all keys and values",
+            {", (k, v)": ", (k[:, :, -1:], v[:, :, -1:])"},
+        ),
+        Mistake(
+            "the new token is put before the old ones; append it at the end",
+            {"(cache[0], k)": "(k, cache[0])", "(cache[1], v)": "(v, cache[1])"},
+        ),
+        Mistake("the keys are returned as values", {", (k, v)": ", (k, k)"}),
+        Mistake("keys and values of the returned cache are swapped", {", (k, v)": ", (v, k)"}),
+        Mistake(
+            "the scale is missing: divide the scores by sqrt(K)", {" / q.shape[-1] ** 0.5": ""}
+        ),
+        Mistake(
             "the cache is appended along the heads (axis 1); positions are axis 2",
+            {"dim=2": "dim=1"},
         ),
         Mistake(
-            _over_queries,
             "the softmax is over the queries (axis -2); it is over the keys (axis -1)",
+            {".softmax(-1)": ".softmax(-2)"},
         ),
         Mistake(
-            lambda q, k, v, cache: (_reference(q, k, v, cache)[0], cache or (k, v)),
             "the returned cache lacks the new token: append its key and value",
+            {", (k, v)": ", cache or (k, v)"},
         ),
     ),
     plug=Plug(part="the cache of the decoder's self-attention", transform=_transform),

@@ -15,42 +15,6 @@ def _reference(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
     return loss / len(targets)
 
 
-def _parts(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    log_p = logits.log_softmax(-1)
-    return -log_p.gather(1, targets[:, None])[:, 0], -log_p
-
-
-def _sum(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    return _reference(logits, targets, smoothing) * len(targets)
-
-
-def _not_divided(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    true, all_tokens = _parts(logits, targets)
-    return ((1 - smoothing) * true + smoothing * all_tokens.sum(-1)).mean()
-
-
-def _others(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    true, all_tokens = _parts(logits, targets)
-    share = smoothing / (logits.shape[-1] - 1)
-    return ((1 - smoothing) * true + share * (all_tokens.sum(-1) - true)).mean()
-
-
-def _unreduced(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    true, all_tokens = _parts(logits, targets)
-    return (true + smoothing * all_tokens.mean(-1)).mean()
-
-
-def _no_log(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    p = logits.softmax(-1)
-    true = -p.gather(1, targets[:, None])[:, 0]
-    return ((1 - smoothing) * true - smoothing * p.mean(-1)).mean()
-
-
-def _raw(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    true = -logits.gather(1, targets[:, None])[:, 0]
-    return ((1 - smoothing) * true - smoothing * logits.mean(-1)).mean()
-
-
 def _random(seed: int) -> tuple[object, ...]:
     return normal(seed, 5, 7), torch.tensor(integers(seed, 5, 0, 7)), 0.1 + 0.1 * seed
 
@@ -93,20 +57,36 @@ return (-(1 - smoothing) * true - smoothing * log_p.mean(-1)).mean()""",
     random=_random,
     gradients=True,
     mistakes=(
-        Mistake(lambda x, y, e: _reference(x, y, 0.0), "the smoothing is not used"),
-        Mistake(_sum, "the losses are summed; take the mean over the N positions"),
-        Mistake(_not_divided, "e is not divided by the vocabulary size V"),
         Mistake(
-            _others,
-            "e is divided among the other V - 1 tokens; every token gets e/V, the true one too",
+            "the smoothing is not used",
+            {"(-(1 - smoothing) * true - smoothing * log_p.mean(-1))": "-true"},
         ),
-        Mistake(_unreduced, "the factor 1 - e of the true token is missing"),
-        Mistake(lambda x, y, e: -_reference(x, y, e), "the sign is wrong: a loss is minus log p"),
-        Mistake(_no_log, "the logarithm is missing: use log_softmax, not softmax"),
-        Mistake(_raw, "the softmax is missing: logits are not log-probabilities"),
         Mistake(
-            lambda logits, targets, e: _reference(logits, targets, 1 - e),
+            "the losses are summed; take the mean over the N positions",
+            {"log_p.mean(-1)).mean()": "log_p.mean(-1)).sum()"},
+        ),
+        Mistake("e is not divided by the vocabulary size V", {"log_p.mean(-1)": "log_p.sum(-1)"}),
+        Mistake(
+            "e is divided among the other V - 1 tokens; every token gets e/V, the true one too",
+            {"log_p.mean(-1)": "(log_p.sum(-1) - true) / (log_p.shape[-1] - 1)"},
+        ),
+        Mistake(
+            "the factor 1 - e of the true token is missing", {"-(1 - smoothing) * true": "-true"}
+        ),
+        Mistake(
+            "the sign is wrong: a loss is minus log p",
+            {"(-(1 - smoothing) * true - smoothing": "((1 - smoothing) * true + smoothing"},
+        ),
+        Mistake(
+            "the logarithm is missing: use log_softmax, not softmax", {"log_softmax": "softmax"}
+        ),
+        Mistake(
+            "the softmax is missing: logits are not log-probabilities",
+            {"logits.log_softmax(-1)": "logits"},
+        ),
+        Mistake(
             "e and 1 - e are swapped: the true token has the factor 1 - e",
+            {"(1 - smoothing) * true - smoothing": "smoothing * true - (1 - smoothing)"},
         ),
     ),
     plug=Plug(part="the training loss", loss=_loss),

@@ -88,7 +88,8 @@ def _agreeing(exercise: Exercise, learner: Function, calls: list[tuple[object, .
         return []
     sentences = []
     for mistake in exercise.mistakes:
-        variants = (call(mistake.variant, arguments) for arguments in calls)
+        variant = exercise.variant(mistake)
+        variants = (call(variant, arguments) for arguments in calls)
         if all(same(a, b) for a, b in zip(outcomes, variants, strict=True)):
             sentences.append(mistake.sentence)
     return sentences
@@ -188,7 +189,7 @@ def _fault(exercise: Exercise, learner: Function, rung: str, path: Path | None) 
 
 def _shape_fault(exercise: Exercise, learner: Function, path: Path | None) -> str | None:
     arguments = exercise.random(0)
-    expected, result = call(exercise.reference, arguments), call(learner, arguments, path)
+    expected, result = call(exercise.correct, arguments), call(learner, arguments, path)
     if isinstance(result, Raised):
         if result.kind == "NotImplemented" + "Error":
             return "the hole is still there: replace the line that raises the error by your code"
@@ -204,7 +205,7 @@ def _value_fault(
 ) -> str | None:
     expected = case.expected
     if expected is None:
-        expected = call(exercise.reference, case.arguments)
+        expected = call(exercise.correct, case.arguments)
     result = call(learner, case.arguments, path)
     if isinstance(result, Raised):
         return f"{case.why}\nthe function raised an exception\n{result.text}"
@@ -217,7 +218,7 @@ def _value_fault(
 
 def _gradient_fault(exercise: Exercise, learner: Function) -> str | None:
     arguments = exercise.random(1)
-    expected = _gradients(exercise.reference, arguments)
+    expected = _gradients(exercise.correct, arguments)
     try:
         gradients = _gradients(learner, arguments)
     except RuntimeError as error:  # such as a change of an input in place

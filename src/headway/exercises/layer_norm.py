@@ -25,37 +25,6 @@ def _reference(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
     return torch.nn.functional.layer_norm(x, gain.shape, gain, shift, eps)
 
 
-def _norm(
-    x: Tensor, gain: Tensor, shift: Tensor, eps: float, axes: tuple[int, ...] = (-1,)
-) -> Tensor:
-    mean = x.mean(axes, keepdim=True)
-    variance = x.var(axes, correction=0, keepdim=True)
-    return gain * (x - mean) / (variance + eps).sqrt() + shift
-
-
-def _corrected(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    variance = x.var(-1, keepdim=True)
-    return gain * (x - x.mean(-1, keepdim=True)) / (variance + eps).sqrt() + shift
-
-
-def _by_variance(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    variance = x.var(-1, correction=0, keepdim=True)
-    return gain * (x - x.mean(-1, keepdim=True)) / (variance + eps) + shift
-
-
-def _rms(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    return gain * x / (x.square().mean(-1, keepdim=True) + eps).sqrt() + shift
-
-
-def _uncentred(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    return gain * x / (x.var(-1, correction=0, keepdim=True) + eps).sqrt() + shift
-
-
-def _eps_outside(x: Tensor, gain: Tensor, shift: Tensor, eps: float) -> Tensor:
-    deviation = x.var(-1, correction=0, keepdim=True).sqrt()
-    return gain * (x - x.mean(-1, keepdim=True)) / (deviation + eps) + shift
-
-
 def _random(seed: int) -> tuple[object, ...]:
     return 2 * normal(seed, 2, 5, 4) + 1, normal(seed + 1, 4), normal(seed + 2, 4), 1e-5
 
@@ -95,39 +64,39 @@ return gain * (x - mean) / (variance + eps).sqrt() + shift""",
     gradients=True,
     mistakes=(
         Mistake(
-            _corrected,
             "the variance divides by D - 1; layer norm divides by D (`correction=0`)",
+            {"(x - mean).square().mean(-1, keepdim=True)": "x.var(-1, keepdim=True)"},
         ),
-        Mistake(_by_variance, "x is divided by the variance: the square root is missing"),
+        Mistake("x is divided by the variance: the square root is missing", {".sqrt()": ""}),
         Mistake(
-            lambda x, g, s, e: _norm(x, g, s, e, (1,)),
             "mean and variance are over the positions (axis 1); take them over the features of "
             "each position (axis -1)",
+            {"mean(-1,": "mean(1,"},
         ),
         Mistake(
-            lambda x, g, s, e: _norm(x, g, s, e, (0,)),
             "mean and variance are over the batch (batch norm); take them over the features",
+            {"mean(-1,": "mean(0,"},
         ),
         Mistake(
-            lambda x, g, s, e: _norm(x, torch.ones_like(g), torch.zeros_like(s), e),
-            "gain and shift are not applied",
+            "gain and shift are not applied", {"gain * (x - mean)": "(x - mean)", " + shift": ""}
         ),
-        Mistake(lambda x, g, s, e: _norm(x, g, s, 0.0), "eps is not added to the variance"),
-        Mistake(_rms, "the mean is not subtracted: this is RMSNorm"),
-        Mistake(_uncentred, "the mean is not subtracted from x"),
+        Mistake("eps is not added to the variance", {"variance + eps": "variance"}),
         Mistake(
-            _eps_outside,
+            "the mean is not subtracted: this is RMSNorm",
+            {"(x - mean).square()": "x.square()", "gain * (x - mean)": "gain * x"},
+        ),
+        Mistake("the mean is not subtracted from x", {"gain * (x - mean)": "gain * x"}),
+        Mistake(
             "eps is added to the root; it belongs under the root, (variance + eps).sqrt()",
+            {"(variance + eps).sqrt()": "(variance.sqrt() + eps)"},
         ),
         Mistake(
-            lambda x, gain, shift, eps: _reference(x, shift, gain, eps),
             "gain and shift are swapped: the gain is a factor, the shift a summand",
+            {"gain * (x - mean)": "shift * (x - mean)", "+ shift": "+ gain"},
         ),
         Mistake(
-            lambda x, gain, shift, eps: (
-                gain * (_reference(x, torch.ones_like(gain), 0 * shift, eps) + shift)
-            ),
             "the shift is multiplied by the gain, too: gain * normed + shift",
+            {"gain * (x": "gain * ((x", " + shift": " + shift)"},
         ),
     ),
     plug=Plug(part="all layer norms", transform=swapped(LayerNorm, LearnerNorm, "norm")),

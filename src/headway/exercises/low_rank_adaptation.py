@@ -86,39 +86,19 @@ return x @ weight.T + bias + alpha / len(a) * change""",
     random=_random,
     gradients=True,
     mistakes=(
+        Mistake("the factor alpha / r is missing", {"alpha / len(a) * ": ""}),
+        Mistake("the factor is alpha; divide it by the rank r", {"alpha / len(a)": "alpha"}),
+        Mistake("only the adapter is computed; add x W^T + bias", {"x @ weight.T + bias + ": ""}),
+        Mistake("the bias is not added", {" + bias": ""}),
+        Mistake("the adapter is not added", {" + alpha / len(a) * change": ""}),
         Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, float(len(a))),
-            "the factor alpha / r is missing",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a)),
-            "the factor is alpha; divide it by the rank r",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, 0 * w, 0 * bias, a, b, alpha),
-            "only the adapter is computed; add x W^T + bias",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, 0 * bias, a, b, alpha),
-            "the bias is not added",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, 0 * b, alpha),
-            "the adapter is not added",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(
-                x, w, bias, a, b, alpha * len(a) / x.shape[-1]
-            ),
             "alpha is divided by the input width; divide it by the rank r, the rows of a",
+            {"len(a)": "x.shape[-1]"},
         ),
+        Mistake("alpha is multiplied by the rank r; divide by it", {"/ len": "* len"}),
         Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a) ** 2),
-            "alpha is multiplied by the rank r; divide by it",
-        ),
-        Mistake(
-            lambda x, w, bias, a, b, alpha: _reference(x, w, bias, a, b, alpha * len(a) ** 0.5),
             "alpha is divided by the square root of the rank; divide by the rank r itself",
+            {"len(a)": "len(a) ** 0.5"},
         ),
     ),
     plug=Plug(

@@ -8,44 +8,6 @@ from headway.base.shapes import Tensor
 from headway.exercises.contract import Case, Exercise, Mistake
 from headway.exercises.inputs import integers
 
-Pair = tuple[Tensor, Tensor]
-
-
-def _corrupt(
-    ids: Tensor,
-    chosen: Tensor,
-    chances: Tensor,
-    others: Tensor,
-    mask: int,
-    *,
-    random: float = 0.1,
-) -> Tensor:
-    inputs = ids.clone()
-    inputs[chosen & (chances < 0.8)] = mask
-    replaced = chosen & (chances >= 0.8) & (chances < 0.8 + random)
-    return torch.where(replaced, others, inputs)
-
-
-def _labels(ids: Tensor, chosen: Tensor) -> Tensor:
-    return torch.where(chosen, ids, -100)
-
-
-def _reference(ids: Tensor, chosen: Tensor, chances: Tensor, others: Tensor, mask: int) -> Pair:
-    return _corrupt(ids, chosen, chances, others, mask), _labels(ids, chosen)
-
-
-def _corrupted_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
-    inputs = _corrupt(i, c, r, o, m)
-    return inputs, _labels(inputs, c)
-
-
-def _masked_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
-    return _corrupt(i, c, r, o, m), _labels(i, c & (r < 0.8))
-
-
-def _zero_labels(i: Tensor, c: Tensor, r: Tensor, o: Tensor, m: int) -> Pair:
-    return _corrupt(i, c, r, o, m), torch.where(c, i, 0)
-
 
 def _random(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     generator = torch.Generator().manual_seed(seed)
@@ -80,7 +42,6 @@ return inputs, labels""",
         "Make the labels from the original ids, before anything is masked.",
         "`chosen & (chances < 0.8)`: parentheses are needed around the comparison.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -98,40 +59,46 @@ return inputs, labels""",
     random=_random,
     mistakes=(
         Mistake(
-            lambda i, c, r, o, m: (_reference(i, c, r, o, m)[0], i),
             "tokens that are not chosen have labels: theirs is -100, so that the loss ignores them",
+            {"torch.where(chosen, ids, -100)": "ids"},
         ),
         Mistake(
-            _corrupted_labels,
             "the labels are made from the corrupted tokens; use the original ids",
+            {"return inputs, labels": "return inputs, torch.where(chosen, inputs, -100)"},
         ),
         Mistake(
-            lambda i, c, r, o, m: (_corrupt(i, c, 0 * r, o, m), _labels(i, c)),
             "every chosen token becomes [MASK]; that is for 80 % of them only",
+            {
+                "chosen & (chances < 0.8)": "chosen",
+                "torch.where(replaced, others, inputs)": "inputs",
+            },
         ),
         Mistake(
-            _masked_labels,
             "only masked tokens have labels; replaced and unchanged ones are predicted too",
+            {"torch.where(chosen,": "torch.where(chosen & (chances < 0.8),"},
         ),
         Mistake(
-            lambda i, c, r, o, m: (_corrupt(i, c | True, r, o, m), _labels(i, c)),
             "tokens that are not chosen are changed: combine the chances with `chosen`",
+            {
+                "torch.where(chosen & (chances < 0.8)": "torch.where((chances < 0.8)",
+                "replaced = chosen & ": "replaced = ",
+            },
         ),
         Mistake(
-            lambda i, c, r, o, m: (_corrupt(i, c, r, o, m, random=0.2), _labels(i, c)),
             "no chosen token stays unchanged: replaced are those with chance below 0.9",
+            {" & (chances < 0.9)": ""},
         ),
         Mistake(
-            lambda i, c, r, o, m: (_corrupt(i, ~c, r, o, m), _labels(i, ~c)),
             "`chosen` is inverted: True means chosen",
+            {"labels = ": ("chosen = ~chosen\nlabels = ")},
         ),
         Mistake(
-            _zero_labels,
             "tokens that are not chosen have label 0, which is a token; theirs is -100",
+            {"-100": "0"},
         ),
         Mistake(
-            lambda i, c, r, o, m: _reference(i, c, 1 - r, o, m),
             "the chances are reversed: below 0.8 is [MASK], the next tenth another token",
+            {"labels = ": ("chances = 1 - chances\nlabels = ")},
         ),
     ),
 )

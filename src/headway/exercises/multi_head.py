@@ -49,60 +49,6 @@ def _softmax(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return context
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
-    return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
-
-
-def _reference(q: Tensor, k: Tensor, v: Tensor, heads: int, kernel: Function) -> Tensor:
-    context: Tensor = kernel(_split(q, heads), _split(k, heads), _split(v, heads))
-    return context.transpose(1, 2).flatten(2)
-
-
-def _no_swap(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    """Reshape B T D to B H T K directly, which mixes positions and features."""
-    parts = [x.reshape(len(x), h, x.shape[1], -1) for x in (q, k, v)]
-    merged: Tensor = kernel(*parts).transpose(1, 2).flatten(2)
-    return merged
-
-
-def _bad_merge(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    merged: Tensor = kernel(_split(q, h), _split(k, h), _split(v, h)).reshape(q.shape)
-    return merged
-
-
-def _one_head(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    merged: Tensor = kernel(q[:, None], k[:, None], v[:, None])[:, 0]
-    return merged
-
-
-def _interleaved(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    parts = [x.view(*x.shape[:2], -1, h).permute(0, 3, 1, 2) for x in (q, k, v)]
-    merged: Tensor = kernel(*parts).permute(0, 2, 3, 1).flatten(2)
-    return merged
-
-
-def _over_heads(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    merged: Tensor = kernel(*(x.view(*x.shape[:2], h, -1) for x in (q, k, v))).flatten(2)
-    return merged
-
-
-def _key_as_value(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    return _reference(q, k, k, h, kernel)
-
-
-def _merged_by_feature(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    context: Tensor = kernel(_split(q, h), _split(k, h), _split(v, h))
-    return context.permute(0, 2, 3, 1).flatten(2)
-
-
-def _split_transposed(q: Tensor, k: Tensor, v: Tensor, h: int, kernel: Function) -> Tensor:
-    def split(x: Tensor) -> Tensor:
-        return x.transpose(1, 2).reshape(len(x), h, x.shape[1], -1)
-
-    context: Tensor = kernel(split(q), split(k), split(v))
-    return context.transpose(1, 2).flatten(2)
-
-
 def _random(seed: int) -> tuple[object, ...]:
     return (
         normal(seed, 2, 5, 12),
@@ -140,7 +86,6 @@ return context.transpose(1, 2).flatten(2)""",
         "The kernel needs the heads before the positions: `transpose(1, 2)`.",
         "Go back the same way: first `transpose(1, 2)`, then `flatten(2)`.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -159,35 +104,44 @@ return context.transpose(1, 2).flatten(2)""",
     gradients=True,
     mistakes=(
         Mistake(
-            _no_swap,
             "B T D is reshaped to B H T K at once, which mixes positions and features: split the "
             "last axis first, then swap the axes",
+            {
+                ".transpose(1, 2) for": " for",
+                "unflatten(-1, (heads, -1))": "reshape(len(x), heads, x.shape[1], -1)",
+            },
         ),
         Mistake(
-            _bad_merge,
             "the heads are merged without swapping the axes back: use `transpose(1, 2)` "
             "before flattening",
+            {"transpose(1, 2).flatten(2)": "reshape(len(q), -1, q.shape[-1] * heads)"},
         ),
-        Mistake(_one_head, "there is only one head: the features were not split"),
+        Mistake("there is only one head: the features were not split", {"(heads, -1)": "(1, -1)"}),
         Mistake(
-            _interleaved,
             "a head has every H-th column; it must have K neighbouring columns: "
             "`unflatten(-1, (heads, -1))`",
+            {
+                "(heads, -1)).transpose(1, 2)": "(-1, heads)).permute(0, 3, 1, 2)",
+                "context.transpose(1, 2)": "context.permute(0, 2, 3, 1)",
+            },
         ),
         Mistake(
-            _over_heads,
             "the kernel attends over the heads, not over the positions: it needs B H T K, but has "
             "B T H K",
+            {".transpose(1, 2) for": " for", "context.transpose(1, 2)": "context"},
         ),
-        Mistake(_key_as_value, "the keys are used as values"),
+        Mistake("the keys are used as values", {"kernel(q, k, v)": "kernel(q, k, k)"}),
         Mistake(
-            _merged_by_feature,
             "the heads are merged feature by feature; the K features of a head stay together",
+            {"context.transpose(1, 2)": "context.permute(0, 2, 3, 1)"},
         ),
         Mistake(
-            _split_transposed,
             "positions and features are swapped before the split: split the last axis first, then "
             "swap the axes of positions and heads",
+            {
+                ".transpose(1, 2) for": " for",
+                ".unflatten(-1, (heads, -1))": ".mT.reshape(len(x), heads, x.shape[1], -1)",
+            },
         ),
     ),
     plug=Plug(

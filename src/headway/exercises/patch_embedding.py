@@ -14,28 +14,6 @@ def _reference(images: Tensor, size: int, weight: Tensor, bias: Tensor) -> Tenso
     return patchify(images, size, size) @ weight.T + bias
 
 
-def _cut(images: Tensor, size: int, order: tuple[int, ...]) -> Tensor:
-    batch, channels, y, x = images.shape
-    split = images.reshape(batch, channels, y // size, size, x // size, size)
-    return split.permute(order).reshape(batch, -1, channels * size * size)
-
-
-def _by_columns(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
-    return _cut(i, n, (0, 4, 2, 1, 3, 5)) @ w.T + b
-
-
-def _transposed(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
-    return _cut(i, n, (0, 2, 4, 1, 5, 3)) @ w.T + b
-
-
-def _channels_last(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
-    return _cut(i, n, (0, 2, 4, 3, 5, 1)) @ w.T + b
-
-
-def _flat(i: Tensor, n: int, w: Tensor, b: Tensor) -> Tensor:
-    return i.reshape(len(i), -1, i.shape[1] * n * n) @ w.T + b
-
-
 def _random(seed: int) -> tuple[Tensor, int, Tensor, Tensor]:
     return normal(seed, 2, 3, 4, 6), 2, normal(seed + 1, 5, 12), normal(seed + 2, 5)
 
@@ -85,17 +63,25 @@ return patches.reshape(batch, -1, channels * size * size) @ weight.T + bias""",
     gradients=True,
     mistakes=(
         Mistake(
-            _flat,
             "the image is reshaped to patches at once, which makes strips of pixels: split both "
             "axes, then permute",
+            {".permute(0, 2, 4, 1, 3, 5)": ""},
         ),
-        Mistake(_by_columns, "the patches are ordered column by column; they go row by row"),
-        Mistake(_transposed, "rows and columns inside a patch are swapped"),
-        Mistake(_channels_last, "the channel is last inside a patch; it comes first"),
-        Mistake(lambda i, n, w, b: _reference(i, n, w, 0 * b), "the bias is not added"),
         Mistake(
-            lambda i, n, w, b: _reference(i[:, :1].expand_as(i), n, w, b),
+            "the patches are ordered column by column; they go row by row",
+            {"0, 2, 4, 1, 3, 5": "0, 4, 2, 1, 3, 5"},
+        ),
+        Mistake(
+            "rows and columns inside a patch are swapped", {"0, 2, 4, 1, 3, 5": "0, 2, 4, 1, 5, 3"}
+        ),
+        Mistake(
+            "the channel is last inside a patch; it comes first",
+            {"0, 2, 4, 1, 3, 5": "0, 2, 4, 3, 5, 1"},
+        ),
+        Mistake("the bias is not added", {" + bias": ""}),
+        Mistake(
             "only the first channel is used",
+            {"split = images": "split = images[:, :1].expand_as(images)"},
         ),
     ),
 )

@@ -39,40 +39,6 @@ def _reference(x: Tensor, positions: Tensor) -> Tensor:
     return Rotary(x.shape[-1]).rotate(x[None], positions[None])[0]
 
 
-def _rotated(x: Tensor, positions: Tensor, sign: float = 1.0, power: float = 2.0) -> Tensor:
-    half = x.shape[-1] // 2
-    angles = sign * positions[:, None] / 10_000 ** (power * torch.arange(half) / x.shape[-1])
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
-
-
-def _neighbours(x: Tensor, positions: Tensor) -> Tensor:
-    width = x.shape[-1]
-    order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2)))
-    return _rotated(x[..., order], positions)[..., order.argsort()]
-
-
-def _both_plus(x: Tensor, positions: Tensor) -> Tensor:
-    half = x.shape[-1] // 2
-    angles = positions[:, None] / 10_000 ** (2 * torch.arange(half) / x.shape[-1])
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((a * cos + b * sin, a * sin + b * cos), -1)
-
-
-def _by_index(x: Tensor, positions: Tensor) -> Tensor:
-    return _rotated(x, torch.arange(x.shape[-2]))
-
-
-def _swapped(x: Tensor, positions: Tensor) -> Tensor:
-    half = x.shape[-1] // 2
-    angles = positions[:, None] / 10_000.0 ** (2 * torch.arange(half) / x.shape[-1])
-    a, b = x[..., :half], x[..., half:]
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((a * sin - b * cos, a * cos + b * sin), -1)
-
-
 def _random(seed: int) -> tuple[Tensor, Tensor]:
     return normal(seed, 3, 5, 8), torch.tensor(sorted(integers(seed, 5, 0, 30)))
 
@@ -118,25 +84,33 @@ return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)""",
     gradients=True,
     mistakes=(
         Mistake(
-            _neighbours,
             "features 2i and 2i + 1 are rotated together; a pair is features i and i + K/2",
+            {
+                "x[..., :half], x[..., half:]": "x[..., 0::2], x[..., 1::2]",
+                "torch.cat(": "torch.stack(",
+                "dim=-1)": "dim=-1).flatten(-2)",
+            },
         ),
         Mistake(
-            lambda x, t: _rotated(x, t, sign=-1.0),
             "the rotation is in the other direction: a' = a cos - b sin, with a minus",
+            {"a * cos - b * sin, a * sin + b * cos": "a * cos + b * sin, b * cos - a * sin"},
         ),
-        Mistake(_both_plus, "a sign is wrong: a' = a cos - b sin; with two plus it is no rotation"),
-        Mistake(lambda x, t: _rotated(x, t, power=1.0), "the exponent is i/K; it must be 2i/K"),
         Mistake(
-            _by_index,
+            "a sign is wrong: a' = a cos - b sin; with two plus it is no rotation",
+            {"a * cos - b * sin": "a * cos + b * sin"},
+        ),
+        Mistake("the exponent is i/K; it must be 2i/K", {"2 * torch": "torch"}),
+        Mistake(
             "`positions` is not used: the angles count from 0, but tokens after a cache do not",
+            {"positions[:, None]": "torch.arange(x.shape[-2])[:, None]"},
         ),
         Mistake(
-            lambda x, t: _rotated(x, t + 1), "positions are off by one: position 0 is not rotated"
+            "positions are off by one: position 0 is not rotated",
+            {"positions[:, None]": "(positions[:, None] + 1)"},
         ),
         Mistake(
-            _swapped,
             "sine and cosine are swapped: a' = a cos - b sin",
+            {"angles.cos(), angles.sin()": "angles.sin(), angles.cos()"},
         ),
     ),
     plug=Plug(

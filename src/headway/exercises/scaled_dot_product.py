@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -35,45 +34,13 @@ def _register(learner: Function) -> AbstractContextManager[None]:
     return KERNELS.registered("exercise", lambda num_heads, head_dim: LearnerKernel(learner))
 
 
-def _attention(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float) -> Tensor:
-    return masked_softmax(q @ k.transpose(-1, -2) * scale, allowed) @ v
-
-
 def _reference(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
     return masked_softmax(ScaledDot().scores(q, k), allowed) @ v
-
-
-def _scaled_weights(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    return _attention(q, k, v, a, 1.0) / math.sqrt(q.shape[-1])
-
-
-def _masked_after(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return scores.softmax(-1).masked_fill(~a, 0.0) @ v
-
-
-def _zeros(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return scores.masked_fill(~a, 0.0).softmax(-1) @ v
 
 
 def _random(seed: int) -> tuple[Tensor, ...]:
     q, k, v = normal(seed, 2, 3, 5, 4), normal(seed + 9, 2, 3, 7, 4), normal(seed + 99, 2, 3, 7, 6)
     return 3 * q, k, v, mask(seed, 2, 3, 5, 7)
-
-
-def _by_rows(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    return masked_softmax(q @ k.transpose(-1, -2) / math.sqrt(k.shape[-2]), a) @ v
-
-
-def _over_queries(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(~a, -torch.inf)
-    return scores.softmax(-2) @ v
-
-
-def _inverted(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    return scores.masked_fill(a, -torch.inf).softmax(-1) @ v
 
 
 WORDS: Any = torch.tensor([[[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]])
@@ -120,49 +87,48 @@ return weights @ v""",
     gradients=True,
     mistakes=(
         Mistake(
-            lambda q, k, v, a: _attention(q, k, v, a, 1.0),
-            "the scale is missing: divide the scores by sqrt(K)",
+            "the scale is missing: divide the scores by sqrt(K)", {" / math.sqrt(q.shape[-1])": ""}
         ),
         Mistake(
-            lambda q, k, v, a: _attention(q, k, v, a, 1 / q.shape[-1]),
             "the scores are divided by K; divide by its square root",
+            {"math.sqrt(q.shape[-1])": "q.shape[-1]"},
         ),
         Mistake(
-            lambda q, k, v, a: _attention(q, k, v, torch.ones_like(a), q.shape[-1] ** -0.5),
             "the mask is forgotten: hidden keys get weight",
+            {".masked_fill(~allowed, -torch.inf)": ""},
         ),
         Mistake(
-            _over_queries,
             "the softmax is over the queries (axis -2); it must be over the keys (axis -1)",
+            {"softmax(-1)": "softmax(-2)"},
         ),
         Mistake(
-            _by_rows,
             "the scale uses the number of keys; use the width of a key, the last axis",
+            {"q.shape[-1]": "k.shape[-2]"},
         ),
+        Mistake("the mask is inverted: True means may attend", {"~allowed": "allowed"}),
+        Mistake("the scores are multiplied by sqrt(K); divide by it", {"/ math": "* math"}),
         Mistake(
-            _inverted,
-            "the mask is inverted: True means may attend",
-        ),
-        Mistake(
-            lambda q, k, v, a: _attention(q, k, v, a, q.shape[-1] ** 0.5),
-            "the scores are multiplied by sqrt(K); divide by it",
-        ),
-        Mistake(
-            _scaled_weights,
             "the weights are divided by sqrt(K); divide the scores, before the softmax",
+            {
+                " / math.sqrt(q.shape[-1])": "",
+                ".softmax(-1)": ".softmax(-1) / math.sqrt(q.shape[-1])",
+            },
         ),
         Mistake(
-            _masked_after,
             "the mask is applied after the softmax, so that the weights no longer sum to 1; apply "
             "it to the scores",
+            {
+                ".masked_fill(~allowed, -torch.inf)": "",
+                "softmax(-1)": "softmax(-1).masked_fill(~allowed, 0.0)",
+            },
         ),
         Mistake(
-            _zeros,
             "hidden scores are set to 0, but exp(0) = 1 is a weight like others; set them to -inf",
+            {"-torch.inf": "0.0"},
         ),
         Mistake(
-            lambda q, k, v, a: _attention(q, k, v, a.flip(-1), q.shape[-1] ** -0.5),
             "the mask is mirrored: entry [t, s] says whether query t may attend to key s",
+            {"~allowed": "~allowed.flip(-1)"},
         ),
     ),
     plug=Plug(

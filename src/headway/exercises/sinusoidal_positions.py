@@ -27,43 +27,6 @@ def _reference(length: int, dim: int) -> Tensor:
     return vectors[0]
 
 
-def _angles(length: int, dim: int, first: int = 0, base: float = 10_000.0) -> Tensor:
-    even = torch.arange(0, dim, 2)
-    angles: Tensor = torch.arange(first, first + length)[:, None] / base ** (even / dim)
-    return angles
-
-
-def _pairs(angles: Tensor) -> Tensor:
-    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
-
-
-def _swapped(length: int, dim: int) -> Tensor:
-    angles = _angles(length, dim)
-    return torch.stack((angles.cos(), angles.sin()), -1).flatten(-2)
-
-
-def _halves(length: int, dim: int) -> Tensor:
-    angles = _angles(length, dim)
-    return torch.cat((angles.sin(), angles.cos()), -1)
-
-
-def _doubled(length: int, dim: int) -> Tensor:
-    return _pairs(torch.arange(length)[:, None] / 10_000.0 ** (2 * torch.arange(0, dim, 2) / dim))
-
-
-def _by_index(length: int, dim: int) -> Tensor:
-    return _pairs(torch.arange(length)[:, None] / 10_000.0 ** (torch.arange(dim // 2) / dim))
-
-
-def _own_exponents(length: int, dim: int) -> Tensor:
-    angles = torch.arange(length)[:, None] / 10_000.0 ** (torch.arange(dim) / dim)
-    return torch.where(torch.arange(dim) % 2 == 0, angles.sin(), angles.cos())
-
-
-def _multiplied(length: int, dim: int) -> Tensor:
-    return _pairs(torch.arange(length)[:, None] * 10_000.0 ** (torch.arange(0, dim, 2) / dim))
-
-
 def _random(seed: int) -> tuple[int, int]:
     return 5 + 3 * seed, 6 + 2 * seed
 
@@ -102,35 +65,42 @@ return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)""",
     ),
     random=_random,
     mistakes=(
-        Mistake(_swapped, "sine and cosine are swapped: even features are sines"),
         Mistake(
-            _halves,
+            "sine and cosine are swapped: even features are sines",
+            {"(angles.sin(), angles.cos())": "(angles.cos(), angles.sin())"},
+        ),
+        Mistake(
             "sines are the first half and cosines the second; they alternate: sin, cos, sin, cos",
+            {"torch.stack": "torch.cat", ".flatten(-2)": ""},
         ),
         Mistake(
-            lambda length, dim: _pairs(_angles(length, dim, 1)),
             "positions begin at 1 (off by one); the first position is 0",
+            {"torch.arange(length)": "torch.arange(1, length + 1)"},
         ),
         Mistake(
-            _doubled,
             "the exponent is twice too large: `arange(0, dim, 2)` is 2i already",
-        ),
-        Mistake(_by_index, "the exponent is i/D; it must be 2i/D"),
-        Mistake(
-            lambda length, dim: _pairs(_angles(length, dim, base=1000.0)),
-            "the base is 1,000; it must be 10,000",
+            {"(even / dim)": "(2 * even / dim)"},
         ),
         Mistake(
-            _own_exponents,
+            "the exponent is i/D; it must be 2i/D",
+            {"torch.arange(0, dim, 2)": "torch.arange(dim // 2)"},
+        ),
+        Mistake("the base is 1,000; it must be 10,000", {"10_000": "1_000"}),
+        Mistake(
             "a cosine has an exponent of its own, (2i + 1)/D; sine and cosine of a pair share 2i/D",
+            {
+                "torch.arange(0, dim, 2)": "torch.arange(dim)",
+                "torch.stack((": "torch.where(even % 2 == 0, ",
+                "), dim=-1).flatten(-2)": ")",
+            },
         ),
         Mistake(
-            _multiplied,
             "the position is multiplied by 10,000^(2i/D); divide by it",
+            {"/ 10_000 **": "* 10_000 **"},
         ),
         Mistake(
-            lambda length, dim: _pairs(_angles(length, dim) * 2 * math.pi),
             "the angles have a factor 2 pi; they are in radians already",
+            {"angles = torch": "angles = 2 * torch.pi * torch"},
         ),
     ),
     plug=Plug(

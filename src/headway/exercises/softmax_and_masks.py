@@ -42,26 +42,6 @@ def _random(seed: int) -> tuple[Tensor, Tensor]:
     return normal(seed, 2, 3, 5, 7), mask(seed, 2, 3, 5, 7)
 
 
-def _over_queries(s: Tensor, a: Tensor) -> Tensor:
-    return s.masked_fill(~a, -torch.inf).softmax(-2)
-
-
-def _after(s: Tensor, a: Tensor) -> Tensor:
-    return s.softmax(-1).masked_fill(~a, 0.0)
-
-
-def _inverted(s: Tensor, a: Tensor) -> Tensor:
-    return s.masked_fill(a, -torch.inf).softmax(-1)
-
-
-def _zeros(s: Tensor, a: Tensor) -> Tensor:
-    return s.masked_fill(~a, 0.0).softmax(-1)
-
-
-def _nan(s: Tensor, a: Tensor) -> Tensor:
-    return s.masked_fill(~a, -torch.inf).softmax(-1)
-
-
 EXERCISE = Exercise(
     name="softmax-and-masks",
     equation="""
@@ -109,39 +89,49 @@ return scores.softmax(-1).masked_fill(~allowed, 0.0)""",
     gradients=True,
     mistakes=(
         Mistake(
-            lambda s, a: s.softmax(-1),
             "the mask is forgotten: hidden keys get weight. Set their scores to -inf",
+            {
+                "scores.masked_fill(~allowed, -torch.inf).masked_fill(empty, 0.0)": "scores",
+                ".masked_fill(~allowed, 0.0)": "",
+            },
         ),
         Mistake(
-            _over_queries,
             "the softmax is over the queries (axis -2); the weights of one query must sum to 1, "
             "so it is over the keys (axis -1)",
+            {"softmax(-1).masked_fill(~allowed, 0.0)": "softmax(-2)"},
         ),
         Mistake(
-            _after,
             "the mask is applied after the softmax, so that the weights no longer sum to 1; "
             "apply it to the scores",
+            {"scores.masked_fill(~allowed, -torch.inf).masked_fill(empty, 0.0)": "scores"},
         ),
         Mistake(
-            _inverted, "the mask is inverted: True means may attend, so hide the keys with False"
+            "the mask is inverted: True means may attend, so hide the keys with False",
+            {
+                "(~allowed, -torch.inf).masked_fill(empty, 0.0)": "(allowed, -torch.inf)",
+                ".masked_fill(~allowed, 0.0)": "",
+            },
         ),
         Mistake(
-            _zeros,
             "hidden scores are set to 0, but exp(0) = 1 is a weight like others; set them to -inf",
+            {
+                "-torch.inf).masked_fill(empty, 0.0)": "0.0)",
+                "softmax(-1).masked_fill(~allowed, 0.0)": "softmax(-1)",
+            },
         ),
         Mistake(
-            _nan,
             "a query without any key is 0/0 = NaN: give it scores 0 before the softmax and "
             "weights 0 after it",
+            {".masked_fill(empty, 0.0)": "", ".masked_fill(~allowed, 0.0)": ""},
         ),
         Mistake(
-            lambda s, a: s.masked_fill(~a, -1e9).softmax(-1),
             "hidden scores are a large negative number such as -1e9: a query without keys then has "
             "equal weights for all of them. Use -inf, and give such a query weights 0",
+            {"-torch.inf).masked_fill(empty, 0.0)": "-1e9)", ".masked_fill(~allowed, 0.0)": ""},
         ),
         Mistake(
-            lambda s, a: s.exp().masked_fill(~a, 0.0),
             "the division by the sum is missing: the weights of one query must sum to 1",
+            {"scores.softmax(-1)": "scores.exp()"},
         ),
     ),
     plug=Plug(part="the softmax of all attention layers", transform=_kernels),

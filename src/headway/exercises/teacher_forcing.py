@@ -8,56 +8,6 @@ from headway.exercises.inputs import integers
 Sequences = list[list[int]]
 
 
-def _reference(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    length = 1 + max(map(len, targets))
-    fill = [[pad] * (length - 1 - len(target)) for target in targets]
-    inputs = [[bos, *target, *end] for target, end in zip(targets, fill, strict=True)]
-    labels = [[*target, eos, *end] for target, end in zip(targets, fill, strict=True)]
-    return inputs, labels
-
-
-def _unshifted(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    inputs, _ = _reference(targets, bos, eos, pad)
-    return inputs, inputs
-
-
-def _same_labels(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    _, labels = _reference(targets, bos, eos, pad)
-    return labels, labels
-
-
-def _no_eos(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    return _reference(targets, bos, pad, pad)
-
-
-def _swapped(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    inputs, labels = _reference(targets, bos, eos, pad)
-    return labels, inputs
-
-
-def _eos_last(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    length = max(map(len, targets))
-    inputs, _ = _reference(targets, bos, eos, pad)
-    return inputs, [[*target, *[pad] * (length - len(target)), eos] for target in targets]
-
-
-def _ragged(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    return [[bos, *target] for target in targets], [[*target, eos] for target in targets]
-
-
-def _left(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    length = max(map(len, targets))
-    fill = [[pad] * (length - len(target)) for target in targets]
-    inputs = [[*end, bos, *target] for target, end in zip(targets, fill, strict=True)]
-    labels = [[*end, *target, eos] for target, end in zip(targets, fill, strict=True)]
-    return inputs, labels
-
-
-def _eos_in_inputs(targets: Sequences, bos: int, eos: int, pad: int) -> tuple[Sequences, Sequences]:
-    _, labels = _reference(targets, bos, eos, pad)
-    return [[bos, *label] for label in labels], [[*label, pad] for label in labels]
-
-
 def _random(seed: int) -> tuple[Sequences, int, int, int]:
     lengths = [4, *integers(seed, 3, 1, 4)]
     return [integers(seed + i, length, 3, 20) for i, length in enumerate(lengths)], 1, 2, 0
@@ -90,7 +40,6 @@ return inputs, labels""",
         "Both have the same length: labels are the inputs shifted by one position.",
         "Padding follows eos: all sequences become as long as the longest.",
     ),
-    reference=_reference,
     cases=(
         Case(
             rung="worked example",
@@ -108,19 +57,41 @@ return inputs, labels""",
     random=_random,
     mistakes=(
         Mistake(
-            _unshifted,
             "labels are not shifted: the model would learn to copy its input. The label of a "
             "position is the next token",
+            {"labels.append(target + [eos] + end)": "labels.append([bos] + target + end)"},
         ),
-        Mistake(_same_labels, "inputs are not shifted: they must begin with <s>"),
-        Mistake(_no_eos, "</s> is missing in the labels: the model would never learn to stop"),
-        Mistake(_swapped, "inputs and labels are swapped"),
-        Mistake(_eos_last, "</s> is after the padding; it follows the last token directly"),
-        Mistake(_ragged, "the padding is missing: all lists must have the same length"),
-        Mistake(_left, "the padding is at the left; it must be at the right"),
         Mistake(
-            _eos_in_inputs,
+            "inputs are not shifted: they must begin with <s>",
+            {"inputs.append([bos] + target + end)": "inputs.append(target + [eos] + end)"},
+        ),
+        Mistake(
+            "</s> is missing in the labels: the model would never learn to stop", {"[eos]": "[pad]"}
+        ),
+        Mistake(
+            "inputs and labels are swapped", {"return inputs, labels": "return labels, inputs"}
+        ),
+        Mistake(
+            "</s> is after the padding; it follows the last token directly",
+            {"target + [eos] + end": "target + end + [eos]"},
+        ),
+        Mistake(
+            "the padding is missing: all lists must have the same length",
+            {"[pad] * (length - len(target))": "[]"},
+        ),
+        Mistake(
+            "the padding is at the left; it must be at the right",
+            {
+                "[bos] + target + end": "end + [bos] + target",
+                "target + [eos] + end": "end + target + [eos]",
+            },
+        ),
+        Mistake(
             "</s> is among the inputs: nothing follows it, so they end with the last token",
+            {
+                "[bos] + target": "[bos] + target + [eos]",
+                "(target + [eos] + end": "(target + [eos] + end + [pad]",
+            },
         ),
     ),
     plug=Plug(part="the decoder inputs and labels of every batch", pairs=lambda learner: learner),

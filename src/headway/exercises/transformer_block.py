@@ -47,31 +47,6 @@ def _reference(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Fu
     return result
 
 
-def _post_norm(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
-    x = n1(x + attend(x))
-    result: Tensor = n2(x + feed(x))
-    return result
-
-
-def _parallel(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
-    result: Tensor = x + attend(n1(x)) + feed(n2(x))
-    return result
-
-
-def _normed(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
-    y = n1(x)
-    y = y + attend(y)
-    z = n2(y)
-    result: Tensor = z + feed(z)
-    return result
-
-
-def _no_norm(x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function) -> Tensor:
-    x = x + attend(x)
-    result: Tensor = x + feed(x)
-    return result
-
-
 def _attend(x: Tensor) -> Tensor:
     """Each position gets the mean of all positions."""
     return x.mean(1, keepdim=True).expand_as(x) * 0.5
@@ -87,14 +62,6 @@ def _first_norm(x: Tensor) -> Tensor:
 
 def _second_norm(x: Tensor) -> Tensor:
     return 3.0 * torch.nn.functional.layer_norm(x, x.shape[-1:]) + 0.5
-
-
-def _norm_of_outputs(
-    x: Tensor, attend: Function, feed: Function, n1: Function, n2: Function
-) -> Tensor:
-    x = x + n1(attend(x))
-    result: Tensor = x + n2(feed(x))
-    return result
 
 
 def _random(seed: int) -> tuple[object, ...]:
@@ -145,39 +112,45 @@ return x + feedforward(norm2(x))""",
     gradients=False,
     mistakes=(
         Mistake(
-            lambda x, a, f, n1, n2: f(n2(a(n1(x)))),
             "both residual connections are missing: a sublayer adds to x, x + sublayer(norm(x))",
+            {"x = x + ": "x = ", "return x + ": "return "},
         ),
         Mistake(
-            lambda x, a, f, n1, n2: f(n2(x + a(n1(x)))),
             "the residual connection around the feed-forward layer is missing",
+            {"return x + ": "return "},
+        ),
+        Mistake("the residual connection around the attention is missing", {"x = x + ": "x = "}),
+        Mistake(
+            "this is post-norm: norm(x + sublayer(x)); pre-norm is required",
+            {
+                "x + attention(norm1(x))": "norm1(x + attention(x))",
+                "x + feedforward(norm2(x))": "norm2(x + feedforward(x))",
+            },
         ),
         Mistake(
-            lambda x, a, f, n1, n2: a(n1(x)) + f(n2(a(n1(x)))),
-            "the residual connection around the attention is missing",
-        ),
-        Mistake(_post_norm, "this is post-norm: norm(x + sublayer(x)); pre-norm is required"),
-        Mistake(
-            _parallel,
             "the feed-forward layer reads the input of the block; it must read the sum after the "
             "attention",
+            {"x = x + attention": "y = x + attention", "return x": "return y"},
         ),
         Mistake(
-            _normed,
             "the normed vector is added; the residual connection adds x itself, without norm",
+            {
+                "x + attention(norm1(x))": ("norm1(x)\nx = x + attention(x)"),
+                "return x + feedforward(norm2(x))": ("x = norm2(x)\nreturn x + feedforward(x)"),
+            },
         ),
-        Mistake(_no_norm, "the norms are not applied"),
+        Mistake("the norms are not applied", {"norm1(x)": "x", "norm2(x)": "x"}),
+        Mistake("norm1 is used twice; the second sublayer has norm2", {"norm2(x)": "norm1(x)"}),
         Mistake(
-            lambda x, a, f, n1, n2: _reference(x, a, f, n1, n1),
-            "norm1 is used twice; the second sublayer has norm2",
-        ),
-        Mistake(
-            lambda x, a, f, n1, n2: _reference(x, f, a, n1, n2),
             "the order is swapped: attention first, then the feed-forward layer",
+            {"attention": "first", "feedforward": "attention", "first": "feedforward"},
         ),
         Mistake(
-            _norm_of_outputs,
             "the outputs of the sublayers are normed; pre-norm norms their inputs",
+            {
+                "attention(norm1(x))": "norm1(attention(x))",
+                "feedforward(norm2(x))": "norm2(feedforward(x))",
+            },
         ),
     ),
     plug=Plug(part="the encoder blocks", transform=swapped(EncoderBlock, LearnerBlock, "block")),

@@ -27,7 +27,7 @@ from headway.runs.memory import fitted_to_memory, ignore, prepared_job
 from headway.runs.recipes import AnyRunConfig, shape_settings, sized
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.registry import task_of_config
-from headway.tasks.sections import batch_setting, parse_time
+from headway.tasks.sections import batch_setting
 from headway.tasks.task import AnyTask
 from headway.training import (
     EVALUATING,
@@ -38,6 +38,7 @@ from headway.training import (
     fit,
     optimizer,
 )
+from headway.training.budget import parse_time
 from headway.transforms import fast, float8
 
 HALVINGS = 2

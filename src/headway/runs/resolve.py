@@ -26,9 +26,9 @@ from headway.runs.recipes import (
     saved_or_none,
 )
 from headway.tasks.job import AnyJob, Emit
-from headway.tasks.sections import parse_time
 from headway.tasks.task import AnyTask
 from headway.training import Budget
+from headway.training.budget import parse_time
 
 TRAINING_ROWS = 512
 """Number of vectors of the products by which the number of threads of a run is chosen."""

@@ -4,9 +4,11 @@ packs them into sequences."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -19,12 +21,14 @@ from headway.data.bad_rows import BadRows
 from headway.data.dialogues import Dialogue
 from headway.data.padding import IGNORED
 from headway.data.prepared import Progress, prepared
-from headway.data.store import Array, Offsets, Store, ids_dtype, new_store
+from headway.data.store import Array, Offsets, Store, StoreWriter, ids_dtype, new_store
 from headway.data.stream import SHUFFLE, Batch, Order
 from headway.interop import ChatTemplate
 from headway.models import GPT
-from headway.tasks.job import Emit
+from headway.tasks.finetuning import Sides, adapt, copy_gpt, without_adapters
+from headway.tasks.job import Emit, prepare_blocks
 from headway.tasks.opening import load_as
+from headway.tasks.sections import ExamplesConfig, LanguageTuningRunConfig
 from headway.tasks.target_mask import (
     TEMPLATE,
     RenderedDialogue,
@@ -32,26 +36,69 @@ from headway.tasks.target_mask import (
     with_role_tokens,
 )
 
-TOKENS, TARGETS = "tokens", "targets"
+TRAIN, VALID = "train", "valid"
+TOKENS = "tokens"
 CHUNK = 256
 NO_ANSWER, CUT = "without an answer to learn", "with answers beyond the length only"
 TRUNCATED = "truncated"
+Example = TypeVar("Example")
+Encoded = TypeVar("Encoded", bound=Sized)
 OPEN_ROWS = 64
 """Maximum number of sequences that are filled at the same time."""
 
 
 @dataclass(frozen=True)
-class EncodedDialogues:
-    """Conversations as tokens.
+class TargetSequences:
+    """Sequences of tokens, some of which are learned.
 
-    Conversation i has the tokens tokens[offsets[i] : offsets[i + 1]]; is_target is 1 for those that
-    are learned. skipped: the numbers of conversations that were left out, by reason. truncated: the
-    number that lost their end.
+    Sequence i has the tokens tokens[offsets[i] : offsets[i + 1]]; is_target is 1 for those that are
+    learned.
     """
 
     tokens: Array
     is_target: Array
     offsets: Offsets
+
+    @classmethod
+    def stored(cls, store: Store, name: str, vocabulary: int) -> TargetSequences:
+        """Open the sequences that `append` wrote under that name."""
+        tokens, offsets = store.sequences(name, ids_dtype(vocabulary), below=vocabulary)
+        is_target, _ = store.sequences(f"{name}.targets", "uint8", below=2)
+        return cls(tokens, is_target, offsets)
+
+    def __len__(self) -> int:
+        """The number of sequences."""
+        return len(self.offsets) - 1
+
+    def sequence(self, index: int) -> tuple[Array, Array]:
+        """Return the tokens of a sequence, and which are targets."""
+        start, end = self.offsets[index], self.offsets[index + 1]
+        return self.tokens[start:end].astype(np.int64), self.is_target[start:end].astype(bool)
+
+    @property
+    def lengths(self) -> Array:
+        """The number of positions of each sequence: its tokens but the last one."""
+        return np.diff(self.offsets) - 1
+
+
+def append(
+    store: StoreWriter, name: str, sequences: Sequence[RenderedDialogue], vocabulary: int
+) -> None:
+    """Append sequences to a store, as `TargetSequences` of that name."""
+    tokens = [sequence.tokens for sequence in sequences]
+    store.append_sequences(name, tokens, ids_dtype(vocabulary))
+    masks = [sequence.is_target for sequence in sequences]
+    store.append_sequences(f"{name}.targets", masks, "uint8")
+
+
+@dataclass(frozen=True)
+class EncodedDialogues(TargetSequences):
+    """Conversations as tokens.
+
+    skipped: the numbers of conversations that were left out, by reason. truncated: the number that
+    lost their end.
+    """
+
     skipped: Counter[str]
     truncated: int
 
@@ -59,24 +106,11 @@ class EncodedDialogues:
     def open(cls, folder: Path, renderer: Renderer, vocabulary: int) -> EncodedDialogues:
         """Open what `write_dialogues` wrote. Raises DataError if another renderer encoded it."""
         store = Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
-        tokens, offsets = store.sequences(TOKENS, ids_dtype(vocabulary), below=vocabulary)
-        is_target, _ = store.sequences(TARGETS, "uint8", below=2)
+        stored = TargetSequences.stored(store, TOKENS, vocabulary)
         skipped = Counter({name: store.number(name) for name in (NO_ANSWER, CUT)})
-        return cls(tokens, is_target, offsets, skipped, store.number(TRUNCATED))
-
-    def __len__(self) -> int:
-        """The number of conversations."""
-        return len(self.offsets) - 1
-
-    def dialogue(self, index: int) -> tuple[Array, Array]:
-        """Return the tokens of a conversation, and which are targets."""
-        start, end = self.offsets[index], self.offsets[index + 1]
-        return self.tokens[start:end].astype(np.int64), self.is_target[start:end].astype(bool)
-
-    @property
-    def lengths(self) -> Array:
-        """The number of positions of each conversation: its tokens but the last one."""
-        return np.diff(self.offsets) - 1
+        return cls(
+            stored.tokens, stored.is_target, stored.offsets, skipped, store.number(TRUNCATED)
+        )
 
 
 def truncated(dialogue: RenderedDialogue, length: int) -> RenderedDialogue:
@@ -100,7 +134,7 @@ def write_dialogues(
     cannot be rendered. Raises DataError if none is left.
     """
     counts: Counter[str] = Counter()
-    dtype, done = ids_dtype(vocabulary), 0
+    done = 0
     with new_store(folder, renderer.fingerprint) as store:
         for chunk in chunks(dialogues, CHUNK):
             kept: list[RenderedDialogue] = []
@@ -113,8 +147,7 @@ def write_dialogues(
                 else:
                     counts[CUT if any(rendered.is_target) else NO_ANSWER] += 1
             if kept:
-                store.append_sequences(TOKENS, [short.tokens for short in kept], dtype)
-                store.append_sequences(TARGETS, [short.is_target for short in kept], "uint8")
+                append(store, TOKENS, kept, vocabulary)
             done += len(chunk)
             progress(done)
         if not store.size(TOKENS):
@@ -160,7 +193,7 @@ def packed(dialogues: EncodedDialogues, rows: Rows, length: int | None = None) -
     for number, row in enumerate(rows):
         start, within = 0, []
         for index in row:
-            ids, is_target = dialogues.dialogue(index)
+            ids, is_target = dialogues.sequence(index)
             end = start + len(ids) - 1
             tokens[number, start:end] = ids[:-1]
             targets[number, start:end] = np.where(is_target[1:], ids[1:], IGNORED)
@@ -249,11 +282,22 @@ def with_vocabulary(model: GPT, vocabulary: int) -> GPT:
     return larger.eval()
 
 
-def copy_gpt(start: TextBundle, dropout: float) -> GPT:
-    """Copy the language model with its weights and another dropout probability."""
-    gpt = GPT(replace(start.config, dropout=dropout))
-    gpt.load_state_dict(start.model.state_dict())
-    return gpt
+def tuned(start: TextBundle, config: LanguageTuningRunConfig) -> Callable[[], GPT]:
+    """Return the function that builds the model of a run: a copy of the language model `start`,
+    with adapters if the settings have them."""
+
+    def build() -> GPT:
+        gpt = copy_gpt(start, config.model.dropout)
+        adapt(gpt, config.lora)
+        return prepare_blocks(gpt, config.training, config.machine)
+
+    return build
+
+
+def bundle_of(trained: GPT, start: TextBundle, config: LanguageTuningRunConfig) -> TextBundle:
+    """Return the bundle of a model that `tuned` built, with its adapters merged."""
+    model = without_adapters(trained, config.lora)
+    return TextBundle(model, start.tokenizer, start.settings)
 
 
 def template_of_bundle(bundle: TextBundle) -> ChatTemplate:
@@ -280,27 +324,47 @@ def fitted_length(length: int | None, longest: int, limit: int | None) -> int:
     return length or (longest if limit is None else min(longest, limit))
 
 
-def prepare_dialogues(
-    dialogues: Callable[[], Iterable[Dialogue]],
-    renderer: Renderer,
-    vocabulary: int,
-    length: int,
+def held_out_folder(run: Path, examples: str) -> Path:
+    """Return the folder of the held-out examples of a run. Raises UsageError if it is missing."""
+    folder = run / "data" / VALID
+    if not folder.is_dir():
+        raise UsageError(
+            f"the held-out {examples} of the run are missing",
+            str(folder),
+            f"name a file: headway eval {run} FILE",
+        )
+    return folder
+
+
+def prepare_sides(
     folder: Path,
-    bad_rows: BadRows,
+    data: ExamplesConfig,
+    split: Callable[[BadRows], tuple[list[Example], list[Example]]],
+    open_it: Callable[[Path], Encoded],
+    write: Callable[[list[Example], Path, BadRows, Progress], Encoded],
+    skipped: Callable[[Encoded], dict[str, int]],
+    unit: str,
     emit: Emit,
-) -> EncodedDialogues:
-    """Encode conversations into `folder`, or reuse them if it exists (`write_dialogues`)."""
-    encoded = prepared(
-        folder,
-        lambda path: EncodedDialogues.open(path, renderer, vocabulary),
-        lambda path, progress: write_dialogues(
-            dialogues(), renderer, vocabulary, length, path, bad_rows, progress
-        ),
-        lambda data: {"count": len(data), "unit": "conversations", "skipped": dict(data.skipped)},
-        emit,
-        "conversations",
-    )
-    if encoded.truncated:
-        text = f"{encoded.truncated:,} conversations of {folder.name} have more than {length} "
-        emit({"kind": "note", "text": f"{text}tokens and are truncated (training.length)"})
+) -> Sides[Encoded]:
+    """Encode the training and the held-out examples into the run folder, or reuse them.
+
+    split: reads and splits the examples; it is called once, and only if a side is not encoded yet.
+    open_it, write: open the encoded examples in a folder, and write them to a new one. skipped:
+    returns the numbers of examples that were left out, by reason. unit: what they are called.
+    """
+    bad_rows = BadRows.of(data.bad_rows)
+    sides = cache(lambda: dict(zip((TRAIN, VALID), split(bad_rows), strict=True)))
+
+    def side(name: str) -> Encoded:
+        return prepared(
+            folder / "data" / name,
+            open_it,
+            lambda path, progress: write(sides()[name], path, bad_rows, progress),
+            lambda side: {"count": len(side), "unit": unit, "skipped": skipped(side)},
+            emit,
+            unit,
+        )
+
+    encoded = Sides(side(TRAIN), side(VALID))
+    bad_rows.announce(emit)
     return encoded

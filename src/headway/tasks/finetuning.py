@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from torch import nn
 
@@ -19,11 +19,18 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.bundle import EncoderBundle, TextBundle
 from headway.data.formats.split_files import files_of
+from headway.data.split import check_sides, hold_out
 from headway.data.stream import Array, Batch, Batches, ByLength, Indices
 from headway.models import GPT, Bert
-from headway.tasks.job import Network, prepare_blocks
+from headway.tasks.job import Emit, Network, prepare_blocks
 from headway.tasks.opening import load_as
-from headway.tasks.sections import BatchSizeConfig, FineTuningRunConfig, LoRAConfig
+from headway.tasks.sections import (
+    AdaptedRunConfig,
+    BatchSizeConfig,
+    ExamplesConfig,
+    FineTuningRunConfig,
+    LoRAConfig,
+)
 from headway.training import View
 from headway.training.objectives.contract import FramedTexts
 from headway.transforms import fast, is_fast, merge_lora, quantize
@@ -36,6 +43,13 @@ B = TypeVar("B", bound=Batch)
 B_co = TypeVar("B_co", bound=Batch, covariant=True)
 
 
+class Sides(NamedTuple, Generic[Encoded]):
+    """The encoded training and held-out examples of a run."""
+
+    train: Encoded
+    held_out: Encoded
+
+
 @dataclass(frozen=True)
 class PreparedExamples(Generic[Reader, Encoded, Example]):
     """The encoded training examples of a run, their reader, and the held-out examples."""
@@ -45,32 +59,78 @@ class PreparedExamples(Generic[Reader, Encoded, Example]):
     held_out: list[Example]
 
 
-HINT = "--from RUN or --from MODEL, an encoder of BERT's family"
+@dataclass(frozen=True, kw_only=True)
+class ExampleFiles:
+    """The files of the examples of a task, and how they are split.
 
-
-def check_examples(
-    config: FineTuningRunConfig, examples: str, files: str, endings: Sequence[str], content: str
-) -> None:
-    """Raise UsageError if no training examples are named, or if a file is missing or of another
-    kind.
-
-    examples: the word for the examples. files: the kinds of files that have them, in words.
+    examples: the word for the examples. kinds: the kinds of files that have them, in words.
     endings, content: as those of `files_of`.
     """
-    data = config.data
-    if not data.train:
-        raise UsageError(
-            f"no training {examples} are named",
-            hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {files}",
-        )
-    files_of(data.train, data.valid, endings, content)
+
+    examples: str
+    kinds: str
+    endings: Sequence[str]
+    content: str
+
+    def check(self, config: FineTuningRunConfig) -> None:
+        """Raise UsageError if no training examples are named, or if a file is missing or of
+        another kind."""
+        data = config.data
+        if not data.train:
+            raise UsageError(
+                f"no training {self.examples} are named",
+                hint=f"headway train {config.recipe} FILE --from MODEL, where FILE is {self.kinds}",
+            )
+        files_of(data.train, data.valid, self.endings, self.content)
+
+    def read(
+        self, data: ExamplesConfig, read: Callable[[list[Path]], Iterable[Example]]
+    ) -> tuple[list[Example], list[Example] | None]:
+        """Read the examples of data.train, and those of data.valid; None if there are no such
+        files. read: reads files."""
+        train, valid = files_of(data.train, data.valid, self.endings, self.content)
+        return list(read(train)), list(read(valid)) if valid else None
+
+    def split(
+        self,
+        data: ExamplesConfig,
+        examples: list[Example],
+        valid: list[Example] | None,
+        content: Callable[[Example], str],
+        labels: Callable[[Example], Iterable[str]] = lambda example: (),
+        emit: Emit = lambda event: None,
+    ) -> tuple[list[Example], list[Example]]:
+        """Return the training examples and the validation examples: `valid`, or else a fraction of
+        `examples` that is held out (`hold_out`). Raises DataError if a split is empty."""
+        train = examples
+        decides: Callable[[Example], str] | None = None
+        if valid is None:
+            train, valid = hold_out(examples, content, data.held_out, labels, emit, self.examples)
+            decides = content
+        described, sources = f"{len(examples):,} {self.examples}", data.valid or data.train
+        check_sides(train, valid, described, ", ".join(sources), content=decides)
+        return train, valid
 
 
-def require_encoder(start: str | None, model: str) -> None:
-    """Raise UsageError if no pre-trained encoder is named. model: what is fine-tuned, in words."""
+def require_start(
+    start: str | None,
+    model: str,
+    source: str = "a pre-trained encoder",
+    hint: str = "--from RUN or --from MODEL, an encoder of BERT's family",
+) -> None:
+    """Raise UsageError if no pre-trained model is named. model, source: what is fine-tuned, and
+    from what, in words."""
     if start is None:
+        raise UsageError(f"{model} is fine-tuned from {source}, and none is named", hint=hint)
+
+
+def check_adapters(config: AdaptedRunConfig) -> None:
+    """Raise UsageError for settings that cannot be combined with adapters."""
+    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
         raise UsageError(
-            f"{model} is fine-tuned from a pre-trained encoder, and none is named", hint=HINT
+            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
+            "blocks, or with optimizer.kind=muon",
+            hint="leave out --training.frozen, and use --optimizer.kind adamw",
         )
 
 
@@ -84,6 +144,13 @@ def copy_encoder(start: EncoderBundle, dropout: float) -> Bert:
     bert = Bert(replace(start.config, dropout=dropout))
     bert.load_state_dict(start.model.state_dict())
     return bert
+
+
+def copy_gpt(start: TextBundle, dropout: float) -> GPT:
+    """Copy the language model with its weights and another dropout probability."""
+    gpt = GPT(replace(start.config, dropout=dropout))
+    gpt.load_state_dict(start.model.state_dict())
+    return gpt
 
 
 def with_head(

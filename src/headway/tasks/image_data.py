@@ -95,7 +95,7 @@ def prepare_splits(
 
     read: reads the images, if they are not prepared yet. model: the requested shape of the encoder;
     key: its section in the configuration. start: the image reader of the pre-trained model, or
-    None. Returns the images and their reader.
+    None.
     """
     reader = ImageReader.load(folder) if (folder / FILE).exists() else None
     source = cache(read)

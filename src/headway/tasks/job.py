@@ -16,6 +16,7 @@ from headway.base.devices import MachineConfig
 from headway.base.errors import UsageError
 from headway.bundle import Bundle
 from headway.data.prepared import Emit as Emit
+from headway.data.prepared import Progress as Progress
 from headway.data.stream import Batch, Batches
 from headway.tasks.sections import BlocksLoopConfig, FineTuningConfig
 from headway.training import Objective, View
@@ -25,10 +26,6 @@ Network = TypeVar("Network", bound=nn.Module)
 B = TypeVar("B", bound=Batch)
 Examples = TypeVar("Examples", covariant=True)
 Options = TypeVar("Options", covariant=True)
-
-Progress = Callable[[int], None]
-"""Called before each batch of an evaluation with the number of examples processed so far; an
-exception that it raises ends the evaluation."""
 
 
 class Example(NamedTuple):
@@ -137,10 +134,7 @@ def update_size(training: SizedTraining, examples_per_epoch: int) -> int:
 
 
 def prepare_blocks(model: Network, training: BlocksLoopConfig, machine: MachineConfig) -> Network:
-    """Freeze blocks, switch on activation checkpointing and compile, as the settings require.
-
-    Returns the model.
-    """
+    """Freeze blocks, switch on activation checkpointing and compile, as the settings require."""
     if isinstance(training, FineTuningConfig) and training.frozen is not None:
         freeze(model, training.frozen)
     if training.recompute:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 from headway.base.devices import MachineConfig
-from headway.base.errors import UsageError
 from headway.base.settings import (
     BATCH,
     COPIES,
@@ -23,28 +21,7 @@ from headway.base.settings import (
 from headway.data.bad_rows import bad_rows_setting
 from headway.data.documents import Split
 from headway.training import DistillationConfig, OptimizerConfig, ScheduleConfig
-
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
-LONGEST_TIME = 366 * _SECONDS["d"]
-
-
-def parse_time(text: str) -> float:
-    """Convert a duration such as 90s, 30m, 2h, 1d or 1h30m to seconds.
-
-    Raises UsageError for a duration without a unit, of 0, or above a year, which is a typing error.
-    """
-    text = text.strip()
-    examples = "90s (seconds), 30m (minutes), 2h (hours), 1d (days) or 1h30m"
-    if not _TIME.fullmatch(text):
-        number = re.fullmatch(r"\d+(\.\d+)?", text)
-        problem = "has no unit" if number else "is not a time"
-        raise UsageError(f"training.time={text} {problem}", hint=examples)
-    parts = re.findall(r"([\d.]+) ?([smhd])", text)
-    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
-    if not 0 < seconds <= LONGEST_TIME:
-        raise UsageError(f"training.time={text} must be above 0 and at most 366d", hint=examples)
-    return seconds
+from headway.training.budget import parse_time
 
 
 def unset_settings(config: object, *keys: str) -> frozenset[str]:
@@ -346,6 +323,22 @@ class LoRAConfig:
                 f"lora.targets={','.join(self.targets)}: there are no adapters, since lora.rank is "
                 "0; set it, as by --lora.rank 8"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptedRunConfig(FineTuningRunConfig):
+    """Configuration of a run that fine-tunes all weights of a model, or low-rank adapters."""
+
+    lora: LoRAConfig = section(LoRAConfig, after="training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageTuningRunConfig(AdaptedRunConfig):
+    """Configuration of a run that fine-tunes the language model `training.start`."""
+
+    model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
+
+    data_may_decide = ("training.steps", "training.length")
 
 
 @dataclass(frozen=True, kw_only=True)

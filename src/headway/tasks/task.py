@@ -88,11 +88,6 @@ def metrics_line(scores: Scores) -> str:
     )
 
 
-def metrics_lines(scores: Scores) -> list[str]:
-    """Format all metrics with their values as one line."""
-    return [metrics_line(scores)]
-
-
 def shown_as(template: str) -> Callable[[Scores], list[str]]:
     """Return a function that formats scores as one line.
 
@@ -305,7 +300,7 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     next_commands: Sequence[str]
     bundles: Mapping[str, BundleSpec[Any, Model]] = field(default_factory=dict)
     reads: Callable[[Path], bool] | None = None
-    show_scores: Callable[[Scores], list[str]] = metrics_lines
+    show_scores: Callable[[Scores], list[str]] = lambda scores: [metrics_line(scores)]
     predicts: Predicts[Model, Any, Any, Any] | None = None
     compares: Compares[RunConfig, Model, Examples, Options] | None = None
     documents: Documents[Model, Any, Any, Any] | None = None

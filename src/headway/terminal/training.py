@@ -15,11 +15,11 @@ from headway.base.metrics_file import Event
 from headway.base.ranks import ALONE, Ranks
 from headway.data.bad_rows import LEFT_OUT_FILE
 from headway.runs import AnyRunConfig, DryRun, Outcome, train
-from headway.tasks.sections import parse_time
 from headway.terminal.console import talk
 from headway.terminal.numbers import TITLES, best_of, metrics, written
 from headway.terminal.progress import LINE_SECONDS, clock
 from headway.training import StepReport, TrainingState
+from headway.training.budget import parse_time
 
 
 class Screen:

@@ -1,94 +1,51 @@
 """Training: the loop, objectives, optimizers, schedules, checkpoints and observers."""
 
-from headway.base.metrics_file import Event
-from headway.training.averaging import WeightAverage
-from headway.training.budget import Budget
-from headway.training.busy_machine import beside_others
-from headway.training.checkpoints import CHECKPOINTS, MODEL, Checkpointing, load_state, save_state
-from headway.training.log import MetricsLog, StepLog
-from headway.training.loop import NonFinite, Stream, agree, fit, repeated
-from headway.training.memory import peak_memory
-from headway.training.objectives import (
-    AnswerPairs,
-    DistillationBatch,
-    DistillationConfig,
-    DistillationObjective,
-    DistillationStudent,
-    ImageObjective,
-    LayersConfig,
-    Loss,
-    Objective,
-    PreferenceConfig,
-    PreferenceObjective,
-    TextObjective,
-    View,
-    cross_entropy_sum,
-    filled_weights,
-    preference_losses,
-)
-from headway.training.observers import EVALUATING, Averaging, Evaluation, Glimpses, Interrupted
-from headway.training.optimizers import (
-    AutomaticOptimizerConfig,
-    OptimizerConfig,
-    for_start,
-    optimizer,
-)
-from headway.training.prefetch import prefetched
-from headway.training.recorded import RecordedGradients
-from headway.training.schedules import ScheduleConfig, learning_rate
-from headway.training.signals import StopRequest, graceful_stop
-from headway.training.state import Observer, StepReport, TrainingState
-
-__all__ = [
-    "CHECKPOINTS",
-    "EVALUATING",
-    "MODEL",
-    "AnswerPairs",
-    "AutomaticOptimizerConfig",
-    "Averaging",
-    "Budget",
-    "Checkpointing",
-    "DistillationBatch",
-    "DistillationConfig",
-    "DistillationObjective",
-    "DistillationStudent",
-    "Evaluation",
-    "Event",
-    "Glimpses",
-    "ImageObjective",
-    "Interrupted",
-    "LayersConfig",
-    "Loss",
-    "MetricsLog",
-    "NonFinite",
-    "Objective",
-    "Observer",
-    "OptimizerConfig",
-    "PreferenceConfig",
-    "PreferenceObjective",
-    "RecordedGradients",
-    "ScheduleConfig",
-    "StepLog",
-    "StepReport",
-    "StopRequest",
-    "Stream",
-    "TextObjective",
-    "TrainingState",
-    "View",
-    "WeightAverage",
-    "agree",
-    "beside_others",
-    "cross_entropy_sum",
-    "filled_weights",
-    "fit",
-    "for_start",
-    "graceful_stop",
-    "learning_rate",
-    "load_state",
-    "optimizer",
-    "peak_memory",
-    "preference_losses",
-    "prefetched",
-    "repeated",
-    "save_state",
-]
+from headway.base.metrics_file import Event as Event
+from headway.training.averaging import WeightAverage as WeightAverage
+from headway.training.budget import Budget as Budget
+from headway.training.busy_machine import beside_others as beside_others
+from headway.training.checkpoints import CHECKPOINTS as CHECKPOINTS
+from headway.training.checkpoints import MODEL as MODEL
+from headway.training.checkpoints import Checkpointing as Checkpointing
+from headway.training.checkpoints import load_state as load_state
+from headway.training.checkpoints import save_state as save_state
+from headway.training.log import MetricsLog as MetricsLog
+from headway.training.log import StepLog as StepLog
+from headway.training.loop import NonFinite as NonFinite
+from headway.training.loop import agree as agree
+from headway.training.loop import fit as fit
+from headway.training.loop import repeated as repeated
+from headway.training.memory import peak_memory as peak_memory
+from headway.training.objectives.contract import Loss as Loss
+from headway.training.objectives.contract import Objective as Objective
+from headway.training.objectives.cross_entropy import cross_entropy_sum as cross_entropy_sum
+from headway.training.objectives.distillation import DistillationBatch as DistillationBatch
+from headway.training.objectives.distillation import DistillationConfig as DistillationConfig
+from headway.training.objectives.distillation import DistillationObjective as DistillationObjective
+from headway.training.objectives.distillation import DistillationStudent as DistillationStudent
+from headway.training.objectives.distillation import LayersConfig as LayersConfig
+from headway.training.objectives.distillation import View as View
+from headway.training.objectives.distillation import filled_weights as filled_weights
+from headway.training.objectives.image_classification import ImageObjective as ImageObjective
+from headway.training.objectives.language_modeling import TextObjective as TextObjective
+from headway.training.objectives.preference import PreferenceConfig as PreferenceConfig
+from headway.training.objectives.preference import PreferenceObjective as PreferenceObjective
+from headway.training.objectives.preference import preference_losses as preference_losses
+from headway.training.observers import EVALUATING as EVALUATING
+from headway.training.observers import Averaging as Averaging
+from headway.training.observers import Evaluation as Evaluation
+from headway.training.observers import Glimpses as Glimpses
+from headway.training.observers import Interrupted as Interrupted
+from headway.training.optimizers import AutomaticOptimizerConfig as AutomaticOptimizerConfig
+from headway.training.optimizers import OptimizerConfig as OptimizerConfig
+from headway.training.optimizers import for_start as for_start
+from headway.training.optimizers import optimizer as optimizer
+from headway.training.prefetch import prefetched as prefetched
+from headway.training.recorded import RecordedGradients as RecordedGradients
+from headway.training.schedules import ScheduleConfig as ScheduleConfig
+from headway.training.schedules import learning_rate as learning_rate
+from headway.training.signals import StopRequest as StopRequest
+from headway.training.signals import graceful_stop as graceful_stop
+from headway.training.state import Observer as Observer
+from headway.training.state import StepReport as StepReport
+from headway.training.state import TrainingState as TrainingState

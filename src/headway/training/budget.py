@@ -9,8 +9,10 @@ depends on the step alone, and is resumed exactly.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from headway.base.errors import UsageError
 from headway.training.state import StepReport, TrainingState
 
 PARTS = 10
@@ -18,6 +20,29 @@ PARTS = 10
 
 STEPS_OF_A_PART = 25
 """Minimum number of steps of a part, if steps limit the run and two parts are possible."""
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TIME = re.compile(r"(?:(\d+(?:\.\d+)?) ?([smhd]) ?)+")
+LONGEST_TIME = 366 * _SECONDS["d"]
+
+
+def parse_time(text: str) -> float:
+    """Convert a duration such as 90s, 30m, 2h, 1d or 1h30m to seconds.
+
+    Raises UsageError for a duration without a unit, of 0, or above a year, which is a typing error.
+    """
+    text = text.strip()
+    examples = "90s (seconds), 30m (minutes), 2h (hours), 1d (days) or 1h30m"
+    if not _TIME.fullmatch(text):
+        number = re.fullmatch(r"\d+(\.\d+)?", text)
+        problem = "has no unit" if number else "is not a time"
+        raise UsageError(f"training.time={text} {problem}", hint=examples)
+    parts = re.findall(r"([\d.]+) ?([smhd])", text)
+    seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+    if not 0 < seconds <= LONGEST_TIME:
+        raise UsageError(f"training.time={text} must be above 0 and at most 366d", hint=examples)
+    return seconds
 
 
 @dataclass

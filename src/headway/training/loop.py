@@ -18,7 +18,7 @@ from headway.base.errors import HeadwayError
 from headway.base.ranks import Ranks
 from headway.base.shapes import Tensor
 from headway.base.transfers import read, read_later
-from headway.training.objectives import Loss, Objective
+from headway.training.objectives.contract import Loss, Objective
 from headway.training.optimizers import divides_and_checks, update_if_finite
 from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest

@@ -18,7 +18,9 @@ from torch import nn
 
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
-from headway.training.objectives import ImageObjective, Loss, TextObjective
+from headway.training.objectives.contract import Loss
+from headway.training.objectives.image_classification import ImageObjective
+from headway.training.objectives.language_modeling import TextObjective
 from headway.training.state import StepReport, TrainingState
 from headway.transforms.recompute import Recomputed
 from headway.transforms.recorder import CudaRecorder, Recorder, first_line, refusal_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -14,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headway.bundle import TextEmbedding
-from headway.serving.engine import Computation, at_once
-from headway.serving.http.exchange import Exchange, read_json
+from headway.serving.engine import at_once
+from headway.serving.http.exchange import read_json, result_of
 from headway.serving.http.generation_fields import Token
 from headway.serving.http.known_fields import EMBED, EMBEDDINGS, KnownFields, RequestBody
 from headway.serving.http.replies import ApiError, json_reply
@@ -190,19 +189,11 @@ async def vectors_of(
         vectors = bundle.embed(items, normalise=normalise, prompt=prompt)
         return list(vectors.float().cpu().numpy())
 
-    models: ServedModels = request.app.state.models
-    async with Exchange(request, models.seconds) as exchange:
-        make = partial(
-            Computation,
-            deadline=exchange.deadline,
-            cost=sum(1 + len(text) // 3 for text in texts),
-            group=("embed", normalise, prompt),
-            inputs=texts,
-            compute=at_once(compute),
-        )
-        exchange.submit(served.engine, lambda report: make(report=report))
-        (finished,) = await exchange.results()
-    return np.stack(finished.result)
+    group = ("embed", normalise, prompt)
+    cost = sum(1 + len(text) // 3 for text in texts)
+    return np.stack(
+        await result_of(request, served, texts, at_once(compute), group=group, cost=cost)
+    )
 
 
 def _encoded(vector: NDArray[np.float32], form: str) -> object:

@@ -6,19 +6,21 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, quote
 from weakref import WeakKeyDictionary
 
 import msgspec
 from starlette.requests import Request
 
-from headway.serving.engine import Engine, Event, Failed, Finished, Grown, Job
+from headway.decoding import Search
+from headway.serving.engine import Computation, Engine, Event, Failed, Finished, Grown, Job
 from headway.serving.http.known_fields import RequestBody, refuse
 from headway.serving.http.replies import ApiError
+from headway.serving.http.served import ServedModel, ServedModels
 from headway.serving.http.text_sizes import FORM_BODY, TEXT_BODY, check_body
 
 S = TypeVar("S")
@@ -230,6 +232,36 @@ class Exchange:
         for job in self._jobs:
             job.cancelled = True
         self._events.put_nowait(None)
+
+
+async def result_of(
+    request: Request,
+    served: ServedModel,
+    inputs: Sequence[object],
+    compute: Callable[[list[Any]], Search[Sequence[object]]],
+    *,
+    group: Hashable,
+    cost: int,
+) -> Any:
+    """Return the results of one computation of a model, in the order of its inputs.
+
+    group, compute: as in `Computation`. cost: the estimated number of tokens.
+    """
+    models: ServedModels = request.app.state.models
+    async with Exchange(request, models.seconds) as exchange:
+        exchange.submit(
+            served.engine,
+            lambda report: Computation(
+                report=report,
+                deadline=exchange.deadline,
+                cost=cost,
+                group=group,
+                inputs=inputs,
+                compute=compute,
+            ),
+        )
+        (finished,) = await exchange.results()
+    return finished.result
 
 
 def _merged(items: Sequence[tuple[int, Event] | None]) -> list[tuple[int, Event] | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from headway.data.image_reader import ImageReader
 from headway.inspection.document import Document, Frame
 from headway.inspection.page import encode, page_text
 from headway.inspection.watch import watch
-from headway.serving.engine import Computation, at_once
-from headway.serving.http.exchange import Exchange
+from headway.serving.engine import at_once
+from headway.serving.http.exchange import result_of
 from headway.serving.http.replies import ApiError, json_reply
 from headway.serving.http.served import ServedModel, ServedModels, routes_of
 from headway.serving.page import start_page
@@ -152,19 +151,12 @@ async def inspect(request: Request) -> Response:
         frame = watch(bundle, text, second, vectors=True, label=served.name, max_tokens=MOST_TOKENS)
         return [frame] * len(texts)
 
-    async with Exchange(request, models.seconds) as exchange:
-        make = partial(
-            Computation,
-            deadline=exchange.deadline,
-            cost=len(text),
-            group=("inspect", text, second),
-            inputs=[text],
-            compute=at_once(frames),
-        )
-        exchange.submit(served.engine, lambda report: make(report=report))
-        (finished,) = await exchange.results()
+    group = ("inspect", text, second)
+    (frame,) = await result_of(
+        request, served, [text], at_once(frames), group=group, cost=len(text)
+    )
     title = f"{served.name}: {text[:60]}"
-    page = await run_in_threadpool(_inspection_page, title, finished.result[0])
+    page = await run_in_threadpool(_inspection_page, title, frame)
     return Response(page, media_type="text/html")
 
 

@@ -28,13 +28,13 @@ from headway.base.settings import fields_of, override
 from headway.data.images import FORMAT_NAMES, suffix_of
 from headway.data.media_kinds import recognised
 from headway.decoding import BeamSettings
-from headway.serving.engine import Computation, at_once
+from headway.serving.engine import at_once
 from headway.serving.http.exchange import (
-    Exchange,
     note_ignored,
     parse_form,
     read_json,
     read_object,
+    result_of,
 )
 from headway.serving.http.known_fields import (
     LIBRETRANSLATE,
@@ -245,19 +245,14 @@ async def computed(
     bundle: Any = served.bundle
     decodes = isinstance(options, BeamSettings)  # token by token
     compute = bundle.predicting if decodes else at_once(bundle.predict)
-    models: ServedModels = request.app.state.models
-    async with Exchange(request, models.seconds) as exchange:
-        make = partial(
-            Computation,
-            deadline=exchange.deadline,
-            cost=sum(map(_cost, inputs)),
-            group=repr(options),
-            inputs=inputs,
-            compute=partial(compute, options=options),
-        )
-        exchange.submit(served.engine, lambda report: make(report=report))
-        (finished,) = await exchange.results()
-    predictions: list[object] = finished.result
+    predictions: list[object] = await result_of(
+        request,
+        served,
+        inputs,
+        partial(compute, options=options),
+        group=repr(options),
+        cost=sum(map(_cost, inputs)),
+    )
     return predictions
 
 

@@ -9,10 +9,8 @@ from headway.base.settings import BATCH, LENGTH, count, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
-    FineTuningRunConfig,
-    LoRAConfig,
+    LanguageTuningRunConfig,
     ObservationConfig,
-    StartedLanguageModelConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
 
@@ -78,18 +76,14 @@ class ChatScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatRunConfig(FineTuningRunConfig):
+class ChatRunConfig(LanguageTuningRunConfig):
     """Configuration of a run that fine-tunes the language model `training.start` on
     conversations."""
 
     recipe: str = setting("chat", "name of the recipe that these settings extend")
     data: ChatDataConfig = section(ChatDataConfig)
-    model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
     training: ChatTrainingConfig = section(ChatTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ChatEvaluationConfig = section(ChatEvaluationConfig)
-
-    data_may_decide = ("training.steps", "training.length")
 
 
 def chat() -> ChatRunConfig:

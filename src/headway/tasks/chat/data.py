@@ -8,51 +8,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.base.errors import UsageError
 from headway.bundle import TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import DIALOGUES, ENDINGS, Dialogue, read_dialogues
-from headway.data.formats.split_files import files_of
-from headway.data.split import check_sides, evenly_spaced, hold_out
+from headway.data.split import evenly_spaced
 from headway.tasks.chat.config import LONGEST, ChatDataConfig, ChatRunConfig, ChatScoring
 from headway.tasks.dialogue_store import (
+    TRAIN,
+    VALID,
     EncodedDialogues,
     fitted_length,
-    prepare_dialogues,
+    held_out_folder,
+    prepare_sides,
     template_of_bundle,
     write_dialogues,
 )
-from headway.tasks.finetuning import check_examples
+from headway.tasks.finetuning import ExampleFiles, Sides, check_adapters, require_start
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
 from headway.tasks.target_mask import renderer_of
 
-TRAIN, VALID = "train", "valid"
-
-
-@dataclass(frozen=True)
-class PreparedChat:
-    """The training conversations, and the held-out ones."""
-
-    train: EncodedDialogues
-    held_out: EncodedDialogues
+CONVERSATIONS = ExampleFiles(
+    examples=DIALOGUES,
+    kinds=".jsonl, .json or .parquet",
+    endings=ENDINGS,
+    content=DIALOGUES,
+)
 
 
 def check_chat(config: ChatRunConfig) -> None:
     """Raise UsageError if conversations or the pre-trained model are missing, or if settings
     conflict."""
-    check_examples(config, DIALOGUES, ".jsonl, .json or .parquet", ENDINGS, DIALOGUES)
-    if config.training.start is None:
-        raise UsageError(
-            "a chat model is fine-tuned from a language model, and none is named",
-            hint="--from RUN; headway train gpt-tiny TEXT trains a language model",
-        )
-    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
-        raise UsageError(
-            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
-            "blocks, or with optimizer.kind=muon",
-            hint="leave out --training.frozen, and use --optimizer.kind adamw",
-        )
+    CONVERSATIONS.check(config)
+    require_start(
+        config.training.start,
+        "a chat model",
+        "a language model",
+        "--from RUN; headway train gpt-tiny TEXT trains a language model",
+    )
+    check_adapters(config)
 
 
 def split_dialogues(
@@ -60,62 +54,43 @@ def split_dialogues(
 ) -> tuple[list[Dialogue], list[Dialogue]]:
     """Read the training conversations and the validation conversations.
 
-    The latter are data.valid if set, else a held-out fraction of data.train: what precedes the
-    first answer decides, so that equal questions are in the same split. Raises DataError if a split
-    is empty.
+    What precedes the first answer decides whether a conversation is held out, so that equal
+    questions are in the same split. Raises DataError if a split is empty.
     """
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, DIALOGUES)
-    dialogues = list(read_dialogues(train_files, bad_rows))
-    if valid_files:
-        train, valid = dialogues, list(read_dialogues(valid_files, bad_rows))
-    else:
-        train, valid = hold_out(
-            dialogues, lambda dialogue: dialogue.question, data.held_out, emit=emit, unit=DIALOGUES
-        )
-    content = None if valid_files else lambda dialogue: dialogue.question
-    sources = ", ".join(map(str, valid_files or data.train))
-    check_sides(train, valid, f"{len(dialogues):,} {DIALOGUES}", sources, content=content)
-    return train, valid
+    dialogues, valid = CONVERSATIONS.read(data, lambda files: read_dialogues(files, bad_rows))
+    return CONVERSATIONS.split(data, dialogues, valid, lambda one: one.question, emit=emit)
 
 
 def prepare_chat(
     config: ChatRunConfig, start: TextBundle, length: int, folder: Path, emit: Emit
-) -> PreparedChat:
+) -> Sides[EncodedDialogues]:
     """Encode the conversations into the run folder, or reuse them."""
-    bad_rows = BadRows.of(config.data.bad_rows)
-    sides: dict[str, list[Dialogue]] = {}
-    paths = {name: folder / "data" / name for name in (TRAIN, VALID)}
-    if not all(path.exists() for path in paths.values()):
-        train, valid = split_dialogues(config.data, bad_rows, emit)
-        sides = {TRAIN: train, VALID: valid}
+    size = start.tokenizer.size
     with renderer_of(start.tokenizer, template_of_bundle(start)) as renderer:
-        encoded = {
-            name: prepare_dialogues(
-                lambda name=name: sides[name],  # type: ignore[misc]
-                renderer,
-                start.tokenizer.size,
-                length,
-                path,
-                bad_rows,
-                emit,
-            )
-            for name, path in paths.items()
-        }
-    bad_rows.announce(emit)
-    return PreparedChat(encoded[TRAIN], encoded[VALID])
+        sides = prepare_sides(
+            folder,
+            config.data,
+            lambda bad_rows: split_dialogues(config.data, bad_rows, emit),
+            lambda path: EncodedDialogues.open(path, renderer, size),
+            lambda dialogues, path, bad_rows, progress: write_dialogues(
+                dialogues, renderer, size, length, path, bad_rows, progress
+            ),
+            lambda encoded: dict(encoded.skipped),
+            DIALOGUES,
+            emit,
+        )
+    for name, encoded in zip((TRAIN, VALID), sides, strict=True):
+        if encoded.truncated:
+            text = f"{encoded.truncated:,} conversations of {name} have more than {length} tokens "
+            emit({"kind": "note", "text": f"{text}and are truncated (training.length)"})
+    return sides
 
 
 def held_out_chat(
     bundle: TextBundle, run: Path, config: object, options: ChatScoring
 ) -> EncodedDialogues:
     """Open the held-out conversations of a run. Raises UsageError if they are missing."""
-    folder = run / "data" / VALID
-    if not folder.is_dir():
-        raise UsageError(
-            "the held-out conversations of the run are missing",
-            str(folder),
-            f"name a file: headway eval {run} FILE",
-        )
+    folder = held_out_folder(run, DIALOGUES)
     with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
         return EncodedDialogues.open(folder, renderer, bundle.tokenizer.size)
 
@@ -157,7 +132,7 @@ def questions_of(
     """
     questions = []
     for index in range(len(dialogues)):
-        tokens, is_target = dialogues.dialogue(index)
+        tokens, is_target = dialogues.sequence(index)
         last = int(is_target.nonzero()[0][-1]) + 1
         start = last - 1
         while start > 1 and is_target[start - 1]:

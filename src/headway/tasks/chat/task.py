@@ -20,10 +20,8 @@ from headway.data.stream import Batches
 from headway.decoding import GenerationConfig, generate_from_tokens
 from headway.evaluation import mean_nats
 from headway.evaluation.scores import Metric, Scores
-from headway.models import GPT
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    PreparedChat,
     Question,
     check_chat,
     held_out_chat,
@@ -35,14 +33,15 @@ from headway.tasks.dialogue_store import (
     DialogueBatch,
     EncodedDialogues,
     PackedDialogues,
-    copy_gpt,
+    bundle_of,
     fitted_length,
     load_chat_start,
     packed,
     rows_of,
+    tuned,
 )
-from headway.tasks.finetuning import adapt, describe_shape, without_adapters
-from headway.tasks.job import Emit, Job, Summary, planned_steps, prepare_blocks
+from headway.tasks.finetuning import Sides, describe_shape
+from headway.tasks.job import Emit, Job, Summary, planned_steps
 from headway.tasks.task import Task
 from headway.training import TextObjective
 
@@ -56,12 +55,9 @@ ALL = ChatScoring()
 
 
 def chat_job(
-    config: ChatRunConfig, prepared: PreparedChat, start: TextBundle, machine: Machine
+    config: ChatRunConfig, prepared: Sides[EncodedDialogues], start: TextBundle, machine: Machine
 ) -> ChatJob:
-    """Return the job that fine-tunes a language model on conversations.
-
-    Raises UsageError if steps and epochs disagree.
-    """
+    """Return the job that fine-tunes a language model on conversations."""
     training, evaluation = config.training, config.evaluation
     assert training.length is not None
     order = PackedDialogues(
@@ -73,15 +69,10 @@ def chat_job(
     steps = planned_steps(training, batches.batches_per_epoch, least=300, passes=3.0)
     config = override(config, steps, "the conversations")
 
-    def build() -> GPT:
-        gpt = copy_gpt(start, config.model.dropout)
-        adapt(gpt, config.lora)
-        return prepare_blocks(gpt, config.training, config.machine)
-
     tokens = training.batch_size * training.length * training.accumulate
     return Job(
         config=config,
-        build=build,
+        build=tuned(start, config),
         batches=batches,
         objective=TextObjective(),
         held_out=prepared.held_out,
@@ -90,9 +81,7 @@ def chat_job(
             answers=evaluation.answers,
             sample=evaluation.sample,
         ),
-        bundle=lambda trained: TextBundle(
-            without_adapters(trained, config.lora), start.tokenizer, start.settings
-        ),
+        bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
             model=describe_shape(start), batches=f"at most {tokens:,} tokens", unit="tok"
         ),

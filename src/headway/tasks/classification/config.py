@@ -8,11 +8,10 @@ from typing import Literal
 from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
 from headway.tasks.classification.label_files import Columns
 from headway.tasks.sections import (
+    AdaptedRunConfig,
     BalancedConfig,
     ExamplesConfig,
-    FineTuningRunConfig,
     LinearHeadConfig,
-    LoRAConfig,
     ObservationConfig,
 )
 from headway.training import OptimizerConfig, ScheduleConfig
@@ -124,14 +123,13 @@ class ClassifyEvaluationConfig(ObservationConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyRunConfig(FineTuningRunConfig):
+class ClassifyRunConfig(AdaptedRunConfig):
     """Configuration of a classification run, which fine-tunes the model `training.start`."""
 
     data: ClassifyDataConfig = section(ClassifyDataConfig)
     model: ClassifierModelConfig = section(ClassifierModelConfig)
     optimizer: ClassifyOptimizerConfig = section(ClassifyOptimizerConfig)
     training: ClassifyTrainingConfig = section(ClassifyTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: ClassifyEvaluationConfig = section(ClassifyEvaluationConfig)
 
     data_may_decide = ("optimizer.lr", "training.steps", "evaluation.metric")

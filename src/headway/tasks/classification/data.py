@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 
 import torch
@@ -16,9 +15,8 @@ from headway.base.settings import setting
 from headway.base.shapes import Float, Int, Tensor
 from headway.data.bad_rows import BadRows
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.formats.split_files import files_of
 from headway.data.rows import ENDINGS, ROWS, read_rows
-from headway.data.split import check_known, check_sides, hold_out
+from headway.data.split import check_known
 from headway.data.stream import Indices
 from headway.tasks.classification.config import (
     METRICS,
@@ -36,12 +34,20 @@ from headway.tasks.classification.label_files import (
 )
 from headway.tasks.classification.model import ClassifierBundle, ClassInput
 from headway.tasks.classification.reader import ClassReader, Numbers
-from headway.tasks.finetuning import check_examples, check_unchanged
+from headway.tasks.finetuning import (
+    ExampleFiles,
+    check_adapters,
+    check_unchanged,
+    require_start,
+)
 from headway.tasks.job import Emit
 from headway.tasks.sections import RunSettings
 from headway.text import EncoderTokenizer, TextTokenizer
 
 FILE = "texts.json"
+TEXTS = ExampleFiles(
+    examples="texts", kinds=".tsv, .csv, .jsonl or .parquet", endings=ENDINGS, content=ROWS
+)
 Targets = Sequence[int] | Sequence[float]
 """Targets of texts: class numbers, or values for regression."""
 
@@ -120,7 +126,7 @@ class PreparedTexts:
 def check_texts(config: ClassifyRunConfig) -> None:
     """Raise UsageError if texts or the pre-trained model are missing, or if settings conflict."""
     data = config.data
-    check_examples(config, "texts", ".tsv, .csv, .jsonl or .parquet", ENDINGS, ROWS)
+    TEXTS.check(config)
     if len(set(data.columns.named.values())) < len(data.columns.named):
         names = ", ".join(f"data.{field}={name}" for field, name in data.columns.named.items())
         raise UsageError(f"{names}: the columns must be different")
@@ -135,17 +141,13 @@ def check_texts(config: ClassifyRunConfig) -> None:
             "training.balance weights classes, and data.kind=number has none",
             hint="leave out --training.balance",
         )
-    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
-        raise UsageError(
-            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
-            "blocks, or with optimizer.kind=muon",
-            hint="leave out --training.frozen, and use --optimizer.kind adamw",
-        )
-    if config.training.start is None:
-        raise UsageError(
-            "a classifier is fine-tuned from a language model or an encoder, and none is named",
-            hint="--from RUN; headway train gpt-tiny TEXT trains a language model",
-        )
+    check_adapters(config)
+    require_start(
+        config.training.start,
+        "a classifier",
+        "a language model or an encoder",
+        "--from RUN; headway train gpt-tiny TEXT trains a language model",
+    )
 
 
 def check_extra(config: RunSettings) -> None:
@@ -159,39 +161,29 @@ def labelled_texts(
 ) -> tuple[list[LabelledText], list[LabelledText]]:
     """Read the training texts and the validation texts.
 
-    The validation texts are data.valid if set, else a held-out fraction of data.train. The (first)
-    text decides whether an example is held out (`hold_out`), so that duplicates are in the same
-    split. The first text of a class without a training text is not held out. Raises DataError if a
-    split is empty, if there is only one label, for a label of data.valid that data.train does not
-    have, and for a label that is no number if data.kind is number.
+    The (first) text decides whether an example is held out, so that duplicates are in the same
+    split. Raises DataError if a split is empty, if there is only one label, for a label of
+    data.valid that data.train does not have, and for a label that is no number if data.kind is
+    number.
     """
-    bad_rows = BadRows.of(data.bad_rows)
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
-    texts = list(read_labelled(train_files, data.columns, bad_rows))
-    sources = ", ".join(data.train)
-    _check_labels(texts, data, sources)
-    if valid_files:
-        valid = list(read_labelled(valid_files, data.columns, bad_rows))
-        if data.kind == "number":
-            _ = [text.number for text in valid]  # raises DataError for a label that is no number
-        else:
-            labels = {text.label for text in texts}
-            check_known(labels_of(valid), labels, "label", "the training texts")
-        train, sources = texts, ", ".join(map(str, valid_files))
+    bad_rows, classes = BadRows.of(data.bad_rows), data.kind == "class"
+    texts, valid = TEXTS.read(data, lambda files: read_labelled(files, data.columns, bad_rows))
+    _check_labels(texts, data)
+    if classes:
+        labels = {text.label for text in texts}
+        check_known(labels_of(valid or ()), labels, "label", "the training texts")
     else:
-        classes = data.kind == "class"
-        train, valid = hold_out(
-            texts,
-            lambda text: text.text,
-            data.held_out,
-            labels=lambda text: (text.label,) if classes else (),
-            emit=emit,
-            unit="texts" if data.second is None else "pairs",
-        )
+        _ = [text.number for text in valid or ()]  # DataError for a label that is no number
     bad_rows.announce(emit)
-    content = None if valid_files else attrgetter("text")
-    check_sides(train, valid, f"{len(texts):,} texts", sources, content=content)
-    return train, valid
+    examples = TEXTS if data.second is None else replace(TEXTS, examples="pairs")
+    return examples.split(
+        data,
+        texts,
+        valid,
+        lambda text: text.text,
+        labels=lambda text: (text.label,) if classes else (),
+        emit=emit,
+    )
 
 
 def labels_of(texts: Sequence[LabelledText]) -> Iterator[tuple[str, str]]:
@@ -199,14 +191,14 @@ def labels_of(texts: Sequence[LabelledText]) -> Iterator[tuple[str, str]]:
     return ((text.label, text.where) for text in texts)
 
 
-def _check_labels(texts: Sequence[LabelledText], data: ClassifyDataConfig, sources: str) -> None:
+def _check_labels(texts: Sequence[LabelledText], data: ClassifyDataConfig) -> None:
     """Raise DataError unless there are two different labels, which are numbers if they must be."""
     numbers = data.kind == "number"
     labels = {text.number if numbers else text.label for text in texts}
     if len(labels) < 2:
         actual = f"all have the label {labels.pop()!r}" if labels else "there are no texts"
         expected = "different numbers" if numbers else "at least two classes"
-        raise DataError(f"expected texts of {expected}, but {actual}", sources)
+        raise DataError(f"expected texts of {expected}, but {actual}", ", ".join(data.train))
 
 
 def prepare_texts(
@@ -218,8 +210,7 @@ def prepare_texts(
 ) -> PreparedTexts:
     """Read and encode the texts.
 
-    room: the maximum length of the pre-trained model in tokens; None: no maximum. Raises DataError
-    if the texts have changed since the run started.
+    room: the maximum length of the pre-trained model in tokens; None: no maximum.
     """
     data = config.data
     sides = labelled_texts(data, emit)

@@ -64,9 +64,8 @@ def read_labelled(
     """Yield the labelled texts of files in order, stripped of surrounding whitespace.
 
     Empty lines are skipped. columns: names in the first line of a table, or keys of records. A
-    number or a Boolean may be a label (`plain_text`). bad_rows: the policy for rows that are
-    invalid. Raises what `read_rows` raises, and DataError with file and line for an empty text or
-    label.
+    number or a Boolean may be a label (`plain_text`). Raises what `read_rows` raises, and DataError
+    with file and line for an empty text or label.
     """
     flags = {name: f"--data.{role}" for role, name in columns.named.items()}
     for path in paths:

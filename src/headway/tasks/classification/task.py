@@ -60,6 +60,7 @@ from headway.tasks.finetuning import (
     balanced,
     batches_of,
     copy_encoder,
+    copy_gpt,
     describe_shape,
     view_of,
     without_adapters,
@@ -116,8 +117,7 @@ def classifier_on(
     if isinstance(start, EncoderBundle):
         bert = copy_encoder(start, settings.dropout)
         return BertClassifier(bert, outputs, settings.pooling, settings.head_dropout)
-    gpt = GPT(replace(start.config, dropout=settings.dropout))
-    gpt.load_state_dict(start.model.state_dict())
+    gpt = copy_gpt(start, settings.dropout)
     return TextClassifier(gpt, outputs, settings.head_dropout)
 
 
@@ -130,10 +130,7 @@ def classification_job(
     start: TextBundle | EncoderBundle,
     machine: Machine,
 ) -> ClassifyJob:
-    """Return the job that trains a pre-trained model with a new head on labelled texts.
-
-    Raises UsageError if steps and epochs disagree.
-    """
+    """Return the job that trains a pre-trained model with a new head on labelled texts."""
     reader, training = prepared.reader, config.training
     usual = OF_ENCODER if isinstance(start, EncoderBundle) else OF_LANGUAGE_MODEL
     batches: Batches[Array, EncoderBatch] = batches_of(
@@ -306,9 +303,8 @@ def evaluate(
 ) -> Scores:
     """Evaluate a classifier (`score_classes`) or a regression model (`number_scores`).
 
-    progress: called before each batch with the number of texts processed so far. Raises DataError
-    if there is no text, for a label that the model does not have, and for a label that is no number
-    if the model predicts numbers.
+    Raises DataError if there is no text, for a label that the model does not have, and for a label
+    that is no number if the model predicts numbers.
     """
     if not texts:
         raise DataError("no texts to evaluate")

@@ -54,10 +54,7 @@ def images_of_files(
 def held_out_images(
     bundle: Bundle, run: Path, config: RunSettings, options: NoOptions
 ) -> ImageExamples:
-    """Read the held-out images of a run.
-
-    Raises UsageError unless it was trained on labelled images.
-    """
+    """Read the held-out images of a run."""
     return examples_of_images(labelled_images(images_of_run(config, run)).valid)
 
 

@@ -159,8 +159,7 @@ def evaluate(
 ) -> Scores:
     """Evaluate an image classifier (`score_classes`).
 
-    progress: called before each batch with the number of images classified so far. Raises DataError
-    if there is no image, and for a class that the model does not have.
+    Raises DataError if there is no image, and for a class that the model does not have.
     """
     numbers = {label: i for i, label in enumerate(bundle.labels)}
     labelled = ((label, images.where(i)) for i, label in enumerate(images.labels))

@@ -285,8 +285,7 @@ def read_text(
 ) -> ScoredText:
     """Read and encode the text of files, folders or collections.
 
-    It is split into documents by the settings of the run, or by the defaults. Raises DataError or
-    UsageError for text that cannot be read.
+    It is split into documents by the settings of the run, or by the defaults.
     """
     data = config.data if isinstance(config, RunSettings) else None
     settings = data if isinstance(data, TextDataConfig) else TextDataConfig()

@@ -108,8 +108,7 @@ def prepare_sentences(
 ) -> SentenceCorpus:
     """Encode the sentences of documents into the new folder `folder`, and open it.
 
-    A sentence of more than 64 tokens becomes several. progress: called with the number of bytes
-    done. Raises DataError if there is no text. After any error no partial folder remains.
+    A sentence of more than 64 tokens becomes several. Raises DataError if there is no text.
     """
     num_bytes = 0
     with new_store(folder, _fingerprint(tokenizer)) as store:

@@ -9,10 +9,8 @@ from headway.base.settings import BATCH, COPIES, LENGTH, count, section, setting
 from headway.tasks.sections import (
     BatchSizeConfig,
     ExamplesConfig,
-    FineTuningRunConfig,
-    LoRAConfig,
+    LanguageTuningRunConfig,
     ObservationConfig,
-    StartedLanguageModelConfig,
 )
 from headway.training import OptimizerConfig, PreferenceConfig, ScheduleConfig
 
@@ -74,18 +72,14 @@ class PreferenceScoring:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceRunConfig(FineTuningRunConfig):
+class PreferenceRunConfig(LanguageTuningRunConfig):
     """Configuration of a run that trains the chat model `training.start` on pairs of answers."""
 
     recipe: str = setting("prefer", "name of the recipe that these settings extend")
     data: PreferenceDataConfig = section(PreferenceDataConfig)
-    model: StartedLanguageModelConfig = section(StartedLanguageModelConfig)
     objective: PreferenceConfig = section(PreferenceConfig)
     training: PreferenceTrainingConfig = section(PreferenceTrainingConfig)
-    lora: LoRAConfig = section(LoRAConfig, after="training")
     evaluation: PreferenceEvaluationConfig = section(PreferenceEvaluationConfig)
-
-    data_may_decide = ("training.steps", "training.length")
 
 
 def prefer() -> PreferenceRunConfig:

@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +20,20 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.bundle import TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import ENDINGS, PREFERENCES, Preference, read_preferences
-from headway.data.formats.split_files import files_of
 from headway.data.padding import IGNORED
-from headway.data.prepared import Progress, prepared
-from headway.data.split import check_sides, hold_out
-from headway.data.store import Array, Offsets, Store, ids_dtype, new_store
+from headway.data.prepared import Progress
+from headway.data.store import Array, Store, new_store
 from headway.data.stream import Batch, Indices
 from headway.models import GPT
-from headway.tasks.dialogue_store import fitted_length, template_of_bundle
-from headway.tasks.finetuning import check_examples
+from headway.tasks.dialogue_store import (
+    TargetSequences,
+    append,
+    fitted_length,
+    held_out_folder,
+    prepare_sides,
+    template_of_bundle,
+)
+from headway.tasks.finetuning import ExampleFiles, Sides, check_adapters, require_start
 from headway.tasks.job import Emit
 from headway.tasks.opening import load_as
 from headway.tasks.preference.config import (
@@ -40,7 +46,12 @@ from headway.tasks.sections import RunSettings
 from headway.tasks.target_mask import RenderedDialogue, Renderer, renderer_of
 from headway.training.objectives.preference import answer_log_probabilities
 
-TRAIN, VALID = "train", "valid"
+PAIRS = ExampleFiles(
+    examples=PREFERENCES,
+    kinds=".jsonl, .json or .parquet",
+    endings=ENDINGS,
+    content=PREFERENCES,
+)
 SIDES = ("chosen", "rejected")
 TOO_LONG = "longer than the length"
 CHUNK = 32
@@ -65,14 +76,11 @@ class PreferenceBatch(Batch):
 class EncodedPairs:
     """Pairs of answers as tokens.
 
-    tokens, is_target, offsets: those of the better answers and of the worse ones, as in
-    `EncodedDialogues`. reference: the log-probabilities of both under the reference. skipped: the
-    number of pairs that were left out.
+    sides: the prompts with the better answers, and with the worse ones. reference: the
+    log-probabilities of both under the reference. skipped: the number of pairs that were left out.
     """
 
-    tokens: tuple[Array, Array]
-    is_target: tuple[Array, Array]
-    offsets: tuple[Offsets, Offsets]
+    sides: tuple[TargetSequences, TargetSequences]
     reference: Array
     skipped: int
 
@@ -81,40 +89,31 @@ class EncodedPairs:
         """Open what `write_pairs` wrote. Raises DataError if another renderer or another reference
         encoded it."""
         store = Store.open(folder, fingerprint, "chat template, tokenizer and reference model")
-        dtype = ids_dtype(vocabulary)
-        (a, b), (c, d) = (store.sequences(side, dtype, below=vocabulary) for side in SIDES)
-        masks = [store.sequences(f"{side}.targets", "uint8", below=2)[0] for side in SIDES]
+        chosen, rejected = (TargetSequences.stored(store, side, vocabulary) for side in SIDES)
         reference = store.array("reference", "float32", (2,))
-        return cls((a, c), (masks[0], masks[1]), (b, d), reference, store.number(TOO_LONG))
+        return cls((chosen, rejected), reference, store.number(TOO_LONG))
 
     def __len__(self) -> int:
         """The number of pairs."""
         return len(self.reference)
 
-    def answer(self, index: int, side: int) -> tuple[Array, Array]:
-        """Return the tokens of a prompt with its better (0) or worse (1) answer, and which tokens
-        are those of the answer."""
-        start, end = self.offsets[side][index], self.offsets[side][index + 1]
-        tokens, is_target = self.tokens[side], self.is_target[side]
-        return tokens[start:end].astype(np.int64), is_target[start:end].astype(bool)
-
     @property
     def lengths(self) -> list[int]:
         """The number of tokens of the longer answer of each pair, with its prompt."""
-        first, second = (np.diff(offsets) for offsets in self.offsets)
-        longer: list[int] = np.maximum(first, second).tolist()
+        first, second = (side.lengths for side in self.sides)
+        longer: list[int] = (np.maximum(first, second) + 1).tolist()
         return longer
 
     def prompt(self, index: int) -> list[int]:
         """Return the tokens of a prompt, after which the model answers."""
-        tokens, is_target = self.answer(index, 0)
+        tokens, is_target = self.sides[0].sequence(index)
         prompt: list[int] = tokens[: int(is_target.argmax())].tolist()
         return prompt
 
     def batch(self, indices: Indices) -> PreferenceBatch:
         """Return the pairs with these indices as a batch."""
         chosen = [int(i) for i in indices]
-        answers = [self.answer(i, side) for side in (0, 1) for i in chosen]
+        answers = [side.sequence(i) for side in self.sides for i in chosen]
         tokens, targets = padded_answers(answers)
         reference = torch.from_numpy(self.reference[chosen].T.flatten().copy())
         count = int((targets != IGNORED).sum())
@@ -148,18 +147,14 @@ def log_probabilities(
 
 def check_preferences(config: PreferenceRunConfig) -> None:
     """Raise UsageError if pairs or the chat model are missing, or if settings conflict."""
-    check_examples(config, PREFERENCES, ".jsonl, .json or .parquet", ENDINGS, PREFERENCES)
-    if config.training.start is None:
-        raise UsageError(
-            "preferences are learned by a chat model, and none is named",
-            hint="--from RUN; headway train chat CONVERSATIONS --from MODEL trains a chat model",
-        )
-    if config.lora.rank and (config.training.frozen is not None or config.optimizer.kind == "muon"):
-        raise UsageError(
-            "lora.rank cannot be combined with training.frozen, because adapters freeze all "
-            "blocks, or with optimizer.kind=muon",
-            hint="leave out --training.frozen, and use --optimizer.kind adamw",
-        )
+    PAIRS.check(config)
+    require_start(
+        config.training.start,
+        "a model that learns preferences",
+        "a chat model",
+        "--from RUN; headway train chat CONVERSATIONS --from MODEL trains a chat model",
+    )
+    check_adapters(config)
     if config.objective.smoothing and config.objective.kind != "dpo":
         raise UsageError(
             f"objective.smoothing is defined for dpo, not for {config.objective.kind}",
@@ -177,30 +172,14 @@ def split_pairs(
 ) -> tuple[list[Preference], list[Preference]]:
     """Read the training pairs and the validation pairs.
 
-    The latter are data.valid if set, else those of a held-out fraction of the prompts. If all
-    prompts are equal, the better answers decide. Raises DataError if a split is empty.
+    The prompt decides whether a pair is held out; if all prompts are equal, the better answer does.
+    Raises DataError if a split is empty.
     """
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, PREFERENCES)
-    pairs = list(read_preferences(train_files, bad_rows))
+    pairs, valid = PAIRS.read(data, lambda files: read_preferences(files, bad_rows))
     content: Callable[[Preference], str] = prompt_of
     if len(set(map(prompt_of, pairs))) < 2:
-        content = _answer_of
-    if valid_files:
-        train, valid = pairs, list(read_preferences(valid_files, bad_rows))
-    else:
-        train, valid = hold_out(pairs, content, data.held_out, emit=emit, unit=PREFERENCES)
-    check_sides(
-        train,
-        valid,
-        f"{len(pairs):,} {PREFERENCES}",
-        ", ".join(map(str, valid_files or data.train)),
-        content=None if valid_files else content,
-    )
-    return train, valid
-
-
-def _answer_of(pair: Preference) -> str:
-    return pair.chosen.content
+        content = attrgetter("chosen.content")
+    return PAIRS.split(data, pairs, valid, content, emit=emit)
 
 
 def fingerprint_of(renderer: Renderer, reference: TextBundle) -> str:
@@ -229,7 +208,7 @@ def write_pairs(
     """
     vocabulary = reference.tokenizer.size
     counts: Counter[str] = Counter()
-    dtype, done = ids_dtype(vocabulary), 0
+    done = 0
     fingerprint = fingerprint_of(renderer, reference)
 
     def rendered(pair: Preference) -> list[RenderedDialogue]:
@@ -245,11 +224,8 @@ def write_pairs(
                     kept.append(answers)
             done += len(chunk)
             if kept:
-                for number, side in enumerate(SIDES):
-                    tokens = [answers[number].tokens for answers in kept]
-                    store.append_sequences(side, tokens, dtype)
-                    masks = [answers[number].is_target for answers in kept]
-                    store.append_sequences(f"{side}.targets", masks, "uint8")
+                for name, side in zip(SIDES, zip(*kept, strict=True), strict=True):
+                    append(store, name, side, vocabulary)
                 store.append("reference", _reference(reference, kept), "float32")
             progress(done)
         if not store.size("reference"):
@@ -286,45 +262,25 @@ class HeldOutPairs:
         return len(self.pairs)
 
 
-@dataclass(frozen=True)
-class PreparedPairs:
-    """The training pairs and the held-out pairs of a run."""
-
-    train: EncodedPairs
-    held_out: EncodedPairs
-
-
 def prepare_pairs(
     config: PreferenceRunConfig, start: TextBundle, length: int, folder: Path, emit: Emit
-) -> PreparedPairs:
+) -> Sides[EncodedPairs]:
     """Encode the pairs into the run folder with the log-probabilities of the reference, or reuse
     them."""
-    bad_rows = BadRows.of(config.data.bad_rows)
-    paths = {name: folder / "data" / name for name in (TRAIN, VALID)}
-    sides: dict[str, list[Preference]] = {}
-    if not all(path.exists() for path in paths.values()):
-        sides[TRAIN], sides[VALID] = split_pairs(config.data, bad_rows, emit)
     with renderer_of(start.tokenizer, template_of_bundle(start)) as renderer:
         fingerprint = fingerprint_of(renderer, start)
-        encoded = [
-            prepared(
-                path,
-                lambda path: EncodedPairs.open(path, fingerprint, start.tokenizer.size),
-                lambda path, progress: write_pairs(
-                    sides[path.name], renderer, start, length, path, bad_rows, progress
-                ),
-                lambda data: {
-                    "count": len(data),
-                    "unit": "pairs",
-                    "skipped": {TOO_LONG: data.skipped},
-                },
-                emit,
-                "pairs",
-            )
-            for path in paths.values()
-        ]
-    bad_rows.announce(emit)
-    return PreparedPairs(*encoded)
+        return prepare_sides(
+            folder,
+            config.data,
+            lambda bad_rows: split_pairs(config.data, bad_rows, emit),
+            lambda path: EncodedPairs.open(path, fingerprint, start.tokenizer.size),
+            lambda pairs, path, bad_rows, progress: write_pairs(
+                pairs, renderer, start, length, path, bad_rows, progress
+            ),
+            lambda encoded: {TOO_LONG: encoded.skipped},
+            "pairs",
+            emit,
+        )
 
 
 def reference_of(config: object) -> TextBundle:
@@ -342,10 +298,7 @@ def held_out_pairs(
     bundle: TextBundle, run: Path, config: object, options: PreferenceScoring
 ) -> HeldOutPairs:
     """Open the held-out pairs of a run. Raises UsageError if they are missing."""
-    folder = run / "data" / VALID
-    if not folder.is_dir():
-        hint = f"name a file: headway eval {run} FILE"
-        raise UsageError("the held-out pairs of the run are missing", str(folder), hint)
+    folder = held_out_folder(run, "pairs")
     reference = reference_of(config)
     with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
         fingerprint = fingerprint_of(renderer, reference)

@@ -17,10 +17,9 @@ from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, ByLength
 from headway.decoding import GenerationConfig, sample, sampling_of
 from headway.evaluation.scores import Metric, Scores
-from headway.models import GPT
-from headway.tasks.dialogue_store import copy_gpt, fitted_length, template_of_bundle
-from headway.tasks.finetuning import adapt, describe_shape, without_adapters
-from headway.tasks.job import Emit, Job, Summary, planned_steps, prepare_blocks, update_size
+from headway.tasks.dialogue_store import bundle_of, fitted_length, template_of_bundle, tuned
+from headway.tasks.finetuning import Sides, describe_shape
+from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
 from headway.tasks.opening import load_as
 from headway.tasks.preference.config import (
     LONGEST,
@@ -29,9 +28,9 @@ from headway.tasks.preference.config import (
     prefer,
 )
 from headway.tasks.preference.data import (
+    EncodedPairs,
     HeldOutPairs,
     PreferenceBatch,
-    PreparedPairs,
     check_preferences,
     held_out_pairs,
     log_probabilities,
@@ -52,12 +51,9 @@ PreferenceJob = Job[PreferenceBatch, HeldOutPairs, PreferenceScoring]
 
 
 def preference_job(
-    config: PreferenceRunConfig, prepared: PreparedPairs, start: TextBundle, machine: Machine
+    config: PreferenceRunConfig, prepared: Sides[EncodedPairs], start: TextBundle, machine: Machine
 ) -> PreferenceJob:
-    """Return the job that trains a chat model on pairs of answers.
-
-    Raises UsageError if steps and epochs disagree.
-    """
+    """Return the job that trains a chat model on pairs of answers."""
     training, evaluation = config.training, config.evaluation
     batches = Batches(
         ByLength(prepared.train.lengths, training.batch_size, training.seed),
@@ -67,23 +63,16 @@ def preference_job(
     steps = planned_steps(training, batches.batches_per_epoch, least=100, passes=1.0)
     config = override(config, steps, "the pairs")
 
-    def build() -> GPT:
-        gpt = copy_gpt(start, config.model.dropout)
-        adapt(gpt, config.lora)
-        return prepare_blocks(gpt, config.training, config.machine)
-
     return Job(
         config=config,
-        build=build,
+        build=tuned(start, config),
         batches=batches,
         objective=PreferenceObjective(config.objective),
         held_out=HeldOutPairs(prepared.held_out, start),
         evaluation=PreferenceScoring(
             answers=evaluation.answers, sample=evaluation.sample, tokens=evaluation.tokens
         ),
-        bundle=lambda trained: TextBundle(
-            without_adapters(trained, config.lora), start.tokenizer, start.settings
-        ),
+        bundle=lambda trained: bundle_of(trained, start, config),
         summary=Summary(
             model=f"{describe_shape(start)}, {config.objective.kind}",
             batches=f"{update_size(training, batches.examples_per_epoch):,} pairs",

@@ -9,13 +9,12 @@ from pathlib import Path
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
 from headway.data.formats.records import ENDINGS
-from headway.data.formats.split_files import files_of
 from headway.data.split import check_sides, hold_out
 from headway.tasks.finetuning import (
+    ExampleFiles,
     PreparedExamples,
-    check_examples,
     check_unchanged,
-    require_encoder,
+    require_start,
 )
 from headway.tasks.job import Emit
 from headway.tasks.question_answering.config import AnswerDataConfig, AnswerRunConfig
@@ -29,15 +28,20 @@ from headway.tasks.question_answering.question_files import (
 from headway.tasks.question_answering.windows import AnswerTexts, Window, covered
 
 FILE = "texts.json"
-
+FILES = ExampleFiles(
+    examples="questions",
+    kinds="SQuAD's .json, .jsonl or .parquet",
+    endings=ENDINGS,
+    content=QUESTIONS,
+)
 
 PreparedQuestions = PreparedExamples[AnswerReader, AnswerTexts, Question]
 
 
 def check_answers(config: AnswerRunConfig) -> None:
     """Raise UsageError if questions or the pre-trained encoder are missing."""
-    check_examples(config, "questions", "SQuAD's .json, .jsonl or .parquet", ENDINGS, QUESTIONS)
-    require_encoder(config.training.start, "a question-answering model")
+    FILES.check(config)
+    require_start(config.training.start, "a question-answering model")
 
 
 def answered_questions(
@@ -51,11 +55,11 @@ def answered_questions(
     data.skip_impossible is set.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, QUESTIONS)
-    questions = _answered(train_files, data.skip_impossible, bad_rows)
-    valid = _answered(valid_files, data.skip_impossible, bad_rows) if valid_files else []
+    questions, valid = FILES.read(
+        data, lambda files: _answered(files, data.skip_impossible, bad_rows)
+    )
     bad_rows.announce(emit)
-    if valid_files:
+    if valid is not None:
         return questions, valid
     train, valid = hold_out(questions, lambda question: question.context, data.held_out)
     contexts = len({question.context for question in questions})
@@ -91,8 +95,7 @@ def prepare_answers(
 ) -> PreparedQuestions:
     """Read and encode the questions.
 
-    typed: whether the model has two token types. Raises DataError if the questions have changed
-    since the run started.
+    typed: whether the model has two token types.
     """
     train, valid = answered_questions(data, emit)
     encoded = _encoded(train, reader, typed)

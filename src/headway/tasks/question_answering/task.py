@@ -174,8 +174,7 @@ def evaluate(
 ) -> Scores:
     """Compute F1 and exact match of the most probable answers (`score_answers`).
 
-    progress: called before each batch with the number of questions answered so far. Raises
-    DataError if there is no question, and for a question without an answer.
+    Raises DataError if there is no question, and for a question without an answer.
     """
     if not questions:
         raise DataError("no questions to evaluate")

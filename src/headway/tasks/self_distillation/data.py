@@ -53,7 +53,6 @@ def held_out_images(
     """Read the held-out images of a run.
 
     The labelled neighbours are those of `options.known`, or else the training images of the run.
-    Raises UsageError unless the run was trained on labelled images.
     """
     images = _split(images_of_run(config, run))
     if options.known is None:

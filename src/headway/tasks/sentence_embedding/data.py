@@ -12,17 +12,22 @@ from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
-from headway.data.formats.split_files import files_of
 from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices
-from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
+from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged, require_start
 from headway.tasks.job import Emit
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
 from headway.text import EncoderTokenizer
 
 FILE = "pairs.json"
+PAIRS = ExampleFiles(
+    examples="pairs",
+    kinds=".tsv, .csv or .jsonl with the columns first and second",
+    endings=ENDINGS,
+    content=ROWS,
+)
 Ids = Sequence[int]
 
 
@@ -89,22 +94,10 @@ def _numbered(side: Sequence[Ids], numbers: dict[tuple[int, ...], int]) -> Int[T
     )
 
 
-@dataclass(frozen=True)
-class PreparedPairs:
-    """The encoded training and held-out pairs of a sentence encoder.
-
-    Scores of `train` are scaled to 0 .. 1; those of `held_out` are the scores in the files.
-    """
-
-    train: SimilarPairs
-    held_out: SimilarPairs
-
-
 def check_pairs(config: EmbedRunConfig) -> None:
     """Raise UsageError if pairs or the pre-trained encoder are missing."""
-    files = ".tsv, .csv or .jsonl with the columns first and second"
-    check_examples(config, "pairs", files, ENDINGS, ROWS)
-    require_encoder(config.training.start, "a sentence encoder")
+    PAIRS.check(config)
+    require_start(config.training.start, "a sentence encoder")
 
 
 def similar_texts(
@@ -117,19 +110,16 @@ def similar_texts(
     than two pairs, if only some pairs of a file have scores, or if all scores are equal.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, ROWS)
-    pairs, sources = read_texts(train_files, data, bad_rows), ", ".join(data.train)
-    if valid_files:
-        train, valid = pairs, read_texts(valid_files, data, bad_rows)
-        sources = ", ".join(map(str, valid_files))
-    else:
-        train, valid = hold_out(pairs, lambda pair: pair.first, data.held_out)
+    pairs, validation = PAIRS.read(data, lambda files: read_texts(files, data, bad_rows))
     bad_rows.announce(emit)
+    train, valid, sources = pairs, validation, ", ".join(data.valid or data.train)
+    if valid is None:
+        train, valid = hold_out(pairs, lambda pair: pair.first, data.held_out)
     for side, name in ((train, "training"), (valid, "validation")):
         if len(side) < 2:
             raise DataError(
                 f"the {name} split has {len(side)} of {len(pairs):,} pairs, but at least two are "
-                f"needed{'' if valid_files else repeats(pair.first for pair in pairs)}",
+                f"needed{repeats(pair.first for pair in pairs) if validation is None else ''}",
                 sources,
                 "--data.valid FILE, or another --data.held-out",
             )
@@ -162,20 +152,17 @@ def read_texts(
 
 def prepare_pairs(
     config: EmbedRunConfig, tokenizer: EncoderTokenizer, room: int, folder: Path, emit: Emit
-) -> PreparedPairs:
-    """Read and encode the pairs.
+) -> Sides[SimilarPairs]:
+    """Read and encode the pairs; the scores of the training pairs are scaled to 0 .. 1.
 
-    room: the maximum length of the pre-trained encoder in tokens. Raises DataError if the pairs
-    have changed since the run started.
+    room: the maximum length of the pre-trained encoder in tokens.
     """
     length = min(config.data.max_length, room)
     train, valid = similar_texts(config.data, emit)
-    prepared = PreparedPairs(
-        _scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length)
-    )
-    contents = [[s.first, s.second, s.scores] for s in (prepared.train, prepared.held_out)]
+    prepared = Sides(_scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length))
+    contents = [[side.first, side.second, side.scores] for side in prepared]
     check_unchanged(folder / FILE, tokenizer.fingerprint, contents)
-    for name, side in (("train", prepared.train), ("valid", prepared.held_out)):
+    for name, side in zip(("train", "valid"), prepared, strict=True):
         emit({"kind": "prepared", "what": name, "count": len(side), "unit": "pairs"})
         full = sum(len(row) == length for texts in (side.first, side.second) for row in texts)
         if full:

@@ -33,9 +33,8 @@ def read_similar(
     """Yield the pairs of .tsv, .csv and .jsonl files in order, stripped of surrounding whitespace.
 
     first, second, score: names of columns, or of keys in the objects of a .jsonl file. Scores are
-    optional. bad_rows: the policy for rows that are invalid. Raises UsageError for a missing file
-    or column; DataError with file and line for an empty text, a score that is not a number, or a
-    malformed row.
+    optional. Raises UsageError for a missing file or column; DataError with file and line for an
+    empty text, a score that is not a number, or a malformed row.
     """
     columns = {first: "--data.first", second: "--data.second"}
 

@@ -23,7 +23,7 @@ from headway.evaluation import correct_ranks, pearson, spearman
 from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
-from headway.tasks.finetuning import batches_of, describe_shape, load_encoder, with_head
+from headway.tasks.finetuning import Sides, batches_of, describe_shape, load_encoder, with_head
 from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.sentence_embedding.config import (
@@ -34,7 +34,6 @@ from headway.tasks.sentence_embedding.config import (
 )
 from headway.tasks.sentence_embedding.data import (
     FILE,
-    PreparedPairs,
     SimilarBatch,
     SimilarPairs,
     check_pairs,
@@ -59,7 +58,7 @@ EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
 
 def embedding_job(
     config: EmbedRunConfig,
-    prepared: PreparedPairs,
+    prepared: Sides[SimilarPairs],
     start: EncoderBundle,
     machine: Machine,
     is_new: bool = False,
@@ -155,8 +154,7 @@ def evaluate(
 ) -> Scores:
     """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
-    progress: called before each batch with the number of texts processed so far. Raises DataError
-    for fewer than two pairs.
+    Raises DataError for fewer than two pairs.
     """
     if len(pairs) < 2:
         raise DataError(f"at least two pairs are needed for an evaluation, not {len(pairs)}")

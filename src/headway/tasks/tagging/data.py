@@ -8,14 +8,13 @@ from pathlib import Path
 
 from headway.base.errors import DataError
 from headway.data.bad_rows import BadRows
-from headway.data.formats.split_files import files_of
-from headway.data.split import check_known, check_sides, hold_out
+from headway.data.split import check_known
 from headway.data.word_targets import WordTargets
 from headway.tasks.finetuning import (
+    ExampleFiles,
     PreparedExamples,
-    check_examples,
     check_unchanged,
-    require_encoder,
+    require_start,
 )
 from headway.tasks.job import Emit
 from headway.tasks.tagging.config import TagDataConfig, TagRunConfig
@@ -23,16 +22,20 @@ from headway.tasks.tagging.model import TagReader
 from headway.tasks.tagging.tag_files import ENDINGS, TAGGED, TaggedSentence, read_tagged
 
 FILE = "texts.json"
-
+SENTENCES = ExampleFiles(
+    examples="sentences",
+    kinds=".conll, .conllu, .jsonl or .parquet",
+    endings=ENDINGS,
+    content=TAGGED,
+)
 
 PreparedTags = PreparedExamples[TagReader, WordTargets, TaggedSentence]
 
 
 def check_tags(config: TagRunConfig) -> None:
     """Raise UsageError if sentences or the pre-trained encoder are missing."""
-    files = ".conll, .conllu, .jsonl or .parquet"
-    check_examples(config, "sentences", files, ENDINGS, TAGGED)
-    require_encoder(config.training.start, "a tagger")
+    SENTENCES.check(config)
+    require_start(config.training.start, "a tagger")
 
 
 def tagged_sentences(
@@ -40,40 +43,27 @@ def tagged_sentences(
 ) -> tuple[list[TaggedSentence], list[TaggedSentence]]:
     """Read the training sentences and the validation sentences.
 
-    The validation sentences are data.valid if set, else a held-out fraction of data.train. The
-    words of a sentence decide (`hold_out`), so that duplicates are in the same split. The first
-    sentence with a tag that no training sentence has is not held out. Raises DataError if a split
-    is empty, if there is only one tag, or for a tag of data.valid that data.train does not have.
+    The words of a sentence decide whether it is held out, so that duplicates are in the same split.
+    Raises DataError if a split is empty, if there is only one tag, or for a tag of data.valid that
+    data.train does not have.
     """
     bad_rows = BadRows.of(data.bad_rows)
-    train_files, valid_files = files_of(data.train, data.valid, ENDINGS, TAGGED)
-    sentences = list(read_tagged(train_files, data.column, bad_rows))
-    sources = ", ".join(data.train)
+    sentences, valid = SENTENCES.read(data, lambda files: read_tagged(files, data.column, bad_rows))
     tags = {tag for sentence in sentences for tag in sentence.tags}
     if len(tags) < 2:
         actual = f"all words have the tag {tags.pop()!r}" if tags else "there are no words"
-        raise DataError(f"expected at least two different tags, but {actual}", sources)
-    if valid_files:
-        valid = list(read_tagged(valid_files, data.column, bad_rows))
-        check_known(tags_of(valid), tags, "tag", "the training sentences")
-        train, sources = sentences, ", ".join(map(str, valid_files))
-    else:
-        train, valid = hold_out(
-            sentences,
-            _text,
-            data.held_out,
-            labels=lambda sentence: sentence.tags,
-            emit=emit,
-            unit="sentences",
-        )
+        what = f"expected at least two different tags, but {actual}"
+        raise DataError(what, ", ".join(data.train))
+    check_known(tags_of(valid or ()), tags, "tag", "the training sentences")
     bad_rows.announce(emit)
-    content = None if valid_files else _text
-    check_sides(train, valid, f"{len(sentences):,} sentences", sources, content=content)
-    return train, valid
-
-
-def _text(sentence: TaggedSentence) -> str:
-    return " ".join(sentence.words)
+    return SENTENCES.split(
+        data,
+        sentences,
+        valid,
+        lambda sentence: " ".join(sentence.words),
+        labels=lambda sentence: sentence.tags,
+        emit=emit,
+    )
 
 
 def tags_of(sentences: Sequence[TaggedSentence]) -> Iterator[tuple[str, str]]:
@@ -87,10 +77,7 @@ def prepare_tags(
     folder: Path,
     emit: Emit,
 ) -> PreparedTags:
-    """Encode the training and the validation sentences, and emit their numbers.
-
-    Raises DataError if the sentences have changed since the run started.
-    """
+    """Encode the training and the validation sentences, and emit their numbers."""
     length = reader.max_length
     numbers = {tag: i for i, tag in enumerate(reader.tags)}
     sides, contents = [], []

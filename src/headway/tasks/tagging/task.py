@@ -190,8 +190,7 @@ def evaluate(
     """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.
 
     accuracy = correctly tagged words / words. loss = -1/N sum log P(tag of word), in nats, over all
-    N words. progress: called before each batch with the number of sequences processed so far.
-    Raises DataError if there is no word, and for a tag that the model does not have.
+    N words. Raises DataError if there is no word, and for a tag that the model does not have.
     """
     numbers = {tag: i for i, tag in enumerate(bundle.tags)}
     check_known(tags_of(sentences), numbers, "tag")

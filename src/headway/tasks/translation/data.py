@@ -76,7 +76,7 @@ def prepare_data(
 ) -> Prepared:
     """Prepare tokenizers and shards in the run folder, or reuse them.
 
-    emit: receives progress. start: the model that is fine-tuned, whose tokenizers are used.
+    start: the model that is fine-tuned, whose tokenizers are used.
     """
     corpora = corpora_of(config)
     for files in (files for corpus in corpora for _, files in corpus.files.items()):

@@ -48,9 +48,7 @@ def evaluate(
     nats is the mean of -log P(token) over all tokens of the reference translations, </s> included;
     of several references, over those of the first. An ensemble has none.
 
-    progress: called before each batch that is scored and after each batch that is translated, with
-    the number of pairs processed so far. Raises UsageError for a source that is too long, and what
-    `Comet.open` raises.
+    Raises UsageError for a source that is too long, and what `Comet.open` raises.
     """
     bundle = between(bundle, options)
     comet = None if options.comet is None else Comet.open(options.comet)

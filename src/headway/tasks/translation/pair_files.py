@@ -171,10 +171,7 @@ def direction(
 def check_direction(
     where: str, languages: tuple[str | None, str | None], source: str | None, target: str | None
 ) -> None:
-    """Check that the translations of a file are in the language `target`, as in `direction`.
-
-    Raises UsageError otherwise.
-    """
+    """Check that the translations of a file are in the language `target`, as in `direction`."""
     if direction(where, languages, source, target):
         raise UsageError(
             f"the translations of the file are in {languages[1]}, but those of the model in "

@@ -112,9 +112,8 @@ def prepare(
     """Encode `pairs` into the new folder `folder` and open it. aligned: keep their aligned words.
 
     Memory holds one chunk of 4,096 pairs. Pairs with an empty side, or with more than `max_length`
-    tokens on a side, are left out and counted. `progress` is called with the number of pairs read
-    so far after each chunk. Raises UsageError if `folder` exists, DataError if no pair is left.
-    After any error no partial folder remains.
+    tokens on a side, are left out and counted. Raises UsageError if `folder` exists, DataError if
+    no pair is left.
     """
     skipped = {EMPTY: 0, TOO_LONG: 0}
     source, target = (ids_dtype(side.size) for side in (tokenizers.source, tokenizers.target))

@@ -140,8 +140,7 @@ def prepare_text(config: TextConfig, folder: Path, emit: Emit) -> PreparedText:
 def prepare_words(lines: Iterable[str], vocabulary: Vocabulary, folder: Path) -> WordCorpus:
     """Encode `lines`, one sentence each, into the new folder `folder`, and open it.
 
-    Memory holds one line. Lines without a known word are left out. After any error no partial
-    folder remains.
+    Memory holds one line. Lines without a known word are left out.
     """
     words = unknown = 0
     with new_store(folder, vocabulary.fingerprint) as store:
