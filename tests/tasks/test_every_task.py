@@ -16,6 +16,7 @@ from headway.base.metrics_file import read_metrics
 from headway.bundle import Bundle
 from headway.runs import recipe, saved
 from headway.runs import train as train_run
+from headway.runs.evaluation import evaluate_model
 from headway.tasks.registry import OWN, TASKS, task
 from headway.transforms import is_quantized
 from tests.fixtures.bundles import answerer, tagger
@@ -157,6 +158,12 @@ def test_training_the_command_line_and_python_give_equal_scores(name, folder, ru
     assert metric in shared
     for key in shared:  # a loaded model's products are joined: on some processors they round anew
         assert scores[key] == pytest.approx(best[key], rel=1e-6), key
+
+
+def test_the_progress_of_its_evaluation_rises_to_at_most_the_whole(name, run):
+    done: list[float] = []
+    evaluate_model(library.load(run), run, progress=done.append)
+    assert done == sorted(done) and done and done[0] == 0 and done[-1] <= 1
 
 
 @pytest.mark.turns(3)

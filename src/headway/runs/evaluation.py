@@ -77,7 +77,9 @@ def evaluate_model(
     count = len(examples)
     recorded = None if config is None else config.machine.threads
     with threads_of_run(recorded if threads is None else None):
-        scores = task.evaluate(bundle, examples, settings, lambda done: progress(done / count))
+        scores = task.evaluate(
+            bundle, examples, settings, lambda done: progress(min(done / count, 1.0))
+        )
     return ModelScores(task, scores, count)
 
 

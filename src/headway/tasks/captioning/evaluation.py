@@ -9,6 +9,7 @@ import torch
 
 from headway.base.errors import DataError
 from headway.evaluation import CorpusScores, score_against_several
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.captioning.cider import cider_d
 from headway.tasks.captioning.config import CaptionEvaluation
@@ -37,7 +38,8 @@ def evaluate(
     length are left out. Languages in which fewer than two images have captions are left out; raises
     DataError if no language is left.
     """
-    count = _Count(progress)
+    passes = 1 + len(examples.columns)
+    count = _Count(in_examples(progress, len(examples), passes * len(examples)))
     nats = _nats(bundle, examples, count)
     languages = []
     for language in examples.columns:
@@ -58,7 +60,7 @@ def evaluate(
 
 @dataclass
 class _Count:
-    """Counts the processed images, and reports their number before each batch."""
+    """Counts the processed images over all passes, and reports their number before each batch."""
 
     progress: Callable[[int], None]
     images: int = 0

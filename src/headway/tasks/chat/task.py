@@ -19,6 +19,7 @@ from headway.data.split import evenly_spaced
 from headway.data.stream import Batches
 from headway.decoding import GenerationConfig, generate_from_tokens
 from headway.evaluation import mean_nats
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
@@ -111,11 +112,13 @@ def evaluate(
     """
     chosen = evenly_spaced(len(dialogues), options.conversations)
     rows = rows_of(chosen, dialogues.lengths, int(dialogues.lengths[chosen].max()))
+    questions = questions_of(dialogues, bundle.tokenizer.ends, options.answers)
+    report = in_examples(progress, len(dialogues), len(rows) + len(questions))
     objective, targets = TextObjective(), 0
 
     def batches() -> Iterator[DialogueBatch]:
         for first in range(0, len(rows), ROWS):
-            progress(first)
+            report(first)
             yield packed(dialogues, rows[first : first + ROWS]).to(str(bundle.device))
 
     def loss(batch: DialogueBatch) -> tuple[float, int]:
@@ -125,8 +128,7 @@ def evaluate(
         return computed.nats.item(), computed.count
 
     metrics = [Metric("nats", mean_nats(loss, batches()), higher_is_better=False)]
-    questions = questions_of(dialogues, bundle.tokenizer.ends, options.answers)
-    outputs = answers_to(bundle, questions, lambda done: progress(len(rows) + done))
+    outputs = answers_to(bundle, questions, lambda done: report(len(rows) + done))
     decode = bundle.tokenizer.decode
     references = [decode(question.answer).strip() for question in questions]
     if questions:

@@ -21,6 +21,7 @@ from headway.data.image_examples import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, Shuffled
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import Exported
 from headway.models import SelfDistilled, ViT, initialise_vit
@@ -134,11 +135,12 @@ def evaluate(
         missing = "labelled images as neighbours" if len(images) else "images to evaluate"
         raise DataError(f"no {missing}")
     chosen = evenly_spaced(len(known), options.known_limit)
-    vectors = _vectors(bundle, images, range(len(images)), progress)
+    report = in_examples(progress, len(examples), len(images) + len(chosen))
+    vectors = _vectors(bundle, images, range(len(images)), report)
     metrics = [Metric("spread", spread(vectors))]
     counts = {"known": len(chosen), "images": len(images)}
     if len(numbers) > 1:
-        known_vectors = _vectors(bundle, known, chosen, lambda done: progress(len(images) + done))
+        known_vectors = _vectors(bundle, known, chosen, lambda done: report(len(images) + done))
         labels = _numbers(known, chosen, numbers)
         true = _numbers(images, range(len(images)), numbers)
         with torch.autocast("cpu", enabled=False):

@@ -20,6 +20,7 @@ from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
@@ -161,8 +162,9 @@ def evaluate(
     most = options.pairs or (MOST if pairs.scores is None else len(pairs))
     scores = None if pairs.scores is None else pairs.scores[:most]
     chosen = SimilarPairs(pairs.first[:most], pairs.second[:most], scores)
-    first = _vectors(bundle, chosen.first, progress)
-    second = _vectors(bundle, chosen.second, lambda done: progress(len(first) + done))
+    report = in_examples(progress, len(pairs), 2 * len(chosen))
+    first = _vectors(bundle, chosen.first, report)
+    second = _vectors(bundle, chosen.second, lambda done: report(len(first) + done))
     return scores_of_vectors(first, second, chosen)
 
 

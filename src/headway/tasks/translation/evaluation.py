@@ -13,6 +13,7 @@ from headway.data.stream import ByTokens
 from headway.evaluation import mean_nats, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.paired import Sums
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
 from headway.tasks.translation.batches import TranslationBatch, collate
@@ -60,17 +61,18 @@ def evaluate(
     searching = bundle.with_members(options.ensemble, options.to, options.from_language)
     scored: list[Metric] = []
     counts: dict[str, int] = {}
+    scored_pairs = len(examples.corpus) if searching is bundle else 0
+    searched = 0 if examples.corruption is not None else len(examples.pairs)
+    report = in_examples(progress, len(examples), scored_pairs + searched)
     in_float32 = torch.autocast(bundle.device.type, enabled=False)
     with in_float32 if options.float32 else nullcontext():
         if searching is bundle:
-            nats, counts["target_tokens"] = _nats(bundle, examples, progress)
+            nats, counts["target_tokens"] = _nats(bundle, examples, report)
             scored = [Metric("nats", nats, higher_is_better=False)]
         if examples.corruption is not None:
             return Scores(tuple(scored), counts, details={"pairs": examples.name})
         sources = [pair.source for pair in examples.pairs]
-        outputs = _translated(
-            searching, sources, options, lambda done: progress(len(examples.corpus) + done)
-        )
+        outputs = _translated(searching, sources, options, lambda done: report(scored_pairs + done))
         others = placeholder_sums(searching, examples.pairs, outputs, options)
     if PLACEHOLDERS in others:
         counts["with_placeholders"] = int(others[PLACEHOLDERS].terms.sum(0)[1])

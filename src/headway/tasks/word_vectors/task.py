@@ -19,6 +19,7 @@ from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.data.rows import read_texts
 from headway.data.stream import Batches
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig, words_model
 from headway.tasks.job import Emit, Job, Summary, update_size
@@ -175,8 +176,8 @@ def evaluate(
     """Compute the mean loss per target in nats; for next-word models the perplexity as well.
 
     The loss is that of training (`NegativeSampling` or `NextWordObjective`). At most BATCHES
-    batches of one epoch are evaluated. progress: called before each batch with the number of
-    targets so far. Raises DataError if no two adjacent words are in the vocabulary.
+    batches of one epoch are evaluated. Raises DataError if no two adjacent words are in the
+    vocabulary.
     """
     config = bundle.config
     is_next_word = config.kind == "next-word"
@@ -189,8 +190,9 @@ def evaluate(
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     batches = Batches(windows, windows.batch, str(bundle.device))
     total, count = 0.0, 0
-    for epoch, _, batch in islice(batches.stream(0, 0), BATCHES):
-        progress(count)
+    report = in_examples(progress, len(examples), min(BATCHES, batches.batches_per_epoch))
+    for batch_number, (epoch, _, batch) in enumerate(islice(batches.stream(0, 0), BATCHES)):
+        report(batch_number)
         loss = objective(bundle.model, batch)
         total, count = total + loss.nats.item(), count + loss.count
         if epoch:
