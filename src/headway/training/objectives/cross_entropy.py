@@ -13,6 +13,7 @@ token has probability 1, and log V for a uniform guess among V tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -69,8 +70,12 @@ def with_bias(
 
 def plain_logits(model: GPT, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
     """Return `GPT.logits` by one product with the matrix of the output, however it is stored: so
-    the scores of a model are the same before and after it is saved and loaded."""
+    the scores of a model are the same before and after it is saved and loaded.
+
+    An infinite limit marks a model whose logits a runtime computes."""
     scale, cap = model.config.logit_scale, model.config.logit_cap
+    if cap == math.inf:
+        return model.logits(hidden)
     inputs, matrix = with_bias(hidden if scale == 1 else hidden * scale, model.output)
     logits = inputs @ matrix.T
     return logits if cap is None else cap * (logits / cap).tanh()
