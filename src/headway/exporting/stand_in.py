@@ -7,9 +7,7 @@ runtime is NaN, too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from headway.base.shapes import Float, Int, Tensor
 from headway.models import GPT, shapes_only
 from headway.models.contracts import set_parameters
 from headway.models.registry import MODELS
+from headway.training.objectives.cross_entropy import KnownLogits
 
 Method = Callable[..., Any]
 
@@ -38,10 +37,9 @@ def language_methods(
 ) -> dict[str, Method]:
     """Return the methods by which the objectives of language modelling score a text.
 
-    read: returns the logits of whole sequences. The limit of the logits becomes infinite, which is
-    none: logits with a limit are computed by `GPT.logits`, and not from the matrix of the output.
+    read: returns the logits of whole sequences.
     """
-    model.config = replace(model.config, logit_cap=math.inf)
+    model.output = KnownLogits(model.config.vocabulary)  # type: ignore[assignment]
 
     def hidden(tokens: Int[Tensor, "B T"], documents: Documents | None = None) -> Tensor:
         if documents is None:
@@ -50,5 +48,4 @@ def language_methods(
         parts = [read(flat[group.tokens]).flatten(0, 1) for group in apart.groups]
         return torch.cat(parts).index_select(0, apart.order).view(*tokens.shape, -1)
 
-    # what leaves the runtime are logits already
     return {"hidden": hidden, "forward": hidden, "logits": lambda logits: logits}

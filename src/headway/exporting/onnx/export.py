@@ -185,8 +185,8 @@ def _describe(bundle: Bundle, folder: Path) -> str:
             return "none: transformers has no such model"
         try:
             exported = spec.export(bundle, Path(scratch, "hf"), None)
-        except UsageError as error:
-            return f"none: {' '.join(error.what.split())}"
+        except UsageError:
+            return "none: transformers has no model with these settings (--to hf says why)"
         shutil.copytree(exported.folder, folder, ignore=without, dirs_exist_ok=True)
         return exported.architecture
 

@@ -20,6 +20,7 @@ from headway.attention import MultiHeadAttention
 from headway.attention.kernel import SoftmaxKernel
 from headway.base.shapes import Tensor
 from headway.exporting.onnx.traced import (
+    Captioning,
     Decoding,
     Encoding,
     FiniteScores,
@@ -259,7 +260,8 @@ def _decoder_graph(
             name = f"past_key_values.{i}.{kind}"
             inputs.append(Argument(name, _cached(heads, width, before)))
             outputs[f"present.{i}.{kind}"] = _cached(heads, width, after)
-    return Graph("decoder_model_merged", Decoding(model, keeps), tuple(inputs), outputs)
+    module = Decoding(model, keeps) if keeps else Captioning(model, keeps)
+    return Graph("decoder_model_merged", module, tuple(inputs), outputs)
 
 
 DECODER_KINDS = ("decoder.key", "decoder.value", "encoder.key", "encoder.value")

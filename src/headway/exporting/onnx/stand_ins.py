@@ -26,6 +26,7 @@ from headway.models import (
     ViTClassifier,
 )
 from headway.models.classifier import TextClassifier
+from headway.training.objectives.cross_entropy import KnownLogits
 
 Sessions = Mapping[str, Session]
 """Name of a graph -> its session."""
@@ -249,14 +250,18 @@ def _translator(model: Translator, sessions: Sessions) -> dict[str, Method]:
 
     step = partial(_decoder, sessions["decoder_model_merged"], names)
 
-    def forward(source: Tensor, target_in: Tensor, keys: Tensor | None = None) -> Tensor:
-        return step(target_in, opened(encode(source, keys), keys))[0]
+    def decode(target_in: Tensor, memory: Tensor, keys: Tensor | None = None) -> Tensor:
+        return step(target_in, opened(memory, keys))[0]
 
+    model.output = KnownLogits(config.target_vocabulary)  # type: ignore[assignment]
     return {
         "encode": encode,
         "start": lambda source, keys=None: opened(encode(source, keys), keys),
         "step": step,
-        "forward": forward,
+        "decode": decode,
+        "forward": lambda source, target_in, keys=None: decode(
+            target_in, encode(source, keys), keys
+        ),
     }
 
 
@@ -265,17 +270,18 @@ def _captioner(model: Captioner, sessions: Sessions) -> dict[str, Method]:
     encode = _image(sessions["encoder_model"], "last_hidden_state")
     step = partial(_decoder, sessions["decoder_model_merged"], ("encoder_hidden_states",))
 
-    def start(images: Tensor) -> Past:
-        hidden = encode(images)
+    def opened(hidden: Tensor) -> Past:
         empty = _empty([""], gpt.num_layers, len(hidden), gpt.kv_heads, gpt.head_width)
         nothing = torch.zeros(len(hidden), 0, dtype=torch.bool)
         return Past(nothing, empty, {"encoder_hidden_states": hidden})
 
+    model.output = KnownLogits(gpt.vocabulary)  # type: ignore[assignment]
     return {
         "encode": encode,
-        "start": start,
+        "start": lambda images: opened(encode(images)),
         "step": step,
-        "forward": lambda images, target_in: step(target_in, start(images))[0],
+        "decode": lambda target_in, memory: step(target_in, opened(memory))[0],
+        "forward": lambda images, target_in: step(target_in, opened(encode(images)))[0],
     }
 
 

@@ -216,6 +216,18 @@ class Decoding(nn.Module):
         return (model.output(decoder.norm(x) * scale), *present)
 
 
+class Captioning(Decoding):
+    """The decoder of a captioner: its source, an image, has no padding."""
+
+    def forward(  # type: ignore[override]
+        self,
+        input_ids: Int[Tensor, "B T"],
+        encoder_hidden_states: Float[Tensor, "B S D"],
+        past: list[Float[Tensor, "B H P K"]],
+    ) -> tuple[Tensor, ...]:
+        return super().forward(None, input_ids, encoder_hidden_states, past)
+
+
 def _source(
     cross: MultiHeadAttention, hidden: Float[Tensor, "B S E"], past: Sequence[Tensor]
 ) -> KeyValues:
