@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import ExitStack
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any
+from time import perf_counter
+from typing import Annotated, Any, Literal
 
 from headway.base.errors import UsageError
 from headway.base.files import check_new_file
 from headway.base.settings import COMMAND_LINE, Field, fields_of, plain, setting
 from headway.bundle import Bundle
 from headway.cli.flags import RUN, as_flags, takes
-from headway.cli.machine import MachineFlags
+from headway.cli.machine import Loader, MachineFlags
 from headway.evaluation import PairedDifference, paired_bootstrap
 from headway.evaluation.paired import SAMPLES, SEED
+from headway.exporting.opened import OpenedExport, opened_export, run_of
 from headway.inspection.plots import confusion_matrix
 from headway.runs.evaluation import ModelScores, evaluate_model
 from headway.tasks.opening import with_article
@@ -36,6 +39,11 @@ class EvaluateFlags(MachineFlags):
     )
     confusion: Path | None = setting(
         None, "New file (.png, .svg, .pdf) for a plot of the confusion matrix of a classifier."
+    )
+    runtime: Literal["auto", "onnxruntime", "openvino", "llama.cpp", "headway"] = setting(
+        "auto",
+        "Program that computes an exported model: onnxruntime or openvino for a folder of "
+        "`headway export --to onnx`, llama.cpp or headway for a GGUF file. auto is the first.",
     )
     json: bool = setting(False, "Print one JSON object.")
 
@@ -93,20 +101,44 @@ def evaluate(
     """Evaluate a model with the metrics of its task.
 
     The metrics are computed as in the evaluations during training. Without a path, a run is
-    evaluated on its held-out data.
+    evaluated on its held-out data. A folder of `headway export --to onnx` is computed by the
+    program that its users run, and so is a GGUF file; without a path, it is evaluated on the
+    held-out data of the run that it is in.
 
     Parameters
     ----------
     path
         A file or folder of examples with their references or labels, in a format of training.
     """
-    plot, other = flags.confusion, flags.against
-    if plot is not None:
-        check_new_file(plot)
-    loader = flags.prepare()
-    paths = None if path is None else [path]
-    bundle = loader.load(run)
-    second = None if other is None else loader.load(other)
+    other, loader = flags.against, flags.prepare()
+    if flags.confusion is not None:
+        check_new_file(flags.confusion)
+    with ExitStack() as running:
+        exported = {
+            folder: running.enter_context(opened_export(folder, flags.runtime))
+            for folder in (run, other)
+            if folder is not None
+        }
+        _evaluate(run, path, flags, options, loader, exported)
+
+
+def _evaluate(
+    run: Path,
+    path: Path | None,
+    flags: EvaluateFlags,
+    options: Mapping[str, object],
+    loader: Loader,
+    exported: Mapping[Path, OpenedExport | None],
+) -> None:
+    """Evaluate the opened models, and print the scores."""
+    other, paths = flags.against, None if path is None else [path]
+
+    def opened(folder: Path) -> Bundle:
+        export = exported[folder]
+        return loader.load(folder) if export is None else export.bundle
+
+    bundle = opened(run)
+    second = None if other is None else opened(other)
     if second is not None and second.kind != bundle.kind:
         raise UsageError(
             f"{run} holds {with_article(bundle.kind)}, {other} {with_article(second.kind)}",
@@ -115,22 +147,30 @@ def evaluate(
         )
 
     def scores_of(folder: Path, bundle: Bundle) -> ModelScores:
+        source = folder if paths else run  # without a file: on the held-out data of `run`
+        begun = perf_counter()
         with loader.precision(), progress("evaluating") as report:
-            return evaluate_model(
+            evaluated = evaluate_model(
                 bundle,
-                folder if paths else run,  # without a file: on the held-out data of `run`
+                source if exported.get(source) is None else run_of(source),
                 paths,
                 options,
                 where=COMMAND_LINE,
                 threads=flags.threads,
                 progress=report,
             )
+        if (export := exported[folder]) is not None:
+            measured = export.measured(evaluated.examples, perf_counter() - begun)
+            say("runtime   " + " · ".join(f"{name} {value}" for name, value in measured.items()))
+            details = {**evaluated.scores.details, "exported": measured}
+            evaluated = replace(evaluated, scores=replace(evaluated.scores, details=details))
+        return evaluated
 
     evaluated = scores_of(run, bundle)
     compared = None if other is None or second is None else scores_of(other, second)
     _print(run, evaluated, other, compared, json=flags.json)
-    if plot is not None:
-        _draw_confusion(plot, evaluated, bundle)
+    if flags.confusion is not None:
+        _draw_confusion(flags.confusion, evaluated, bundle)
 
 
 def _print(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +11,7 @@ from headway.base.errors import UsageError
 from headway.base.settings import required, setting
 from headway.bundle import Bundle
 from headway.cli.flags import OUTPUT, RUN, as_flags
+from headway.exporting.onnx.export import ExportedONNX, export_onnx
 from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF, fitting
 from headway.interop.gguf import FILE as GGUF_FILE
 from headway.models.contracts import parameter_count
@@ -22,13 +25,15 @@ KEEP = "keep it as a Headway model"
 
 @as_flags
 class ExportFlags:
-    to: Literal["hf", "ctranslate2", "gguf"] = required(
+    to: Literal["hf", "ctranslate2", "gguf", "onnx"] = required(
         "Target format; hf: a Hugging Face folder (config.json, model.safetensors, "
         "tokenizer.json); ctranslate2: a CTranslate2 folder (config.json, model.bin, "
-        "vocabularies); gguf: a folder with model.gguf, for llama.cpp."
+        "vocabularies); gguf: a folder with model.gguf, for llama.cpp; onnx: a folder with graphs "
+        "for onnxruntime, OpenVINO and transformers.js."
     )
     output: Annotated[Path | None, OUTPUT] = setting(
-        None, "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf."
+        None,
+        "New folder for the exported model. If unset, RUN/hf, RUN/ctranslate2, RUN/gguf, RUN/onnx.",
     )
     family: str | None = setting(
         None,
@@ -39,7 +44,7 @@ class ExportFlags:
     dtype: Literal["float32", "float16", "bfloat16", "int16", "int8", "int4"] | None = setting(
         None,
         "Numbers of the weight matrices. ctranslate2: all but int4; gguf: all but int16 (int8 is "
-        "Q8_0, int4 is Q4_0). If unset, float32.",
+        "Q8_0, int4 is Q4_0); onnx: float32, float16 and int8. If unset, float32.",
     )
     json: bool = setting(False, "Print the result of the verification as one JSON object.")
 
@@ -56,11 +61,14 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
     CTranslate2 loads the exported model: its log-probabilities must agree to 1e-4 in float32.
     gguf supports language models. llama.cpp loads the file: it must give texts the same ids, and
     its log-probabilities must agree to 1e-4 in float32 (to 5e-3 for GPT-2, whose activation it
-    rounds). Otherwise the folder is removed and the command fails.
+    rounds). onnx supports all of these but recurrent translators and linear attention. onnxruntime,
+    and OpenVINO if it is installed, run the graphs: outputs must agree to 1e-5, 32 tokens that are
+    written greedily must be the same, and so must the score on the held-out data of the run.
+    Otherwise the folder is removed and the command fails.
     """
     if flags.to == "hf" and flags.dtype is not None:
         raise UsageError(
-            f"--dtype {flags.dtype} is for --to ctranslate2 and --to gguf; "
+            f"--dtype {flags.dtype} is for --to ctranslate2, --to gguf and --to onnx; "
             "a Hugging Face folder has float32 weights"
         )
     if flags.to != "hf" and flags.family is not None:
@@ -69,15 +77,17 @@ def export(run: Annotated[Path, RUN], /, *, flags: ExportFlags) -> None:
             "the model"
         )
     bundle, folder = load(run, "cpu"), run / flags.to if flags.output is None else flags.output
-    exported: Exported | ExportedCTranslate2 | ExportedGGUF
+    exported: Exported | ExportedCTranslate2 | ExportedGGUF | ExportedONNX
     if flags.to == "hf":
         exported = _to_hugging_face(bundle, run, folder, flags.family)
     elif flags.to == "gguf":
         exported = _to_gguf(bundle, run, folder, flags.dtype or "float32")
+    elif flags.to == "onnx":
+        exported = _to_onnx(bundle, run, folder, flags.dtype or "float32")
     else:
         exported = _to_ctranslate2(bundle, run, folder, flags.dtype or "float32")
     if flags.json:
-        data_json({**vars(exported), "folder": str(exported.folder)})
+        data_json({**asdict(exported), "folder": str(exported.folder)})
 
 
 def _to_hugging_face(bundle: Bundle, run: Path, folder: Path, family: str | None) -> Exported:
@@ -144,6 +154,32 @@ def _to_gguf(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedGGU
     )
     _finish(bundle, run, exported.folder, same, f"llama-cli -m {file}")
     return exported
+
+
+def _to_onnx(bundle: Bundle, run: Path, folder: Path, dtype: str) -> ExportedONNX:
+    with progress(f"writing {folder.name}, and running it") as report:
+        exported = export_onnx(bundle, folder, dtype, run, report)
+    graphs = ", ".join(exported.files)
+    say(f"written   {exported.folder}: {graphs}, {exported.dtype}, {exported.size / 1e6:,.1f} MB")
+    say(f"beside    files of transformers and transformers.js: {exported.architecture}")
+    by_runtime = [f"{name} by {value:.1e}" for name, value in exported.difference.items()]
+    parts = [f"outputs differ at most in {', in '.join(by_runtime)} (float32)"]
+    if dtype != "float32":
+        parts.append(f"in {dtype} by {exported.rounding:.2g}")
+    if exported.tokens:
+        parts.append(f"{exported.tokens} greedy tokens are the same")
+    if exported.texts:
+        parts.append(f"{exported.texts} texts have the same token ids")
+    parts += _scores(exported.here.scores, exported.there.scores)
+    graph = exported.folder / "onnx" / exported.files[0]
+    call = f"onnxruntime.InferenceSession({str(graph)!r})"
+    _finish(bundle, run, exported.folder, "; ".join(parts), call)
+    return exported
+
+
+def _scores(here: Mapping[str, float], there: Mapping[str, float]) -> list[str]:
+    """Return the scores of the model and of the exported one, in words."""
+    return [f"{name} {there[name]:.4g}, of the run {value:.4g}" for name, value in here.items()]
 
 
 def _finish(bundle: Bundle, run: Path, folder: Path, same: str, call: str) -> None:

@@ -28,7 +28,12 @@ from headway.interop.hf_folders import (
 from headway.interop.sentence_transformers import SentenceFolder, write_sentence_folder
 from headway.interop.tokenizer_engines import write_engine
 from headway.models import GPT, Bert, BertConfig, GPTConfig
-from headway.text import EncoderTokenizer, PretrainedTokenizer, TextTokenizer
+from headway.text import (
+    EncoderTokenizer,
+    PretrainedTokenizer,
+    SentenceTokenizer,
+    TextTokenizer,
+)
 from headway.transforms.quantize import float32_copy
 
 ModelT = TypeVar("ModelT", bound=Model)
@@ -258,7 +263,9 @@ def _characters(tokenizer: TextTokenizer) -> tokenizers.Tokenizer:
     return engine
 
 
-def verification_texts(tokenizer: TextTokenizer | EncoderTokenizer) -> list[str]:
+def verification_texts(
+    tokenizer: TextTokenizer | EncoderTokenizer | SentenceTokenizer,
+) -> list[str]:
     """Return the texts for the verification: fixed ones, and the texts of random ids."""
     generator = torch.Generator().manual_seed(0)
     random_ids = torch.randint(
@@ -269,7 +276,7 @@ def verification_texts(tokenizer: TextTokenizer | EncoderTokenizer) -> list[str]
     ]
 
 
-def _encodes(tokenizer: TextTokenizer | EncoderTokenizer, text: str) -> bool:
+def _encodes(tokenizer: TextTokenizer | EncoderTokenizer | SentenceTokenizer, text: str) -> bool:
     """Return whether the tokenizer can encode the text; one of characters rejects unknown ones."""
     try:
         tokenizer.encode(text)

@@ -2,8 +2,9 @@
 
 This file is run as a program of its own, by its path: a file that llama.cpp refuses ends the whole
 process, and nothing else of Headway needs to be imported. It reads one JSON object from standard
-input (`Question`) and writes one to the path in it (`Answer`). The package `xllamacpp` serves the
-model on an address of this machine only.
+input (`Question`) and writes one to the path in it (`Answer`). Or it gets a file and a number of
+tokens as arguments, prints the address of its server, and runs until it is killed or its standard
+input is closed. The package `xllamacpp` serves the model on an address of this machine only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import sys
 import urllib.request
 from pathlib import Path
 from typing import Any, TypedDict
+
+LISTENING = "listening on "
+"""What the line with the address begins with."""
 
 
 class Question(TypedDict):
@@ -40,20 +44,27 @@ class Answer(TypedDict):
     version: str
 
 
-def ask(question: Question) -> Answer:
-    """Load the file in llama.cpp, encode the texts and continue the prompts."""
+def serve(file: str, context: int) -> Any:
+    """Load a file in llama.cpp and return its server. context: number of tokens that it reads."""
     import xllamacpp
 
     options = xllamacpp.CommonParams()
-    options.model.path = question["file"]
+    options.model.path = file
     options.cpuparams.n_threads = options.cpuparams_batch.n_threads = 1
-    options.n_ctx, options.n_parallel, options.warmup = question["context"], 1, False
+    options.n_ctx, options.n_parallel, options.warmup = context, 1, False
     options.hostnames, options.port, options.ui = ["127.0.0.1"], 0, False  # any free port
     float32 = xllamacpp.ggml_type.GGML_TYPE_F32
     options.cache_type_k = options.cache_type_v = float32  # its default is float16
     # its fast attention rounds to float16
     options.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    server = xllamacpp.Server(options)
+    return xllamacpp.Server(options)
+
+
+def ask(question: Question) -> Answer:
+    """Load the file in llama.cpp, encode the texts and continue the prompts."""
+    import xllamacpp
+
+    server = serve(question["file"], question["context"])
 
     def post(path: str, body: dict[str, object]) -> Any:
         request = urllib.request.Request(
@@ -91,6 +102,10 @@ def ask(question: Question) -> Answer:
     }
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and len(sys.argv) > 1:
+    server = serve(sys.argv[1], int(sys.argv[2]))
+    print(LISTENING + server.listening_address, flush=True)
+    sys.stdin.read()
+elif __name__ == "__main__":
     asked = json.load(sys.stdin)
     Path(asked["answer"]).write_text(json.dumps(ask(asked)))

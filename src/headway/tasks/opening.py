@@ -154,7 +154,7 @@ def _open(folder: str | Path, device: str, verify: bool, family: str | None) -> 
         )
     metadata = read_config_file(path)
     _check_family(family, str(metadata.get("family")), path)
-    spec, config = _family(metadata, path / CONFIG_FILE)
+    spec, config = family_and_config(metadata, path / CONFIG_FILE)
     name = str(metadata["family"])
     with shapes_only():
         model = MODELS.call(name, MODELS[name].make, nn.Module, config)
@@ -361,7 +361,7 @@ def families() -> list[str]:
     return [family for entry in TASKS.values() for family in entry.families]
 
 
-def _family(metadata: dict[str, object], path: Path) -> tuple[AnyBundleSpec, object]:
+def family_and_config(metadata: dict[str, object], path: Path) -> tuple[AnyBundleSpec, object]:
     """Return how the family in config.json is loaded, and the configuration of the model."""
     family, settings = metadata.get("family"), metadata.get("model")
     spec = spec_of(family)

@@ -24,6 +24,19 @@ from headway.transforms.fast.cross_entropy import chunked_cross_entropy
 from headway.transforms.fast.table import is_fast
 
 
+class KnownLogits(nn.Identity):
+    """The output layer of a model whose hidden vectors are logits already.
+
+    Another program computes them, which keeps the matrix: `weight` has no rows.
+    """
+
+    bias = None
+
+    def __init__(self, vocabulary: int) -> None:
+        super().__init__()
+        self.weight = torch.empty(0, vocabulary)
+
+
 def cross_entropy_sum(
     hidden: Float[Tensor, "N D"],
     weight: Float[Tensor, "V D"],
@@ -54,8 +67,19 @@ def _of_logits(
     return loss.sum(), nats.detach().sum()
 
 
+def _of_known(
+    logits: Float[Tensor, "N V"],
+    matrix: Tensor,
+    targets: Int[Tensor, " N"],
+    smoothing: float = 0.0,
+    weights: Float[Tensor, " N"] | None = None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Return the sums of `cross_entropy_sum` for logits, whatever the matrix."""
+    return _of_logits(logits, targets, smoothing, weights)
+
+
 def with_bias(
-    hidden: Float[Tensor, "N D"], output: nn.Linear
+    hidden: Float[Tensor, "N D"], output: nn.Linear | KnownLogits
 ) -> tuple[Float[Tensor, "N E"], Float[Tensor, "V E"]]:
     """Return hidden vectors and a matrix whose product is the output layer's, bias included.
 
@@ -69,7 +93,10 @@ def with_bias(
 
 def plain_logits(model: GPT, hidden: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:
     """Return `GPT.logits` by one product with the matrix of the output, however it is stored: so
-    the scores of a model are the same before and after it is saved and loaded."""
+    the scores of a model are the same before and after it is saved and loaded.
+    """
+    if isinstance(model.output, KnownLogits):
+        return hidden
     scale, cap = model.config.logit_scale, model.config.logit_cap
     inputs, matrix = with_bias(hidden if scale == 1 else hidden * scale, model.output)
     logits = inputs @ matrix.T
@@ -88,6 +115,8 @@ def next_token_sum(
     hidden: the result of `GPT.hidden` at N positions. A limited logit is no product of hidden and
     matrix, so all N V logits of such a model are in memory.
     """
+    if isinstance(model.output, KnownLogits):
+        return _of_logits(hidden, targets, 0.0, weights)
     scale, cap = model.config.logit_scale, model.config.logit_cap
     if cap is not None:
         return _of_logits(model.logits(hidden), targets, 0.0, weights)
@@ -97,5 +126,8 @@ def next_token_sum(
 
 
 def cross_entropy_of(model: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Return `cross_entropy_sum`, or its fast twin for a model that `fast` was applied to."""
+    """Return `cross_entropy_sum`, or its fast twin for a model that `fast` was applied to; the
+    entropy of the vectors themselves for one with `KnownLogits`."""
+    if isinstance(getattr(model, "output", None), KnownLogits):
+        return _of_known
     return chunked_cross_entropy if is_fast(model) else cross_entropy_sum

@@ -1,0 +1,1 @@
+"""ONNX: graphs of a model under the names of Hugging Face's Optimum and transformers.js."""

@@ -1,0 +1,31 @@
+"""A GGUF file is evaluated by llama.cpp itself."""
+
+import pytest
+
+from headway.bundle import TextBundle
+from headway.exporting.opened import opened_export
+from headway.interop import export_gguf
+from headway.runs.evaluation import evaluate_model
+from tests.fixtures.gguf_models import LLAMA, TEXT, bpe, model
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+
+def test_llama_cpp_scores_a_text_as_the_model_does(tmp_path):
+    tokenizer = bpe()
+    text = tmp_path / "text.txt"
+    text.write_text(TEXT[:150])  # with tokens that are parts of a character
+    bundle = TextBundle(model(tokenizer, **LLAMA), tokenizer)
+    expected = evaluate_model(bundle, None, [text], {"length": 47}).scores
+    scores = {}
+    for dtype, name in (("float32", "F32"), ("int8", "Q8_0")):
+        folder = export_gguf(bundle.model, tokenizer, tmp_path / dtype, dtype).folder
+        with opened_export(folder / "model.gguf") as opened:
+            assert opened.dtype == name and opened.runtime.startswith("xllamacpp")
+            assert all(bool(p.isnan().all()) for p in opened.bundle.model.parameters())
+            scores[dtype] = evaluate_model(opened.bundle, None, [text]).scores["nats"]
+    assert scores["float32"] == pytest.approx(expected["nats"], abs=1e-5)
+    assert 1e-6 < abs(scores["int8"] - expected["nats"]) < 0.1
+    with opened_export(folder / "model.gguf", "headway") as opened:
+        assert opened is None

@@ -1,0 +1,96 @@
+"""Every family as ONNX: a number or a reason; every cell of the matrix is a test."""
+
+import pytest
+import torch
+
+from headway.base.errors import HeadwayError, UsageError
+from headway.exporting.onnx.export import export_onnx, open_export
+from headway.exporting.onnx.graphs import GRAPHS
+from headway.exporting.verified import compare_models
+from headway.models.registry import MODELS
+from tests.fixtures.bundles import BUNDLES, MODERN, gpt, image_encoder, translator
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+FURTHER = {
+    "gpt window": lambda: gpt(attention="window", window=5, positions="rotary"),
+    "gpt relative": lambda: gpt(positions="relative"),
+    "gpt sinusoidal": lambda: gpt(positions="sinusoidal"),
+    "gpt sandwich": lambda: gpt(
+        **MODERN, norm="sandwich", score_cap=20.0, logit_cap=15.0, embedding_scale=4.0
+    ),
+    "gpt parallel": lambda: gpt(norm="parallel", positions="rotary"),
+    "gpt additive": lambda: gpt(attention="additive"),
+    "translator learned pre-norm": lambda: translator(positions="learned", norm="pre"),
+    "translator relative": lambda: translator(positions="relative"),
+    "translator two tokenizers": lambda: translator(joint=False),
+    "image encoder sinusoidal": lambda: image_encoder(positions="sinusoidal"),
+}
+EVERY = {name: make for name, (make, _) in BUNDLES.items()} | FURTHER
+REFUSED = {"rnn": "rnn", "rnn feeding": "rnn"}
+SAME = ("translator writes", "captioner writes", "classifier of pairs", "image encoder without")
+"""Other inputs of a model that is exported already."""
+POSSIBLE = [name for name in EVERY if name not in REFUSED and not name.startswith(SAME)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POSSIBLE)
+def test_every_family_is_the_same_in_every_runtime(tmp_path, name, record_property):
+    torch.manual_seed(0)
+    exported = export_onnx(EVERY[name](), tmp_path / "out")
+    record_property("difference", str(exported.difference))
+    print(
+        f"\nMATRIX {name}: {exported.architecture} {exported.difference} {exported.tokens} tokens"
+    )
+    assert len(exported.difference) >= 1
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_graph_is_refused_with_the_reason(tmp_path, name):
+    with pytest.raises(UsageError, match=REFUSED[name]):
+        export_onnx(EVERY[name](), tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_linear_attention_is_refused_with_the_reason(tmp_path):
+    with pytest.raises(UsageError, match="attention=linear"):
+        export_onnx(gpt(attention="linear"), tmp_path / "out")
+
+
+def test_every_registered_family_has_a_graph_or_is_refused():
+    """A new family is a line of GRAPHS, or of this list."""
+    without = {"words"}
+    assert len(MODELS) == len(GRAPHS) + len(without)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+@pytest.mark.parametrize("name", ["gpt", "classifier", "translator", "image classifier"])
+def test_fewer_bits_take_less_room_and_are_measured(tmp_path, name, dtype):
+    bundle = EVERY[name]()
+    plain = export_onnx(bundle, tmp_path / "plain")
+    small = export_onnx(bundle, tmp_path / "small", dtype)
+    assert small.size < plain.size and 1e-5 < small.rounding < 1
+    print(f"\nMATRIX {name} {dtype}: {plain.size} -> {small.size}, {small.rounding:.2g}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kept", "changed"),
+    [
+        (
+            {"attention": "window", "window": 5, "positions": "rotary"},
+            {"attention": "window", "window": 6, "positions": "rotary"},
+        ),
+        ({"positions": "rotary"}, {"positions": "rotary", "rotary_base": 9_000.0}),
+        ({"positions": "alibi"}, {"positions": "none"}),
+        ({"norm": "pre"}, {"norm": "parallel"}),
+    ],
+)
+def test_a_graph_of_other_settings_is_found(tmp_path, kept, changed):
+    bundle, other = gpt(**kept), gpt(**changed)
+    other.model.load_state_dict(bundle.model.state_dict(), strict=False)
+    exported = export_onnx(other, tmp_path / "out")
+    with pytest.raises(HeadwayError, match="the folder was removed"):
+        compare_models(bundle.model, open_export(exported.folder).model, "here")
