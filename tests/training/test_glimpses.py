@@ -1,6 +1,7 @@
 """Glimpses are log-spaced, affordable, and leave the run as it was."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from headway.training import Glimpses, StepReport, TrainingState
 REPORT = StepReport(loss=2.0, nats=2.0, targets=1, grad_norm=1.0, lr=0.1, seconds=1.0)
 
 
-def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None):
+def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None, loss=lambda step: 2.0):
     """Step numbers of the glimpses of a run whose steps take a second, from `first` to `last`."""
     with torch.random.fork_rng([]):
         model = torch.nn.Linear(2, 2)
@@ -27,7 +28,7 @@ def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None):
         if step in evaluated:
             run.evaluated = step
         model.train()
-        glimpses.after_step(run, REPORT)
+        glimpses.after_step(run, replace(REPORT, loss=loss(step)))
     return seen
 
 
@@ -66,3 +67,15 @@ def test_a_glimpse_that_draws_random_numbers_does_not_change_those_of_the_run():
 
     filmed(50, look=look)
     assert torch.equal(torch.rand(4), expected) and modes and not any(modes)
+
+
+def test_the_loss_of_a_glimpse_is_the_mean_of_the_steps_since_the_one_before():
+    """A curve of such means has no kink: batches alternate, and the mean hides it more and more."""
+    seen = filmed(3_000, loss=lambda step: 2.0 + (-1) ** step)
+    losses = [loss for _, loss in seen]
+    assert losses[0] is None
+    for (before, _), (step, loss) in itertools.pairwise(seen):
+        assert loss == pytest.approx(
+            sum(2.0 + (-1) ** one for one in range(before + 1, step + 1)) / (step - before)
+        )
+    assert abs(losses[-1] - 2.0) < 0.01

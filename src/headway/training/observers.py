@@ -135,9 +135,11 @@ class Glimpses:
 
     and n is `GLIMPSES`, or less where they would take more than `GLIMPSING` of the time of the run.
 
-    look: looks at the model, which has its averaged weights, at a step; it also gets the loss of
-    the step, None if that is unknown. Random generators have the same state after a glimpse as
-    before, so that training does not depend on glimpses. clock: returns the time in seconds.
+    look: looks at the model, which has its averaged weights, at a step; it also gets the mean loss
+    per target of the steps since the last glimpse, None before the first step. The steps are
+    log-spaced, so the means are over more and more steps, and their curve is as smooth at its end
+    as at its beginning. Random generators have the same state after a glimpse as before, so that
+    training does not depend on glimpses. clock: returns the time in seconds.
     """
 
     look: Callable[[nn.Module, int, float | None], None]
@@ -145,6 +147,8 @@ class Glimpses:
     fraction: float = 0.0
     step: int | None = None
     cost: float = 0.0
+    loss: float = 0.0
+    targets: int = 0
 
     def begin(self, run: TrainingState) -> None:
         """Look at the model before its first step, or at the evaluation that a resume catches up
@@ -154,17 +158,23 @@ class Glimpses:
             self.take(run)
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
+        self.loss, self.targets = (
+            self.loss + report.loss * report.targets,
+            self.targets + report.targets,
+        )
         before, self.fraction = self.fraction, run.fraction
         count = self._affordable(run)
         passed = int(count * _progress(run.fraction)) > int(count * _progress(before))
         if passed or run.evaluated == run.step:
-            self.take(run, report.loss)
+            self.take(run)
 
-    def take(self, run: TrainingState, loss: float | None = None) -> None:
+    def take(self, run: TrainingState) -> None:
         """Look at the model now. A second call at the same step does nothing."""
         if self.step == run.step:
             return
         started = self.clock()
+        loss = self.loss / self.targets if self.targets else None
+        self.loss, self.targets = 0.0, 0
         run.model.eval()
         device = next(run.model.parameters()).device
         forked = [device] if device.type == "cuda" else []

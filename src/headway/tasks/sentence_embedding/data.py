@@ -17,12 +17,13 @@ from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices
 from headway.tasks.finetuning import check_examples, check_unchanged, require_encoder
-from headway.tasks.job import Emit
+from headway.tasks.job import Emit, TextPairs
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
 from headway.text import EncoderTokenizer
 
 FILE = "pairs.json"
+SHOWN = 8  # pairs of the film of a run
 Ids = Sequence[int]
 
 
@@ -93,11 +94,13 @@ def _numbered(side: Sequence[Ids], numbers: dict[tuple[int, ...], int]) -> Int[T
 class PreparedPairs:
     """The encoded training and held-out pairs of a sentence encoder.
 
-    Scores of `train` are scaled to 0 .. 1; those of `held_out` are the scores in the files.
+    Scores of `train` are scaled to 0 .. 1; those of `held_out` are the scores in the files. shown:
+    some of the held-out pairs.
     """
 
     train: SimilarPairs
     held_out: SimilarPairs
+    shown: TextPairs
 
 
 def check_pairs(config: EmbedRunConfig) -> None:
@@ -171,7 +174,9 @@ def prepare_pairs(
     length = min(config.data.max_length, room)
     train, valid = similar_texts(config.data, emit)
     prepared = PreparedPairs(
-        _scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length)
+        _scaled(encoded(train, tokenizer, length)),
+        encoded(valid, tokenizer, length),
+        most_similar(valid),
     )
     contents = [[s.first, s.second, s.scores] for s in (prepared.train, prepared.held_out)]
     check_unchanged(folder / FILE, tokenizer.fingerprint, contents)
@@ -183,6 +188,16 @@ def prepare_pairs(
             emit({"kind": "note", "text": text})
     emit({"kind": "note", "text": _describe_loss(train, config)})
     return prepared
+
+
+def most_similar(pairs: Sequence[SimilarTexts], count: int = SHOWN) -> TextPairs:
+    """Return the pairs with the highest scores, or the first ones, without a text twice."""
+    chosen: dict[str, str] = {}
+    for pair in sorted(pairs, key=lambda pair: -(pair.score or 0.0)):
+        texts = {*chosen, *chosen.values()}
+        if len(chosen) < count and texts.isdisjoint((pair.first, pair.second)):
+            chosen[pair.first] = pair.second
+    return TextPairs(list(chosen), list(chosen.values()))
 
 
 def _describe_loss(train: list[SimilarTexts], config: EmbedRunConfig) -> str:

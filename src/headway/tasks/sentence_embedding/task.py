@@ -24,7 +24,7 @@ from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
 from headway.tasks.finetuning import batches_of, describe_shape, load_encoder, with_head
-from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.sentence_embedding.config import (
     EmbedDataConfig,
@@ -105,6 +105,7 @@ def embedding_job(
             unit="pairs",
         ),
         baseline=baseline if is_new else None,
+        example=Example(prepared.shown),
         is_divisible=train.scores is not None,  # else all pairs of a batch are compared
     )
 

@@ -46,7 +46,8 @@ class App {
   get views() {
     const {session, state} = this;
     const frame = session.frames[state.frame];
-    return views.filter((view) => (view.wants ? frame?.maps.some((map) => view.wants(frame, map)) : view.fits(session, state)));
+    const ofTokens = frame?.maps.filter((map) => map.measure !== "similarity"); // of whole texts: the film shows it
+    return views.filter((view) => (view.wants ? ofTokens?.some((map) => view.wants(frame, map)) : view.fits(session, state)));
   }
 
   set(patch) {
