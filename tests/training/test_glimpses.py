@@ -55,6 +55,13 @@ def test_each_evaluation_has_a_glimpse_even_where_no_other_is_affordable():
     assert filmed(20, cost=5.0, evaluated={7, 20}) == [(0, None), (7, 2.0), (20, 2.0)]
 
 
+def test_evaluations_close_to_each_other_or_to_another_glimpse_have_none():
+    """Ten evaluations of a short run would take more time than the film is worth."""
+    tenths = set(range(100, 1001, 100))
+    assert len(filmed(1000, cost=1.0, evaluated=tenths)) <= 16
+    assert len(filmed(1000, cost=50.0, evaluated=tenths)) <= 5
+
+
 def test_a_glimpse_that_draws_random_numbers_does_not_change_those_of_the_run():
     torch.manual_seed(3)
     expected = torch.rand(4)

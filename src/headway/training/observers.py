@@ -118,7 +118,10 @@ GLIMPSES = 40
 """Number of log-spaced glimpses of a run."""
 
 GLIMPSING = 0.015
-"""Maximum fraction of the time of a run that these glimpses take."""
+"""Maximum fraction of the time of a run that its glimpses take, if `FEWEST` fit in."""
+
+FEWEST = 8
+"""Evaluations have glimpses until there are so many."""
 
 EARLY = 1 / 500
 """Fraction of a budget above which the distance of glimpses grows in proportion to the fraction."""
@@ -126,14 +129,15 @@ EARLY = 1 / 500
 
 @dataclass
 class Glimpses:
-    """Observer that looks at the model before training, at log-spaced fractions of the budget, and
-    after each evaluation.
+    """Observer that looks at the model before training and at log-spaced fractions of the budget.
 
-    A model changes most in its first steps. Glimpse k of n is taken at the fraction f where
+    Where few of these are affordable, it also looks after an evaluation. A model changes most in
+    its first steps. Glimpse k of n is taken at the fraction f where
 
         log(1 + f / EARLY) / log(1 + 1 / EARLY) = k / n,
 
-    and n is `GLIMPSES`, or less where they would take more than `GLIMPSING` of the time of the run.
+    and n is `GLIMPSES`, or less where they, the first and the last look would take more than
+    `GLIMPSING` of the time of the run.
 
     look: looks at the model, which has its averaged weights, at a step; it also gets the mean loss
     per target of the steps since the last glimpse, None before the first step. The steps are
@@ -149,11 +153,12 @@ class Glimpses:
     cost: float = 0.0
     loss: float = 0.0
     targets: int = 0
+    reached: float = 0.0
 
     def begin(self, run: TrainingState) -> None:
         """Look at the model before its first step, or at the evaluation that a resume catches up
         on."""
-        self.fraction = run.fraction
+        self.fraction, self.reached = run.fraction, _progress(run.fraction)
         if run.step in (0, run.evaluated):
             self.take(run)
 
@@ -164,8 +169,11 @@ class Glimpses:
         )
         before, self.fraction = self.fraction, run.fraction
         count = self._affordable(run)
-        passed = int(count * _progress(run.fraction)) > int(count * _progress(before))
-        if passed or run.evaluated == run.step:
+        progress = _progress(run.fraction)
+        passed = int(count * progress) > int(count * _progress(before))
+        is_far = progress - self.reached >= 1 / max(count, FEWEST)
+        if passed or (run.evaluated == run.step and is_far):
+            self.reached = progress
             self.take(run)
 
     def take(self, run: TrainingState) -> None:
@@ -187,7 +195,7 @@ class Glimpses:
         if not self.cost:
             return float(GLIMPSES)
         seconds = run.seconds / max(run.fraction, 1e-9)
-        return min(float(GLIMPSES), GLIMPSING * seconds / self.cost)
+        return min(float(GLIMPSES), GLIMPSING * seconds / self.cost - 2)
 
 
 def _progress(fraction: float) -> float:

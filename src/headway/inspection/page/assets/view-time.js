@@ -31,7 +31,8 @@ function placed(width, queries, keys) {
   const [rows, columns] = [queries.tokens.length, keys.tokens.length];
   const longest = (side) => Math.min(12, Math.max(...side.tokens.map((one) => [...shown(one)].length)));
   const left = Math.min(width * 0.3, 12 + 7 * longest(queries));
-  const cell = Math.min(30, (width - left - 24) / columns, 420 / rows);
+  const beyond = 12 + 4 * longest(keys); // the slanted token of the last column
+  const cell = Math.min(30, (width - left - beyond) / columns, 420 / rows);
   const labelled = cell >= READABLE;
   const top = labelled ? 14 + 6 * longest(keys) : 4;
   const x = labelled ? left : 0;
