@@ -312,6 +312,32 @@ def test_a_dry_run_keeps_nothing(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--dry-run", "--find-lr"), "only one of them"),
+        (("--find-lr", "--processes", "2"), "--find-lr measures one process"),
+        (("--plot", "rates.svg"), "training has no plot"),
+        (("--find-lr", "--plot", "rates.gif"), "must end in .svg"),
+        (("--find-lr", "--steps", "5"), "needs at least 10 updates"),
+    ],
+)
+def test_a_learning_rate_test_that_cannot_work_is_refused(words, message, working_folder):
+    train = train_words(working_folder / "data", "new", *words)
+    assert message in fails(2, *train, cwd=working_folder)
+    assert not (working_folder / "runs" / "new").exists()
+
+
+def test_a_learning_rate_is_suggested_with_a_chart_and_a_run_of_another_name(working_folder):
+    words = train_words(working_folder / "data", "r", "--steps", "40", "--plot", "rates.svg")
+    shown = headway(*words, "--find-lr", cwd=working_folder).stderr
+    assert "█" in shown and "tested    " in shown and "the configuration has" in shown
+    assert (working_folder / "rates.svg").is_file()
+    (command,) = [line for line in shown.split("\n") if line.startswith("next ")]
+    # the run named r has other settings
+    assert " --run r-2 " in command and " --optimizer.lr " in command and "--plot" not in command
+
+
 def test_a_dry_run_prints_its_report_as_json_and_no_progress_with_quiet(tmp_path):
     data = write_corpus(tmp_path / "data")
     words = train_words(data, "r", "--dry-run", "--steps", "40")

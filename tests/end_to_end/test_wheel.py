@@ -1,9 +1,11 @@
 """The wheel has all that the checkout has, and works from a folder far from it."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -33,27 +35,28 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def far(wheel, tmp_path_factory):
-    """far(words) starts the installed command line in another folder."""
-    site, folder = tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("far")
-    pip("install", "--no-deps", "--no-index", "--target", str(site), str(wheel))
-    environment = {**os.environ, "PYTHONPATH": str(site)}
+    """far(words) starts the installed command in another folder.
+
+    It is in a new virtual environment, which has the packages that Headway needs, but not the
+    checkout: a `.pth` file adds a folder without reading the `.pth` files in it.
+    """
+    venv, folder = tmp_path_factory.mktemp("venv"), tmp_path_factory.mktemp("far")
+    python = venv / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    pip("--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
+    (site,) = venv.glob("lib/python*/site-packages")
+    (site / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     (folder / "corpus.txt").write_text("the fox runs over the hill\n" * 60)
 
-    def start(*words, **options):
-        command = [sys.executable, "-m", "headway", *words]
+    def start(*words, program=venv / "bin" / "headway", **options):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         return subprocess.Popen(
-            command, cwd=folder, env=environment, text=True, stderr=subprocess.PIPE, **options
+            [str(program), *words], cwd=folder, env=environment, text=True, **pipes
         )
 
-    shown = subprocess.run(
-        [sys.executable, "-c", "import headway; print(headway.__file__)"],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert shown.stdout.startswith(str(site))
+    shown, _ = start("-c", "import headway; print(headway.__file__)", program=python).communicate()
+    assert shown.startswith(str(site))
     return start
 
 
@@ -73,9 +76,23 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel):
     assert files <= {*zipfile.ZipFile(wheel).namelist()}
 
 
+def test_the_wheel_is_for_all_versions_of_python_from_3_11_on(wheel):
+    assert wheel.stem.split("-")[2:4] == ["cp311", "abi3"]
+    files = map(Path, zipfile.ZipFile(wheel).namelist())
+    loops = {path.name for path in files if path.suffix == ".so"}
+    assert loops <= {"_loops.abi3.so"}  # none without a compiler
+
+
+def test_the_installed_command_describes_itself_and_the_machine(far):
+    version, _ = far("--version").communicate()
+    assert "headway" in version
+    doctor = far("doctor")
+    shown, messages = doctor.communicate()
+    assert doctor.returncode == 0, messages
+    assert "compiled" in shown
+
+
 def test_the_installed_package_trains_and_serves(far):
-    version = far("--version", stdout=subprocess.PIPE)
-    assert "headway" in version.communicate()[0]
     words = ["gpt-tiny", "corpus.txt", "--steps", "4", "--threads", "1", "--quiet"]
     training = far("train", *words)
     messages = training.communicate()[1]
@@ -86,6 +103,18 @@ def test_the_installed_package_trains_and_serves(far):
         address = line.split()[1]
         page = urllib.request.urlopen(address).read()
         assert b"module_form" in page
+        subprocess.run(health_check(address), check=True)
+        with pytest.raises(subprocess.CalledProcessError):
+            subprocess.run(health_check("http://127.0.0.1:9/"), check=True, capture_output=True)
     finally:
         server.terminate()
         server.communicate()
+
+
+def health_check(address):
+    """The command of the Dockerfile, for a server at this address."""
+    text = (ROOT / "Dockerfile").read_text()
+    command = json.loads(text.partition("HEALTHCHECK")[2].partition("CMD ")[2].partition("\n")[0])
+    changed = [word.replace("http://127.0.0.1:8000/", address) for word in command]
+    assert changed != command
+    return [sys.executable, *changed[1:]]

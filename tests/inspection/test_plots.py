@@ -28,6 +28,12 @@ def draw_lines(path):
     line_plot(path, LINES, **NAMES)
 
 
+def draw_powers(path):
+    """Logarithmic axes of many decades, and of less than one."""
+    powers = [(1e-5, 20.0), (1e-3, 30.0), (0.1, 90.0)]
+    line_plot(path, {"loss": powers}, **NAMES, log_x=True, log_y=True)
+
+
 def draw_bars(path):
     grouped_bars(path, ["1-5", "6-9"], {"rnn": [1.0, None], "transformer": [2.0, 3.0]}, **NAMES)
 
@@ -43,6 +49,7 @@ def draw_scatter(path):
 
 DRAWINGS = {
     draw_lines: {"quality", "minutes", "BLEU", "rnn", "transformer"},
+    draw_powers: {"1e−05", "1e−03", "1e−01", "30", "loss"},
     draw_bars: {"quality", "minutes", "BLEU", "rnn", "transformer", "1-5", "6-9"},
     draw_attention: {"model", "der", "Hund", "the", "old", "dog", "weight"},
     draw_scatter: {"great", "awesome", "pizza", "words", "a", "b"},

@@ -1,5 +1,11 @@
-"""`--dry-run` limits the evaluation of every recipe, whatever it is evaluated on."""
+"""`--dry-run` and `--find-lr` try every recipe, and save nothing.
 
+A dry run limits the evaluation of every recipe, whatever it is evaluated on.
+"""
+
+import json
+import shlex
+import shutil
 from collections import Counter
 from functools import partial
 
@@ -9,7 +15,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from headway.base.settings import flat
 from headway.cli.main import main
-from headway.runs import DryRun, recipes
+from headway.runs import DryRun, recipes, saved
 from headway.runs.dry_run import EvaluationLimit
 from headway.training import Interrupted, StopRequest
 from tests.safety_net.cases import CASES, with_prerequisites
@@ -70,6 +76,43 @@ def test_a_dry_run_evaluates_no_more_batches_than_its_limit(name, folder, monkey
     output = capsys.readouterr().err
     assert "dry run   no evaluation" in output and "steps, without evaluations" in output
     assert not (folder / "runs" / "dry").exists()
+
+
+@pytest.mark.parametrize(
+    "name", [n if n == "gpt-tiny" else pytest.param(n, marks=pytest.mark.slow) for n in recipes()]
+)
+def test_learning_rates_are_tested_and_the_command_trains_with_the_suggested_one(
+    name, folder, monkeypatch, capsys
+):
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("HEADWAY_DATA", raising=False)
+    train_prerequisites(name, folder)
+    capsys.readouterr()
+    headway("train", *_words(name), "--run", "tried", "--find-lr", "--json")
+    found = json.loads(capsys.readouterr().out)
+    rates = found["rates"]
+    assert len(rates) == len(found["losses"]) > 5 and rates == sorted(rates)
+    assert rates[0] == pytest.approx(found["recipe"] / 1000)
+    assert not (folder / "runs" / "tried").exists()
+    if found["command"] is None:
+        assert "did not fall" in found["reason"]
+        return
+    headway(*shlex.split(found["command"]), "--steps", "2", "--quiet")
+    assert flat(saved(folder / "runs" / "tried"))["optimizer.lr"] == float(f"{found['rate']:.2g}")
+    shutil.rmtree(folder / "runs" / "tried")
+
+
+def test_a_training_after_a_test_of_rates_has_the_bits_of_one_without(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    words = ("train", *_words("gpt-tiny"), "--steps", "12", "--quiet", "--run")
+    headway(*words, "before")
+    headway(*words, "after", "--find-lr")
+    headway(*words, "after")
+    weights = [
+        (folder / "runs" / run / "model" / "model.safetensors").read_bytes()
+        for run in ("before", "after")
+    ]
+    assert weights[0] == weights[1]
 
 
 def test_an_evaluation_stops_after_its_batches_and_the_next_one_counts_anew():

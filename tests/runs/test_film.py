@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from headway.base.errors import DataError
 from headway.runs import attention_over_time
 from headway.runs.attention_over_time import FilmFolder, glimpse, read_film
-from headway.tasks.job import Example
-from tests.fixtures.bundles import captioner, gpt, image_encoder, translator
+from headway.tasks.job import Example, TextPairs
+from tests.fixtures.bundles import answerer, captioner, gpt, image_encoder, translator
+from tests.fixtures.small_encoder import TEXTS, encoder
 
 FOX = "the fox eats the lemon"
 PAIR = Example("two dogs play", target="zwei hunde")
@@ -60,6 +62,32 @@ def test_models_of_images_are_filmed_with_a_small_image(make):
     pixels = np.random.default_rng(0).integers(0, 256, (19, 23, 3)).astype(np.uint8)
     frame = glimpse(make(), Example(pixels), "step 0")
     assert frame.maps and any(side.image is not None for side in frame.sides.values())
+
+
+def test_a_question_is_filmed_with_its_context_and_the_answer_that_the_model_marks(tmp_path):
+    model = answerer()
+    question = Example("who eats", second="the fox eats the lemon", label="the fox")
+    film = FilmFolder(tmp_path / "glimpses", question)
+    film.keep(model, 3, 1.0)
+    (seen,) = read_film(tmp_path).glimpses
+    assert seen.given == "who eats\nthe fox eats the lemon" and seen.reference == "the fox"
+    assert seen.frame["answer"] == model.answer("who eats", "the fox eats the lemon")[0].text
+    assert seen.frame["maps"]
+
+
+def test_an_encoder_of_pairs_is_filmed_by_the_similarities_of_their_texts(tmp_path):
+    model = encoder()
+    pairs = TextPairs(TEXTS[:3], [text.lower() for text in TEXTS[1:4]])
+    frame = glimpse(model, Example(pairs), "step 0")
+    (maps,) = frame.maps
+    expected = model.embed(pairs.first) @ model.embed(pairs.second).T
+    assert torch.equal(maps.weights[0], expected[None]) and maps.measure == "similarity"
+    assert list(frame.sides["first"].tokens) == TEXTS[:3]
+    right = sum(int(row.argmax()) == at for at, row in enumerate(expected))
+    assert frame.answer.startswith(f"{right} of 3 texts")
+    FilmFolder(tmp_path / "glimpses", Example(pairs)).keep(model, 0, None)
+    (seen,) = read_film(tmp_path).glimpses
+    assert seen.frame["opening"]["map"] == "pairs" and seen.given is None
 
 
 def test_a_file_without_a_glimpse_is_named(tmp_path):

@@ -24,7 +24,7 @@ def test_at_most_five_are_offered(tmp_path):
 
 
 def filmed(monkeypatch, text):
-    glimpse = Glimpse(step=0, loss=None, input=text, reference=None, frame={})
+    glimpse = Glimpse(step=0, loss=None, input=text, second=None, reference=None, frame={})
     monkeypatch.setattr(module, "read_film", lambda run: Film([glimpse], {}))
 
 

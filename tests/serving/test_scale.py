@@ -24,8 +24,8 @@ def test_the_kubernetes_file_starts_a_server_with_flags_that_exist():
     written = (ROOT / "examples/serving/kubernetes.yaml").read_text()
     deployment, service = yaml.safe_load_all(written)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    command, *words = container["args"]
-    assert command == "headway"
+    words = container["args"]  # of the command that the image starts
+    assert words[0] == "serve" and "command" not in container
     _, bound, _ = application().parse_args(words, exit_on_error=False, print_error=False)
     flags = bound.arguments["flags"]
     assert flags.host == "0.0.0.0" and flags.key_file is not None and flags.log

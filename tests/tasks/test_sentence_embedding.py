@@ -16,8 +16,14 @@ from headway.models import Bert, BertConfig
 from headway.runs import recipe, saved, train
 from headway.tasks import registry
 from headway.tasks.sentence_embedding.config import EmbedScoring
-from headway.tasks.sentence_embedding.data import SimilarPairs, prepare_pairs, similar_texts
+from headway.tasks.sentence_embedding.data import (
+    SimilarPairs,
+    most_similar,
+    prepare_pairs,
+    similar_texts,
+)
 from headway.tasks.sentence_embedding.objective import ContrastiveObjective, CosineObjective
+from headway.tasks.sentence_embedding.similar_files import SimilarTexts
 from headway.tasks.sentence_embedding.task import embedding_job, scores_of_vectors
 from headway.text import EncoderTokenizer
 from tests.fixtures.language_model_runs import weights
@@ -264,3 +270,11 @@ def test_the_record_of_the_training_pairs_is_plain_json(start, pairs, tmp_path):
         "reader",
         "sha256",
     }
+
+
+def test_a_film_shows_the_pairs_with_the_highest_scores_without_a_text_twice():
+    rows = [("a", "b", 1.0), ("c", "d", 4.0), ("b", "e", 3.0), ("f", "c", 3.5), ("g", "h", 2.0)]
+    shown = most_similar([SimilarTexts(*row, where="") for row in rows], 3)
+    assert (list(shown.first), list(shown.second)) == (["c", "b", "g"], ["d", "e", "h"])
+    unscored = most_similar([SimilarTexts(*row[:2], None, where="") for row in rows], 2)
+    assert list(unscored.first) == ["a", "c"]

@@ -1,6 +1,7 @@
 """Glimpses are log-spaced, affordable, and leave the run as it was."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from headway.training import Glimpses, StepReport, TrainingState
 REPORT = StepReport(loss=2.0, nats=2.0, targets=1, grad_norm=1.0, lr=0.1, seconds=1.0)
 
 
-def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None):
+def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None, loss=lambda step: 2.0):
     """Step numbers of the glimpses of a run whose steps take a second, from `first` to `last`."""
     with torch.random.fork_rng([]):
         model = torch.nn.Linear(2, 2)
@@ -27,7 +28,7 @@ def filmed(steps, first=0, last=None, *, cost=0.0, evaluated=(), look=None):
         if step in evaluated:
             run.evaluated = step
         model.train()
-        glimpses.after_step(run, REPORT)
+        glimpses.after_step(run, replace(REPORT, loss=loss(step)))
     return seen
 
 
@@ -54,6 +55,13 @@ def test_each_evaluation_has_a_glimpse_even_where_no_other_is_affordable():
     assert filmed(20, cost=5.0, evaluated={7, 20}) == [(0, None), (7, 2.0), (20, 2.0)]
 
 
+def test_evaluations_close_to_each_other_or_to_another_glimpse_have_none():
+    """Ten evaluations of a short run would take more time than the film is worth."""
+    tenths = set(range(100, 1001, 100))
+    assert len(filmed(1000, cost=1.0, evaluated=tenths)) <= 16
+    assert len(filmed(1000, cost=50.0, evaluated=tenths)) <= 5
+
+
 def test_a_glimpse_that_draws_random_numbers_does_not_change_those_of_the_run():
     torch.manual_seed(3)
     expected = torch.rand(4)
@@ -66,3 +74,15 @@ def test_a_glimpse_that_draws_random_numbers_does_not_change_those_of_the_run():
 
     filmed(50, look=look)
     assert torch.equal(torch.rand(4), expected) and modes and not any(modes)
+
+
+def test_the_loss_of_a_glimpse_is_the_mean_of_the_steps_since_the_one_before():
+    """A curve of such means has no kink: batches alternate, and the mean hides it more and more."""
+    seen = filmed(3_000, loss=lambda step: 2.0 + (-1) ** step)
+    losses = [loss for _, loss in seen]
+    assert losses[0] is None
+    for (before, _), (step, loss) in itertools.pairwise(seen):
+        assert loss == pytest.approx(
+            sum(2.0 + (-1) ** one for one in range(before + 1, step + 1)) / (step - before)
+        )
+    assert abs(losses[-1] - 2.0) < 0.01

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -59,6 +59,12 @@ class TrainFlags:
         False,
         "Train and evaluate a few batches, and report the memory and time that the run would need.",
     )
+    find_lr: bool = setting(
+        False,
+        "Train about 100 updates with a rising learning rate, and suggest a rate; nothing is "
+        "saved. The test takes at most as many steps and as much time as the run.",
+    )
+    plot: Path | None = setting(None, "New file for the curve of --find-lr: .svg, .png or .pdf.")
     log: tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...] = setting(
         (),
         "Also write the log for other tools, separated by commas: tensorboard, wandb (offline), "
@@ -66,7 +72,8 @@ class TrainFlags:
     )
     json: bool = setting(
         False,
-        "Print the outcome, or the report of a dry run, as one JSON object on standard output.",
+        "Print the outcome, or the report of a dry run or of --find-lr, as one JSON object on "
+        "standard output.",
     )
     quiet: Annotated[bool, QUIET] = setting(False, "Show no progress.")
 
@@ -116,11 +123,14 @@ def _train(words: Sequence[str], flags: TrainFlags, size: int, ranks: Ranks) -> 
     else:
         settings, folder = _resumed(flags.resume, arguments, layers), flags.resume
     quiet = flags.quiet or flags.json
-    if flags.dry_run and (size > 1 or not ranks.is_alone):
+    if (trial := _trial(flags)) and (size > 1 or not ranks.is_alone):
         raise UsageError(
-            "--dry-run measures one process",
+            f"{trial} measures one process",
             hint="leave out --processes or torchrun: each process needs less than one alone",
         )
+    if flags.find_lr:
+        _find_rate(settings, arguments, changes, flags)
+        return
     with copied(settings, folder) as settings_of_run:
         if size > 1:
             raise SystemExit(_launch(settings, settings_of_run, folder, flags, size))
@@ -142,6 +152,49 @@ def _train(words: Sequence[str], flags: TrainFlags, size: int, ranks: Ranks) -> 
     if flags.json:
         data_json({**vars(outcome), "folder": str(outcome.folder)})
     _say_what_is_next(outcome, settings, flags.quiet)
+
+
+def _trial(flags: TrainFlags) -> str | None:
+    """The flag by which nothing is saved, or None. UsageError for flags that exclude each other."""
+    if flags.dry_run and flags.find_lr:
+        raise UsageError("--dry-run and --find-lr: only one of them can be measured at a time")
+    if flags.find_lr and flags.resume is not None:
+        raise UsageError(
+            f"--find-lr and --resume {flags.resume}: the test begins with a new model",
+            hint=f"leave out --resume; or start another run from its model: --from {flags.resume}",
+        )
+    if flags.plot is not None and not flags.find_lr:
+        raise UsageError(
+            f"--plot {flags.plot}: training has no plot",
+            hint="headway report RUN; or add --find-lr",
+        )
+    return "--dry-run" if flags.dry_run else "--find-lr" if flags.find_lr else None
+
+
+def _find_rate(
+    settings: AnyRunConfig,
+    arguments: Sequence[str],
+    changes: Mapping[str, object],
+    flags: TrainFlags,
+) -> None:
+    """Suggest a learning rate for the settings, which a test in a temporary folder finds."""
+    from headway.cli.find_rate import Request, find_rate  # the help of `train` needs no plots
+
+    quiet = flags.quiet or flags.json
+    request = Request(
+        arguments, changes, flags.run, flags.config, flags.plot, json=flags.json, quiet=quiet
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        test_folder = Path(folder) / "test"
+        with copied(settings, test_folder) as settings_of_test:
+            if settings_of_test is not settings:
+                raise UsageError(
+                    "--find-lr: data from a pipe can be read only once",
+                    hint="write it to a file, and name that file",
+                )
+            end = find_rate(settings, test_folder, request)
+    if end == "interrupted":
+        raise SystemExit(INTERRUPTED)
 
 
 def _launch(

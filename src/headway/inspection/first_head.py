@@ -28,14 +28,14 @@ class Opening:
 
 
 def opening(frame: Frame) -> Opening | None:
-    """Return what the page shows of a frame at first; None without attention maps.
+    """Return what the page shows of a frame at first; None without maps.
 
     For attention to an image: the last layer, mean over heads. For cross-attention (translation):
     the head with the largest `telling` score of all cross-attention layers. Otherwise: the head
     with the largest score of all. If no weights sum to 1, so that there is no score: the last
     layer, mean over heads.
     """
-    maps = [m for m in frame.maps if m.measure == "attention"]
+    maps = _candidates(frame)
     if not maps:
         return None
     of_images = [m for m in maps if frame.sides[m.keys].image is not None]
@@ -52,6 +52,11 @@ def opening(frame: Frame) -> Opening | None:
     if not scored:
         return Opening(maps[-1].name, len(maps[-1].layers) - 1, MEAN)
     return max(scored, key=lambda pair: pair[0])[1]
+
+
+def _candidates(frame: Frame) -> Sequence[Maps]:
+    """Return the maps of attention; those of other measures in a frame without attention."""
+    return [m for m in frame.maps if m.measure == "attention"] or frame.maps
 
 
 def telling(
@@ -94,7 +99,7 @@ def opening_query(frame: Frame, first: Opening) -> int:
     first of them. Otherwise the word whose attention is the most informative (as in `telling`); of
     a text with a continuation, a word that the model generated, if there is one.
     """
-    maps = next(m for m in frame.maps if m.measure == "attention" and m.name == first.map)
+    maps = next(m for m in _candidates(frame) if m.name == first.map)
     side = frame.sides[maps.queries]
     if side.grid is not None:
         return 0

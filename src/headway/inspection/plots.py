@@ -22,6 +22,7 @@ from headway.base.files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
@@ -93,10 +94,20 @@ def line_plot(
             )
         if log_x:
             axes.set_xscale("log")
+            _name_powers(axes.xaxis)
         if log_y:
             axes.set_yscale("log")
+            _name_powers(axes.yaxis)
         _name(axes, title, x_label, y_label)
         _legend(axes, len(series))
+
+
+def _name_powers(axis: Axis) -> None:
+    """Write the ticks of a logarithmic axis as 0.01 or 1e-05: its formulas would not be parsed."""
+    from matplotlib.ticker import LogFormatter
+
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
 
 
 def grouped_bars(
@@ -327,19 +338,26 @@ def _check_numbers(named: Mapping[str, Sequence[float]]) -> None:
                 )
 
 
-@contextmanager
-def page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
-    """Yield a figure that is written to `path` if the `with` block ends without an error."""
-    kind = path.suffix.lower()
-    if kind not in ENDINGS:
+def check_plot(path: Path) -> None:
+    """UsageError if the suffix is not that of a plot, or if matplotlib is missing."""
+    if path.suffix.lower() not in ENDINGS:
         raise UsageError(
             f"the file name {path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         )
     try:
-        from matplotlib import style
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401
     except ImportError:
         raise UsageError("plots need matplotlib", hint="pip install 'headway[plot]'") from None
+
+
+@contextmanager
+def page(path: Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """Yield a figure that is written to `path` if the `with` block ends without an error."""
+    check_plot(path)
+    from matplotlib import style
+    from matplotlib.figure import Figure
+
+    kind = path.suffix.lower()
     # "default" first: personal settings must not change the plot
     with style.context(["default", STYLE]), warnings.catch_warnings():
         # the font may lack a script; an .svg uses the fonts of the reader

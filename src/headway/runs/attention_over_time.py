@@ -17,12 +17,13 @@ import torch
 from headway.attention import attention_layers
 from headway.base.errors import DataError, UsageError
 from headway.base.files import parse_json
+from headway.base.shapes import Float, Tensor
 from headway.base.tensors import read_tensors, write_tensors
 from headway.bundle import Bundle
 from headway.inspection.document import Document, Frame, Maps, Side
 from headway.inspection.page import encode, header_json
 from headway.inspection.watch import inspect_probe
-from headway.tasks.job import Example
+from headway.tasks.job import Example, TextPairs
 
 FOLDER = "glimpses"
 HEADER = "header"
@@ -63,6 +64,7 @@ class FilmFolder:
         header = {
             **{"step": step, "loss": loss},
             "input": text if isinstance(text, str) else None,
+            "second": self.example.second,
             "reference": self.example.target or self.example.label,
             "frame": _only_frame(encoded.header),
         }
@@ -82,13 +84,21 @@ def _only_frame(header: Mapping[str, Any]) -> object:
 
 @dataclass(frozen=True)
 class Glimpse:
-    """One moment of a film. frame: of the header of a page, with the output as its answer."""
+    """One moment of a film. loss: the mean of the steps since the one before. input, second: what
+    the model was given, if that is text. frame: of the header of a page, with the output as its
+    answer."""
 
     step: int
     loss: float | None
     input: str | None
+    second: str | None
     reference: str | None
     frame: dict[str, Any]
+
+    @property
+    def given(self) -> str | None:
+        """The texts that the model was given, for a person."""
+        return "\n".join(text for text in (self.input, self.second) if text) or None
 
 
 @dataclass(frozen=True)
@@ -130,9 +140,12 @@ def _files(folder: Path) -> list[tuple[int, Path]]:
 def glimpse(bundle: Bundle, example: Example, label: str) -> Frame:
     """Return the attention of a model on fixed tokens, and its own output as the answer.
 
-    A model without attention has its output only. UsageError for an example that is too long.
+    A model without attention has its output only, and a model of pairs the similarities of their
+    texts. UsageError for an example that is too long.
     """
     text, second, target, language, _ = example
+    if isinstance(text, TextPairs):
+        return _similarities(bundle, text, label)
     fixed = bundle.probe(text, second, target=target, language=language, written=0)
     output = fixed.answer
     if target is not None or not output:
@@ -143,6 +156,28 @@ def glimpse(bundle: Bundle, example: Example, label: str) -> Frame:
     maps = [few for maps in frame.maps if (few := _few_heads(maps, CELLS // len(frame.maps)))]
     sides = {name: _small(side) for name, side in frame.sides.items()}
     return replace(frame, answer=output, maps=maps, sides=sides)
+
+
+def _similarities(bundle: Bundle, pairs: TextPairs, label: str) -> Frame:
+    """Return the cosines of the first texts of pairs with all second texts, as a map of one head.
+
+    The answer is the number of texts that are most similar to the other text of their pair.
+    """
+    embed = bundle.embed  # type: ignore[attr-defined]  # of an encoder of texts
+    cosines: Float[Tensor, "N N"] = (embed(pairs.first) @ embed(pairs.second).T).cpu()
+    right = int((cosines.argmax(1) == torch.arange(len(cosines))).sum())
+    maps = Maps(
+        name="pairs",
+        queries="first",
+        keys="second",
+        layers=["cosine"],
+        weights=[cosines[None]],
+        measure="similarity",
+        normalised=False,
+    )
+    sides = {"first": Side(tokens=pairs.first), "second": Side(tokens=pairs.second)}
+    answer = f"{right} of {len(cosines)} texts are most similar to the other text of their pair"
+    return Frame(label=label, model={}, sides=sides, maps=[maps], answer=answer)
 
 
 def _few_heads(maps: Maps, cells: int) -> Maps | None:

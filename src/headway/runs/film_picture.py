@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Picture = npt.NDArray[np.uint8]
-Curve = Sequence[tuple[int, float]]
-"""Points (step, loss)."""
-
 SAVED: dict[str, dict[str, Any]] = {
     ".webp": {"quality": 70, "method": 4, "minimize_size": True},
     ".gif": {"optimize": True},
@@ -63,11 +60,10 @@ def check_picture(path: Path) -> None:
         raise UsageError("films need matplotlib", hint="pip install 'headway[plot]'") from None
 
 
-def write_picture(path: Path, film: Film, curve: Curve, title: str) -> int:
+def write_picture(path: Path, film: Film, title: str) -> int:
     """Write a film as an animated image and return its size in bytes.
 
-    curve: the training loss. UsageError for a film of fewer than two glimpses, and as
-    `check_picture`.
+    UsageError for a film of fewer than two glimpses, and as `check_picture`.
     """
     check_picture(path)
     if len(film.glimpses) < 2:
@@ -75,7 +71,7 @@ def write_picture(path: Path, film: Film, curve: Curve, title: str) -> int:
             f"{title} has {len(film.glimpses)} glimpses, but a film needs two",
             hint="a run films its first held-out example; runs without one have no film",
         )
-    frames = [_image(pixels) for pixels in _drawn(film, curve, title)]
+    frames = [_image(pixels) for pixels in _drawn(film, title)]
     durations = [FIRST, *[BETWEEN] * (len(frames) - 2), LAST]
     suffix = path.suffix.lower()
     saved = io.BytesIO()
@@ -118,7 +114,7 @@ def _figure() -> Iterator[Figure]:
         yield figure
 
 
-def _drawn(film: Film, curve: Curve, title: str) -> Iterator[Picture]:
+def _drawn(film: Film, title: str) -> Iterator[Picture]:
     """Draw each glimpse: attention at the left; the texts and the loss at the right."""
     with _figure() as figure:
         first = film.glimpses[0]
@@ -129,13 +125,13 @@ def _drawn(film: Film, curve: Curve, title: str) -> Iterator[Picture]:
         moment = figure.text(
             0.98, 0.93, "", fontsize=11, color=SOFT, ha="right", family="monospace"
         )
-        if first.input:
-            figure.text(left, 0.85, _wrapped(first.input), fontsize=9.5, color=SOFT, va="top")
+        if first.given:
+            figure.text(left, 0.85, _wrapped(first.given), fontsize=9.5, color=SOFT, va="top")
         output = figure.text(left, 0.74, "", fontsize=11.5, weight="bold", va="top", color=ACCENT)
         if first.reference:
             text = f"reference: {_wrapped(first.reference, 2)}"
             figure.text(left, 0.54, text, fontsize=9.5, color=SOFT, va="top")
-        cursor = _draw_loss(figure.add_axes((left, 0.11, 0.97 - left, 0.25)), film, curve)
+        cursor = _draw_loss(figure.add_axes((left, 0.11, 0.97 - left, 0.25)), film)
         for glimpse in film.glimpses:
             loss = "" if glimpse.loss is None else f"  loss {glimpse.loss:5.2f}"
             moment.set_text(f"step {glimpse.step:>6,}{loss}")
@@ -154,16 +150,15 @@ def _wrapped(text: str, lines: int = LINES) -> str:
     return "\n".join(textwrap.wrap(plain, WIDTH, max_lines=lines, placeholder=" …"))
 
 
-def _draw_loss(axes: Axes, film: Film, curve: Curve) -> Any:
+def _draw_loss(axes: Axes, film: Film) -> Any:
     """Draw the loss over the logarithm of the step; return the cursor."""
-    begun = min((step for step, _ in curve), default=math.inf)
-    early = [(g.step, g.loss) for g in film.glimpses if g.loss is not None and g.step < begun]
-    points = [*early, *curve]
+    points = [(g.step, g.loss) for g in film.glimpses if g.loss is not None]
     axes.set_facecolor(PAPER)
     axes.plot([step + 1 for step, _ in points], [loss for _, loss in points], color=ACCENT, lw=1.6)
     axes.set_xscale("log")
     axes.set_xlim(1, film.glimpses[-1].step + 1)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    axes.xaxis.set_minor_formatter(lambda step, _: "")
     axes.tick_params(labelsize=8, length=0, which="both")
     axes.set_title("loss over steps", loc="left", fontsize=9, color=SOFT)
     return axes.axvline(1, color=PIN, lw=1.4)
@@ -231,8 +226,13 @@ class _AttentionPanel:
             _name_tokens(axes, queries["tokens"], self.keys["tokens"])
 
     def _values(self, glimpse: Glimpse) -> npt.NDArray[np.float32]:
-        """The weights of all queries, or those of the first query to the patches of an image."""
+        """The weights of all queries, or those of the first query to the patches of an image.
+
+        Negative similarities are shown as 0.
+        """
         weights = self.head.weights(self.film, glimpse)
+        if glimpse.frame["maps"][self.head.at]["measure"] != "attention":
+            return weights.clip(min=0)
         if not self.keys["image"]:
             return weights
         patches = weights[0, self.keys["num_prefix_tokens"] :]

@@ -79,7 +79,7 @@ def _film(glimpses: Sequence[Glimpse]) -> dict[str, object] | None:
         return None
     first = glimpses[0]
     return {
-        **{"input": first.input, "reference": first.reference},
+        **{"input": first.given, "reference": first.reference},
         "steps": [glimpse.step for glimpse in glimpses],
         "losses": [_finite(glimpse.loss) for glimpse in glimpses],
     }
@@ -96,8 +96,8 @@ def _changed(config: AnyRunConfig) -> list[list[object]]:
 
 def write_film(run: Path, path: Path) -> int:
     """Write the film of a run as an animated image; return its size in bytes."""
-    losses = _points(_log(run).get("train", []), "loss")
-    return write_picture(path, read_film(run), losses, f"Training of {run.name}")
+    _log(run)  # UsageError for a folder that is no run
+    return write_picture(path, read_film(run), f"Training of {run.name}")
 
 
 def _points(rows: Iterable[Event], key: str) -> list[tuple[int, float]]:

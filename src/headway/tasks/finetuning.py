@@ -6,11 +6,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from torch import nn
 
@@ -43,11 +43,17 @@ B = TypeVar("B", bound=Batch)
 B_co = TypeVar("B_co", bound=Batch, covariant=True)
 
 
-class Sides(NamedTuple, Generic[Encoded]):
+@dataclass(frozen=True)
+class Sides(Generic[Encoded]):
     """The encoded training and held-out examples of a run."""
 
     train: Encoded
     held_out: Encoded
+
+    def __iter__(self) -> Iterator[Encoded]:
+        """Yield the training examples, then the held-out ones."""
+        yield self.train
+        yield self.held_out
 
 
 @dataclass(frozen=True)

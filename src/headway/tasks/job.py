@@ -28,8 +28,19 @@ Examples = TypeVar("Examples", covariant=True)
 Options = TypeVar("Options", covariant=True)
 
 
+@dataclass(frozen=True)
+class TextPairs:
+    """Pairs of texts whose vectors are compared: first[i] and second[i] belong together."""
+
+    first: Sequence[str]
+    second: Sequence[str]
+
+
 class Example(NamedTuple):
-    """One held-out example of a job: the arguments of `Bundle.probe`, and its label, if any."""
+    """One held-out example of a job: the arguments of `Bundle.probe`, and its label, if any.
+
+    The input of a model that only computes vectors is `TextPairs`.
+    """
 
     input: object
     second: str | None = None

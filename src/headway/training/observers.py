@@ -118,7 +118,10 @@ GLIMPSES = 40
 """Number of log-spaced glimpses of a run."""
 
 GLIMPSING = 0.015
-"""Maximum fraction of the time of a run that these glimpses take."""
+"""Maximum fraction of the time of a run that its glimpses take, if `FEWEST` fit in."""
+
+FEWEST = 8
+"""Evaluations have glimpses until there are so many."""
 
 EARLY = 1 / 500
 """Fraction of a budget above which the distance of glimpses grows in proportion to the fraction."""
@@ -126,18 +129,21 @@ EARLY = 1 / 500
 
 @dataclass
 class Glimpses:
-    """Observer that looks at the model before training, at log-spaced fractions of the budget, and
-    after each evaluation.
+    """Observer that looks at the model before training and at log-spaced fractions of the budget.
 
-    A model changes most in its first steps. Glimpse k of n is taken at the fraction f where
+    Where few of these are affordable, it also looks after an evaluation. A model changes most in
+    its first steps. Glimpse k of n is taken at the fraction f where
 
         log(1 + f / EARLY) / log(1 + 1 / EARLY) = k / n,
 
-    and n is `GLIMPSES`, or less where they would take more than `GLIMPSING` of the time of the run.
+    and n is `GLIMPSES`, or less where they, the first and the last look would take more than
+    `GLIMPSING` of the time of the run.
 
-    look: looks at the model, which has its averaged weights, at a step; it also gets the loss of
-    the step, None if that is unknown. Random generators have the same state after a glimpse as
-    before, so that training does not depend on glimpses. clock: returns the time in seconds.
+    look: looks at the model, which has its averaged weights, at a step; it also gets the mean loss
+    per target of the steps since the last glimpse, None before the first step. The steps are
+    log-spaced, so the means are over more and more steps, and their curve is as smooth at its end
+    as at its beginning. Random generators have the same state after a glimpse as before, so that
+    training does not depend on glimpses. clock: returns the time in seconds.
     """
 
     look: Callable[[nn.Module, int, float | None], None]
@@ -145,26 +151,38 @@ class Glimpses:
     fraction: float = 0.0
     step: int | None = None
     cost: float = 0.0
+    loss: float = 0.0
+    targets: int = 0
+    reached: float = 0.0
 
     def begin(self, run: TrainingState) -> None:
         """Look at the model before its first step, or at the evaluation that a resume catches up
         on."""
-        self.fraction = run.fraction
+        self.fraction, self.reached = run.fraction, _progress(run.fraction)
         if run.step in (0, run.evaluated):
             self.take(run)
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
+        self.loss, self.targets = (
+            self.loss + report.loss * report.targets,
+            self.targets + report.targets,
+        )
         before, self.fraction = self.fraction, run.fraction
         count = self._affordable(run)
-        passed = int(count * _progress(run.fraction)) > int(count * _progress(before))
-        if passed or run.evaluated == run.step:
-            self.take(run, report.loss)
+        progress = _progress(run.fraction)
+        passed = int(count * progress) > int(count * _progress(before))
+        is_far = progress - self.reached >= 1 / max(count, FEWEST)
+        if passed or (run.evaluated == run.step and is_far):
+            self.reached = progress
+            self.take(run)
 
-    def take(self, run: TrainingState, loss: float | None = None) -> None:
+    def take(self, run: TrainingState) -> None:
         """Look at the model now. A second call at the same step does nothing."""
         if self.step == run.step:
             return
         started = self.clock()
+        loss = self.loss / self.targets if self.targets else None
+        self.loss, self.targets = 0.0, 0
         run.model.eval()
         device = next(run.model.parameters()).device
         forked = [device] if device.type == "cuda" else []
@@ -177,7 +195,7 @@ class Glimpses:
         if not self.cost:
             return float(GLIMPSES)
         seconds = run.seconds / max(run.fraction, 1e-9)
-        return min(float(GLIMPSES), GLIMPSING * seconds / self.cost)
+        return min(float(GLIMPSES), GLIMPSING * seconds / self.cost - 2)
 
 
 def _progress(fraction: float) -> float:

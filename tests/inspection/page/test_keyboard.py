@@ -1,5 +1,7 @@
 """Everything can be done from the keyboard, and is announced as text."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -99,3 +101,50 @@ def test_arrow_keys_follow_the_direction_of_right_to_left_text(opened):
     text.evaluate("element => element.dir = 'rtl'")
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".token.pinned")).to_have_text("مرحبا")
+
+
+def test_single_key_shortcuts_can_be_switched_off_and_the_browser_remembers_it(opened):
+    """WCAG 2.1.4: speech input and a slip of the hand press single keys, too."""
+    page = opened("all", "view=text")
+    chosen = page.locator("nav button[aria-current]")
+    first = chosen.inner_text()
+    page.keyboard.press("n")
+    expect(chosen).not_to_have_text(first)
+    page.keyboard.press("p")
+    expect(chosen).to_have_text(first)
+    page.get_by_text("Keys", exact=True).click()
+    switch = page.get_by_label("Single-key shortcuts")
+    switch.uncheck()
+    page.locator("h1").click()
+    page.keyboard.press("n")
+    page.keyboard.press("f")
+    expect(chosen).to_have_text(first)
+    expect(page.locator("html")).not_to_have_class(re.compile("presenter"))
+    page.reload()
+    page.locator("nav button[aria-current]").wait_for()
+    expect(switch).not_to_be_checked()
+    page.keyboard.press("n")
+    expect(chosen).to_have_text(first)
+    page.get_by_text("Keys", exact=True).click()
+    switch.check()
+    page.locator("h1").click()
+    page.keyboard.press("n")
+    expect(chosen).not_to_have_text(first)
+
+
+def test_a_page_that_may_store_nothing_has_its_shortcuts(opened):
+    page = opened(
+        "all",
+        "view=text",
+        script="Object.defineProperty(window, 'localStorage', {get() { throw new Error('no'); }})",
+    )
+    chosen = page.locator("nav button[aria-current]")
+    first = chosen.inner_text()
+    page.get_by_text("Keys", exact=True).click()
+    switch = page.get_by_label("Single-key shortcuts")
+    expect(switch).to_be_checked()
+    switch.uncheck()
+    page.locator("h1").click()
+    page.keyboard.press("n")
+    expect(chosen).to_have_text(first)
+    page.close()

@@ -14,7 +14,7 @@ from tests.fixtures.page_views import choose_head, chosen_head, eventually
 def test_the_bare_mode_shows_only_the_drawing_and_plays(opened):
     page = opened("all", "bare&view=text&layer=0&head=0&query=13", wait=False)
     expect(page.locator(".token.pinned")).to_have_text("slept")
-    for part in ("nav", "h1", ".controls", ".tools", ".saving", ".reading"):
+    for part in ("nav", "h1", ".controls", ".tools", ".saving", ".reading", ".keys"):
         expect(page.locator(part).first).to_be_hidden()
     expect(page.locator(".token.pinned")).to_have_text("[SEP]")
     eventually(page, lambda: "head=1" in page.url)  # after the last token, the next head

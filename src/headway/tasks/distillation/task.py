@@ -123,6 +123,7 @@ def distillation_job(
             batches=examples.summary.batches,
             unit=teaches_of(str(training.task)).unit,
         ),
+        example=examples.example,
         baseline=baseline,
         evaluated=bundle if isinstance(held_out, TaskExamples) else lambda student: student,
     )

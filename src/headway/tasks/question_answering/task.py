@@ -29,7 +29,7 @@ from headway.tasks.finetuning import (
     view_of,
     with_head,
 )
-from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.question_answering.config import (
     AnswerDataConfig,
     AnswerEvaluationConfig,
@@ -42,6 +42,7 @@ from headway.tasks.question_answering.data import (
     answered_questions,
     check_answers,
     prepare_answers,
+    target_answer,
 )
 from headway.tasks.question_answering.model import (
     AnsweredQuestion,
@@ -104,7 +105,15 @@ def answering_job(
             unit="windows",
         ),
         views=lambda batch: [replace(view_of(batch.texts), over_positions=True)],
+        example=_example(prepared.held_out),
     )
+
+
+def _example(questions: Sequence[Question]) -> Example:
+    """Return the shortest question with its context, whose tokens a film has room for."""
+    shortest = min(questions, key=lambda it: len(it.question) + len(it.context))
+    answer = target_answer(shortest).text
+    return Example(shortest.question, second=shortest.context, label=answer)
 
 
 def prepare(config: AnswerRunConfig, folder: Path, machine: Machine, emit: Emit) -> AnswerJob:

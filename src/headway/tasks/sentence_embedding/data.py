@@ -16,7 +16,7 @@ from headway.data.rows import ENDINGS, ROWS
 from headway.data.split import hold_out, repeats
 from headway.data.stream import Batch, Indices
 from headway.tasks.finetuning import ExampleFiles, Sides, check_unchanged, require_start
-from headway.tasks.job import Emit
+from headway.tasks.job import Emit, TextPairs
 from headway.tasks.sentence_embedding.config import EmbedDataConfig, EmbedRunConfig
 from headway.tasks.sentence_embedding.similar_files import SimilarTexts, read_similar
 from headway.text import EncoderTokenizer
@@ -28,6 +28,7 @@ PAIRS = ExampleFiles(
     endings=ENDINGS,
     content=ROWS,
 )
+SHOWN = 8  # pairs of the film of a run
 Ids = Sequence[int]
 
 
@@ -94,6 +95,17 @@ def _numbered(side: Sequence[Ids], numbers: dict[tuple[int, ...], int]) -> Int[T
     )
 
 
+@dataclass(frozen=True)
+class PreparedPairs(Sides[SimilarPairs]):
+    """The encoded training and held-out pairs of a sentence encoder.
+
+    Scores of `train` are scaled to 0 .. 1; those of `held_out` are the scores in the files. shown:
+    some of the held-out pairs.
+    """
+
+    shown: TextPairs
+
+
 def check_pairs(config: EmbedRunConfig) -> None:
     """Raise UsageError if pairs or the pre-trained encoder are missing."""
     PAIRS.check(config)
@@ -152,14 +164,18 @@ def read_texts(
 
 def prepare_pairs(
     config: EmbedRunConfig, tokenizer: EncoderTokenizer, room: int, folder: Path, emit: Emit
-) -> Sides[SimilarPairs]:
+) -> PreparedPairs:
     """Read and encode the pairs; the scores of the training pairs are scaled to 0 .. 1.
 
     room: the maximum length of the pre-trained encoder in tokens.
     """
     length = min(config.data.max_length, room)
     train, valid = similar_texts(config.data, emit)
-    prepared = Sides(_scaled(encoded(train, tokenizer, length)), encoded(valid, tokenizer, length))
+    prepared = PreparedPairs(
+        _scaled(encoded(train, tokenizer, length)),
+        encoded(valid, tokenizer, length),
+        most_similar(valid),
+    )
     contents = [[side.first, side.second, side.scores] for side in prepared]
     check_unchanged(folder / FILE, tokenizer.fingerprint, contents)
     for name, side in zip(("train", "valid"), prepared, strict=True):
@@ -170,6 +186,16 @@ def prepare_pairs(
             emit({"kind": "note", "text": text})
     emit({"kind": "note", "text": _describe_loss(train, config)})
     return prepared
+
+
+def most_similar(pairs: Sequence[SimilarTexts], count: int = SHOWN) -> TextPairs:
+    """Return the pairs with the highest scores, or the first ones, without a text twice."""
+    chosen: dict[str, str] = {}
+    for pair in sorted(pairs, key=lambda pair: -(pair.score or 0.0)):
+        texts = {*chosen, *chosen.values()}
+        if len(chosen) < count and texts.isdisjoint((pair.first, pair.second)):
+            chosen[pair.first] = pair.second
+    return TextPairs(list(chosen), list(chosen.values()))
 
 
 def _describe_loss(train: list[SimilarTexts], config: EmbedRunConfig) -> str:

@@ -24,8 +24,8 @@ from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
-from headway.tasks.finetuning import Sides, batches_of, describe_shape, load_encoder, with_head
-from headway.tasks.job import Emit, Job, Summary, planned_steps, update_size
+from headway.tasks.finetuning import batches_of, describe_shape, load_encoder, with_head
+from headway.tasks.job import Emit, Example, Job, Summary, planned_steps, update_size
 from headway.tasks.sections import RunSettings
 from headway.tasks.sentence_embedding.config import (
     EmbedDataConfig,
@@ -35,6 +35,7 @@ from headway.tasks.sentence_embedding.config import (
 )
 from headway.tasks.sentence_embedding.data import (
     FILE,
+    PreparedPairs,
     SimilarBatch,
     SimilarPairs,
     check_pairs,
@@ -59,7 +60,7 @@ EmbedJob = Job[SimilarBatch, SimilarPairs, EmbedScoring]
 
 def embedding_job(
     config: EmbedRunConfig,
-    prepared: Sides[SimilarPairs],
+    prepared: PreparedPairs,
     start: EncoderBundle,
     machine: Machine,
     is_new: bool = False,
@@ -105,6 +106,7 @@ def embedding_job(
             unit="pairs",
         ),
         baseline=baseline if is_new else None,
+        example=Example(prepared.shown),
         is_divisible=train.scores is not None,  # else all pairs of a batch are compared
     )
 

@@ -3,6 +3,7 @@
 import {el} from "./elements.js";
 import {forgetTheme} from "./colours.js";
 import {host} from "./host.js";
+import {keys} from "./keys.js";
 import {player} from "./player.js";
 import {fileSource, servedSource} from "./source.js";
 import {Session} from "./session.js";
@@ -45,7 +46,8 @@ class App {
   get views() {
     const {session, state} = this;
     const frame = session.frames[state.frame];
-    return views.filter((view) => (view.wants ? frame?.maps.some((map) => view.wants(frame, map)) : view.fits(session, state)));
+    const ofTokens = frame?.maps.filter((map) => map.measure !== "similarity"); // of whole texts: the film shows it
+    return views.filter((view) => (view.wants ? ofTokens?.some((map) => view.wants(frame, map)) : view.fits(session, state)));
   }
 
   set(patch) {
@@ -191,25 +193,6 @@ class App {
   }
 }
 
-// Keys that work everywhere but in a field for text.
-function keys(app) {
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
-    if (event.key === "f") app.present(!app.state.present);
-    else if (event.key === "Escape" && app.state.present) app.present(false);
-    else if (event.key === "n" || event.key === "p") app.set({view: beside(app, event.key === "n" ? 1 : -1)});
-    else return;
-    event.preventDefault();
-  });
-  document.addEventListener("fullscreenchange", () => { if (!document.fullscreenElement && app.state.present) app.set({present: false}); });
-}
-
-// Returns the next or the previous view.
-function beside(app, by) {
-  const all = app.views.map((one) => one.id);
-  return all[(all.indexOf(app.state.view) + by + all.length) % all.length];
-}
-
 // Returns the attributions of the chosen measure, one per prediction: those of tokens in the view of the
 // text, those of patches in the view of the image.
 function scoresOf(frame, {view, measure}) {
@@ -229,9 +212,10 @@ async function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
   addEventListener("hashchange", () => { if (app.session) app.set({...START, ...readHash(location.hash)}); });
   addEventListener("resize", () => { if (app.session) app.redraw(); });
-  keys(app);
+  const help = keys(app);
   try {
     app.open(await source.header());
+    root.append(help);
   } catch (error) {
     root.replaceChildren(el("p", {class: "problem", role: "alert"}, `The page could not be loaded: ${error.message || error}`));
     throw error;

@@ -68,7 +68,7 @@ export const report = {
         local.shown = report;
         const curves = report.curves || [];
         const moves = ({lines}) => lines.some((line) => line.values.length > 1);
-        local.film = report.film ? film(app, report.film, curves) : null;
+        local.film = report.film ? film(app, report.film) : null;
         local.curves = curves.filter(moves).map((one) => curve(app, one.title, one.lines));
         element.replaceChildren(
           local.film ? local.film.element : "",

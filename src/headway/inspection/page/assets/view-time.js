@@ -31,7 +31,8 @@ function placed(width, queries, keys) {
   const [rows, columns] = [queries.tokens.length, keys.tokens.length];
   const longest = (side) => Math.min(12, Math.max(...side.tokens.map((one) => [...shown(one)].length)));
   const left = Math.min(width * 0.3, 12 + 7 * longest(queries));
-  const cell = Math.min(30, (width - left - 24) / columns, 420 / rows);
+  const beyond = 12 + 4 * longest(keys); // the slanted token of the last column
+  const cell = Math.min(30, (width - left - beyond) / columns, 420 / rows);
   const labelled = cell >= READABLE;
   const top = labelled ? 14 + 6 * longest(keys) : 4;
   const x = labelled ? left : 0;
@@ -141,17 +142,20 @@ function written(output, reference) {
   return output.split(/(\s+)/).map((word) => (word.trim() && known.has(word) ? el("b", {}, word) : word));
 }
 
-// The training curve as the film shows it: with the losses of the first steps, which no mean covers.
-function wholeCurve({steps, losses}, curves) {
-  const [means] = curves.find((one) => one.title === "Loss")?.lines || [];
-  const begun = means?.steps[0] ?? Infinity;
-  const points = steps.map((step, at) => [step, losses[at]]).filter(([step, loss]) => step < begun && Number.isFinite(loss));
-  points.push(...(means?.steps || []).map((step, at) => [step, means.values[at]]));
-  return {name: "loss", steps: points.map(([step]) => step), values: points.map(([, loss]) => loss)};
+// The title of the map that is shown: a head of an attention layer, or a measure of another kind.
+function titleOf({map, state}) {
+  if (map.measure !== "attention") return `${map.measure[0].toUpperCase()}${map.measure.slice(1)}: ${map.name}`;
+  return `Attention: ${map.name}, layer ${state.layer + 1}, ${state.head < 0 ? "mean over heads" : `head ${state.head + 1}`}`;
+}
+
+// The mean losses of the steps between two moments; the first moment is before the first step.
+function lossOf({steps, losses}) {
+  const known = steps.map((step, at) => [step, losses[at]]).filter(([, loss]) => Number.isFinite(loss));
+  return {name: "loss", steps: known.map(([step]) => step), values: known.map(([, loss]) => loss)};
 }
 
 // Returns {element, update()}. about: `report.film` of the header, for which frame i is glimpse i.
-export function film(app, about, curves) {
+export function film(app, about) {
   const local = {timer: 0, opened: false};
   const last = about.steps.length - 1;
   const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -172,7 +176,7 @@ export function film(app, about, curves) {
   Object.assign(scrub.style, {flex: "1 1 18rem"});
   Object.assign(input.style, {flex: "1", minWidth: "6rem"});
   Object.assign(label.style, {minWidth: "10.5rem"});
-  const line = wholeCurve(about, curves);
+  const line = lossOf(about);
   const loss = line.steps.length > 1 ? curve(app, "Loss", [line], {log: true}) : null;
   const [large, heads] = [attention(app), rowOfHeads(app)];
   const title = el("h4", {});
@@ -195,8 +199,9 @@ export function film(app, about, curves) {
     output.replaceChildren(...written(now.frame.answer, about.reference));
     maps.hidden = !now.map;
     if (now.map) {
-      title.textContent = `Attention: ${now.map.name}, layer ${now.state.layer + 1}, ${now.state.head < 0 ? "mean over heads" : `head ${now.state.head + 1}`}`;
+      title.textContent = titleOf(now);
       large.update(now);
+      heads.element.hidden = now.map.layers.length * now.map.heads < 2;
       heads.update(now);
     }
     loss?.mark(about.steps[at]);
