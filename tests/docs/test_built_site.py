@@ -19,10 +19,12 @@ CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 PAGES = (
     "index",
     "tour/attention",
+    "tour/seeing",
     "results",
     "speed",
     "reference/generated/api",
     "tasks/translation",
+    "inspection_page",
 )
 CLIPPED = """() => {
   const faults = [];
@@ -150,7 +152,7 @@ def test_clipped_text_is_found(open_page):
 
 
 @pytest.mark.parametrize("form", ["light", "dark"])
-@pytest.mark.parametrize("name", ["index", "tour/attention", "results"])
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_have_no_serious_accessibility_findings(open_page, name, form):
     pytest.importorskip("axe_playwright_python")
     from tests.fixtures.accessibility import findings

@@ -100,6 +100,7 @@ def test_pictures_of_the_home_page_have_both_forms_and_the_film_is_small():
         film = DOCS / "pictures" / "inspect.webp"
         assert film.stat().st_size <= screens.MOST
         assert size_of(film)[2] == len(screens.FILM)
+    assert (DOCS / "pictures" / "film.webp").stat().st_size <= 3_000_000
     assert "docs/pictures/inspect.webp" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 

@@ -302,7 +302,7 @@ def test_the_walk_follows_the_position_from_which_the_answer_is_read():
         probe = probe_of(name)
         (step,) = (step for step in walk(probe) if step.title == "Tokens")
         walked = probe.reading.tokens["text"][-1] if name == "gpt" else token
-        assert step.text.endswith(f"The following steps show the token {walked!r}.")
+        assert step.text.endswith(f"The following steps show the token “{walked.strip()}”.")
 
 
 @pytest.mark.parametrize("text", ["fox", "the fox"])

@@ -19,6 +19,11 @@ class Axis:
     keep: int = 0
 
 
+def quoted(token: str) -> str:
+    """Return a token in quotes, as sentences name it; the space that begins a word is left out."""
+    return f"“{token.strip() or token}”"
+
+
 @dataclass(frozen=True)
 class Tables:
     """Cuts tables to a maximum number of rows and columns."""

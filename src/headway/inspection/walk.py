@@ -14,7 +14,7 @@ from headway.blocks import DecoderBlock, EncoderBlock
 from headway.bundle import Probe
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
-from headway.inspection.tables import Axis, Tables, step
+from headway.inspection.tables import Axis, Tables, quoted, step
 from headway.inspection.top_predictions import most_probable_predictions
 from headway.inspection.tracing import (
     Trace,
@@ -262,7 +262,7 @@ def _predictions(path: _Path, output: Tensor) -> list[Step]:
         return steps
     shares = logits.softmax(-1)
     shown = path.tables.table("p", shares[best, None], names, Axis(["probability"]))
-    largest = f"{names.names[0]!r}, {100 * float(shares.max()):.1f} %"
+    largest = f"{quoted(names.names[0])}, {100 * float(shares.max()):.1f} %"
     steps.append(
         step(
             "Softmax",

@@ -24,7 +24,7 @@ from headway.base.shapes import Tensor
 from headway.blocks import GainNorm, OffsetRMSNorm, PlainNorm
 from headway.blocks.residual import InnerNorm, PostNorm, SandwichNorm
 from headway.inspection.document import Step
-from headway.inspection.tables import Axis, Tables, step
+from headway.inspection.tables import Axis, Tables, quoted, step
 from headway.inspection.tracing import Trace
 from headway.transforms.twins import plain_class
 
@@ -252,7 +252,9 @@ def _scores(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
     weights = _weights_of(at, inside)
     row = weights[at.queries.keep]
     best = int(row.argmax())
-    largest = f"{at.queries.names[at.queries.keep]!r} attends most to {at.keys.names[best]!r}"
+    largest = (
+        f"{quoted(at.queries.names[at.queries.keep])} attends most to {quoted(at.keys.names[best])}"
+    )
     shares = isinstance(kernel, SoftmaxKernel)
     steps.append(
         step(
@@ -317,8 +319,8 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
         step(
             "Mask",
             "1 where a query may attend to a key, 0 where it may not: masked scores are set to −∞. "
-            f"For {at.queries.names[at.queries.keep]!r}, {hidden} of {len(inside.k)} keys are "
-            "masked.",
+            f"For {quoted(at.queries.names[at.queries.keep])}, {hidden} of {len(inside.k)} keys "
+            "are masked.",
             "s ← s where allowed, −∞ elsewhere",
             Mask.dense,
             tables.table("allowed", allowed, at.queries, at.keys),

@@ -17,7 +17,7 @@ from headway.blocks import (
 )
 from headway.bundle import Probe
 from headway.inspection.document import Step
-from headway.inspection.tables import Axis, Tables, step
+from headway.inspection.tables import Axis, Tables, quoted, step
 from headway.inspection.tracing import Trace
 
 
@@ -40,7 +40,7 @@ def _ids(probe: Probe, side: str, rows: Axis, tables: Tables) -> Step:
     ids = torch.tensor(probe.reading.ids[side], dtype=torch.float)
     return step(
         "Tokens",
-        f"{_split(len(ids))} The following steps show the token {rows.names[rows.keep]!r}.",
+        f"{_split(len(ids))} The following steps show the token {quoted(rows.names[rows.keep])}.",
         "text → ids",
         type(probe.tokenizers[side]).encode,
         tables.table("ids", ids[:, None], rows, Axis(["id"])),

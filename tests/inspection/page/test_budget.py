@@ -1,11 +1,11 @@
-"""A page of twelve layers of twelve heads over 512 tokens: limits of its size and latency."""
+"""A page of twelve layers of twelve heads: limits of its size and latency."""
 
 import gc
 
 import pytest
 import torch
 
-from headway.inspection.document import Document, Frame, Maps, Side
+from headway.inspection.document import Document, Frame, Lens, Maps, Prediction, Side
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import heads
 
@@ -115,3 +115,83 @@ def test_beyond_2048_tokens_a_coarser_map_is_drawn_that_keeps_every_large_weight
         return [Math.floor(best / wide) / (height - 80), (best % wide) / wide];
     }""")
     assert abs(darkest[0] - 1500 / length) < 0.01 and abs(darkest[1] - 700 / length) < 0.01
+
+
+EVENTS = """
+window.events = [];
+const note = (list) => window.events.push(...list.getEntries().map((one) => one.duration));
+new PerformanceObserver(note)
+    .observe({type: "event", durationThreshold: 16, buffered: true});
+"""
+POINTED = """(canvas) => {
+    const {x, y, height} = canvas.getBoundingClientRect();
+    return Array.from({length: 30}, (_, at) => {
+        const place = {clientX: x + 70, clientY: y + 60 + (height - 120) * at / 30};
+        const begin = performance.now();
+        canvas.dispatchEvent(new PointerEvent("pointermove", place));
+        return performance.now() - begin;
+    });
+}"""
+"""How long the page needs for each of 30 places of the pointer, over heads and beside them."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Write a page of 200 tokens that has all parts of the picture of the model."""
+    length = 200
+    names = [str(i + 1) for i in range(12)]
+    words = ["the", "of", "and", "a"]
+    predictions = [
+        Prediction(position=at, tokens=words, probabilities=[0.4, 0.3, 0.2, 0.1])
+        for at in range(length)
+    ]
+    parts = {"attention": [0.3] * length, "feedforward": [0.6] * length}
+    frame = Frame(
+        label="gpt",
+        model={},
+        sides={"text": Side(tokens=[f"token{at}" for at in range(length)], generated=190)},
+        maps=[
+            Maps(
+                name="decoder",
+                queries="text",
+                keys="text",
+                layers=names,
+                weights=heads(12, 12, length, length, causal=True),
+            )
+        ],
+        predictions=predictions,
+        predictions_side="text",
+        updates={"decoder": [parts] * 12},
+        lens=Lens(side="text", layers=["embedding", *names], predictions=[predictions] * 13),
+    )
+    path = tmp_path_factory.mktemp("whole") / "whole.html"
+    write_page(path, encode(Document(title="whole", frames=[frame])))
+    return path
+
+
+@pytest.mark.slow
+def test_the_picture_of_a_model_of_200_tokens_answers_each_action_within_100_milliseconds(
+    opened, whole
+):
+    """Steps, tokens, layers, heads by keyboard, and heads under the pointer: from the event to the
+    next frame."""
+    measured = []
+    for _ in range(TRIES):
+        page = opened(whole, "view=model", script=EVENTS)
+        page.locator(".part .now", has_text="reads").wait_for()
+        page.wait_for_timeout(1500)
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        page.evaluate("window.events.length = 0")
+        canvas = page.locator(".body canvas").first
+        canvas.focus()
+        for key in [*["ArrowUp"] * 6, *["ArrowLeft"] * 6, *["]"] * 3, *["."] * 6]:
+            page.keyboard.press(key)
+            page.wait_for_timeout(100)
+        page.wait_for_timeout(300)
+        pointed = max(canvas.evaluate(POINTED))
+        pressed = page.evaluate("Math.max(0, ...window.events)")
+        measured.append((round(paint), pressed, round(pointed)))
+        page.close()
+        if paint <= 1000 and max(pressed, pointed) <= 100:
+            return
+    pytest.fail(f"first paint, slowest key and slowest move of the pointer, in ms: {measured}")

@@ -167,6 +167,7 @@ def test_an_image_is_previewed_and_classified_also_by_the_curl_command(client, v
     page.locator("input[type=file]").set_input_files(image)
     expect(page.locator("tbody tr").first).to_be_visible()
     assert page.locator(".preview img").evaluate("image => image.naturalWidth") == 20
+    assert page.locator(".preview img").bounding_box()["width"] >= 150
     page.get_by_text("The request as a curl command").click()
     command = page.locator(".command code").text_content()
     shell = ["bash", "-c", f"{command} --silent"]

@@ -26,7 +26,7 @@ def test_the_lens_shows_the_alternatives_of_a_cell(opened):
     page = opened("all", "view=lens")
     expect(page.locator("table.lens tbody tr")).to_have_count(5)
     page.locator('[data-cell="2 9"]').click()
-    expect(page.locator(".detail h3")).to_have_text("After layer 2, at position 10")
+    expect(page.locator(".detail h3")).to_contain_text("After layer 2, at position 10, ")
     expect(page.locator(".detail li")).to_have_count(5)
 
 
@@ -252,3 +252,37 @@ def test_the_focus_ring_of_a_view_is_inside_the_row_that_scrolls(opened, hash_):
         return {inside, shown: style.outlineStyle, bottom: box.bottom + reach <= row.bottom + 1};
     }""")
     assert ring == {"inside": True, "shown": "solid", "bottom": True}
+
+
+@pytest.mark.parametrize(("query", "position"), [(6, 7), (8, 9)])
+def test_the_logit_lens_and_the_predictions_open_at_the_pinned_token(opened, query, position):
+    page = opened("all", f"view=lens&query={query}")
+    expect(page.locator(".detail h3")).to_contain_text(f"After layer 4, at position {position}, ")
+    expect(page.locator(".detail .bars li")).to_have_count(5)
+    expect(page.locator("table.lens button[aria-pressed='true']")).to_have_count(1)
+    page = opened("all", f"view=predictions&query={query}")
+    expect(page.locator(".body h3")).to_contain_text(f"At position {position}, ")
+
+
+def test_equations_are_printed_with_subscripts_and_copied_as_they_are_written(opened):
+    page = opened("all", "view=walk&at=0")
+    expect(page.locator(".equation sub").first).to_have_text("i")
+    expect(page.locator(".equation i").first).to_have_text("x")
+
+
+def test_the_first_lines_say_what_the_model_is(opened):
+    page = opened("all", "view=text")
+    expect(page.locator(".facts")).to_have_text(
+        "encoder  ·  4 layers  ·  6 heads  ·  1,234,567 parameters"
+    )
+
+
+def test_a_pressed_label_shows_its_view_and_not_its_meaning(opened):
+    page = opened("all", "view=text")
+    tab = page.locator("nav button[data-term]").first
+    tab.click()
+    page.wait_for_timeout(500)
+    expect(page.locator(".definition")).to_be_hidden()
+    page.mouse.move(5, 5)
+    tab.hover()
+    expect(page.locator(".definition")).to_be_visible()

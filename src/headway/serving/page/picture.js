@@ -51,7 +51,7 @@ export function picture(described, changed) {
     if (local.drawn) el("a", {href: URL.createObjectURL(local.drawn), download: local.drawn.name}).click();
   };
   const buttons = () => el("div", {class: "row"}, button("Clear", clear), button("Save the drawing", save, {class: "quiet"}));
-  const element = el("div", {class: "pictures"}, pad ? el("div", {class: "draw"}, pad.element, buttons()) : null, choose);
+  const element = el("div", {class: "pictures"}, pad ? el("div", {class: "draw"}, pad.element, el("p", {class: "soft"}, "Draw here, with the pointer or a finger."), buttons()) : null, choose);
   const file = () => {
     if (local.file) return local.file;
     throw new Missing(pad ? "Draw something or choose an image first." : `Choose ${noun} first.`, input);

@@ -3,7 +3,7 @@
 import {el} from "./elements.js";
 import {theme} from "./colours.js";
 import {surface, write} from "./surface.js";
-import {number} from "./tokens.js";
+import {number, spaced} from "./tokens.js";
 
 const LEFT = 46;
 const LOW = 22;
@@ -41,7 +41,7 @@ export function curve(app, title, lines, {log = false} = {}) {
   const nearest = (line, step) => line.steps.reduce((best, one, at) => (Math.abs(one - step) < Math.abs(line.steps[best] - step) ? at : best), 0);
   const caption = () => {
     const step = local.step ?? last;
-    return `Step ${step.toLocaleString("en-GB")}: ${lines.map((line) => `${line.name} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
+    return `Step ${step.toLocaleString("en-GB")}: ${lines.map((line) => `${spaced(line.name)} ${number(line.values[nearest(line, step)])}`).join(", ")}`;
   };
   const words = el("figcaption", {"aria-live": "polite"}, caption());
   const paint = (ctx, width, height) => {
@@ -95,9 +95,9 @@ export function curve(app, title, lines, {log = false} = {}) {
   });
   const legend = el("p", {class: "legend"}, lines.map((line, at) => {
     const swatch = el("span", {class: "swatch", style: {background: `light-dark(${TINTS[at % TINTS.length].join(", ")})`}, "aria-hidden": "true"});
-    return el("span", {}, swatch, line.name);
+    return el("span", {}, swatch, spaced(line.name));
   }));
   // Moves the cursor to a step.
   const mark = (step) => { local.step = step; words.setAttribute("aria-live", "off"); words.textContent = caption(); made.draw(); };
-  return {element: el("figure", {class: "curve"}, el("h4", {}, title), lines.length > 1 ? legend : "", made.element, words), draw: made.draw, mark};
+  return {element: el("figure", {class: "curve"}, el("h4", {}, spaced(title)), lines.length > 1 ? legend : "", made.element, words), draw: made.draw, mark};
 }

@@ -9,7 +9,7 @@ import {kindsOf, predictionAt} from "./model-stacks.js";
 import {top} from "./weights.js";
 
 const NARROWEST = 15; // pixels: the least width of a column
-const LAYER = [44, 150]; // pixels: the least and the largest height of a layer
+const LAYER = [44, 230]; // pixels: the least and the largest height of a layer
 const ENDS = 62; // pixels above and below a stack: tokens and predictions
 const LEAST = 0.08; // weights below are not drawn
 const PALE = 0.14;
@@ -112,20 +112,21 @@ function tokens(ctx, scene, stack, at) {
       if (pinned) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - size / 2 - 1, y - 1, size + 2, size + 2); }
       continue;
     }
-    label(ctx, nameOf(side, token), x, y + 6, place.column, pinned ? pin : tokenColour(side, token, ink), pinned, 1);
+    label(ctx, nameOf(side, token), x, y + 6, place.column, pinned ? pin : tokenColour(side, token, ink), pinned, 1, Boolean(side.grid));
   }
 }
 
-// Writes a name under (way 1) or above (way -1) a point; it is turned if the column is too narrow for it.
-function label(ctx, text, x, y, column, colour, bold, way) {
+// Writes a name under (way 1) or above (way -1) a point; it is turned if the column is too narrow for it,
+// upright beside patches, which it would cover.
+function label(ctx, text, x, y, column, colour, bold, way, upright = false) {
   const name = shorten(text, 14);
   const size = 13;
   ctx.font = `${bold ? "600 " : ""}${size}px sans-serif`;
   if ([...name].length <= 2 || ctx.measureText(name).width <= column - 3) { write(ctx, name, x, y, {size, colour, bold, align: "center"}); return; }
   ctx.save();
   ctx.translate(x, y - (way > 0 ? 4 : -4));
-  ctx.rotate((way > 0 ? 1 : -1) * Math.PI / 3.4);
-  write(ctx, name, 0, 0, {size: 12, colour, bold, width: 54});
+  ctx.rotate((way > 0 ? 1 : -1) * Math.PI / (upright ? 2 : 3.4));
+  write(ctx, name, 0, 0, {size: 12, colour, bold, width: way > 0 ? 66 : 54});
   ctx.restore();
 }
 
@@ -205,8 +206,13 @@ function ofQuery(ctx, scene, {at, stack, kind, layer, head, row, weights, alone}
 }
 
 function heads(ctx, scene) {
-  const {line, pin, wash, less} = theme();
+  const {line, pin, wash, less, soft} = theme();
   const {state} = scene.app;
+  scene.stacks.forEach((stack, at) => {
+    const place = scene.place.places[at];
+    const kind = stack.cross ? "cross" : "self";
+    if (stack[kind]) write(ctx, "heads", place.left + 26, heightOf(place, stack, stack[kind].layers.length - 1, kind) - 17, {size: 11, colour: soft});
+  });
   for (const {stack, kind, layer, head, x, y, size} of headBoxes(scene.stacks, scene.place)) {
     const map = scene.stacks[stack][kind];
     const off = scene.off && scene.off.map === map.name && scene.off.layer === layer && scene.off.head === head;

@@ -45,3 +45,10 @@ export function predictionAt(frame, stacks, stack, position) {
   const at = decodes ? position : frame.predictions.findIndex((one) => one.position === position);
   return frame.predictions[at] ? {at, ...frame.predictions[at]} : null;
 }
+
+// Returns the number of the prediction at the chosen query, or null.
+export function predictionAtQuery({frame, map, state}) {
+  const stacks = stacksOf(frame);
+  const {self, cross} = stacks.at(-1) || {};
+  return map && [self?.name, cross?.name].includes(map.name) ? predictionAt(frame, stacks, stacks.length - 1, state.query)?.at ?? null : null;
+}

@@ -1,5 +1,5 @@
-// The legend of the colours: the scale from 0 to the maximum with numbers, and the choice of the scale.
-import {choice, el} from "./elements.js";
+// The legend of the colours: the scale from 0 to the maximum with numbers, and a menu that changes it.
+import {choice, el, tick} from "./elements.js";
 import {css, ramp, stretched, theme} from "./colours.js";
 import {surface, write} from "./surface.js";
 import {amount, number} from "./tokens.js";
@@ -8,6 +8,8 @@ export function scaleBar(app) {
   let now = null;
   const stretch = choice("Colour scale", (scale) => app.set({scale}));
   const colours = choice("Palette", (one) => app.set({colours: one}));
+  const rowwise = tick("Scale per row", app.state.perRow, (perRow) => app.set({perRow}));
+  const menu = el("details", {class: "menu"}, el("summary", {}, "Colours"), el("div", {}, stretch.element, colours.element, rowwise));
   const paint = (ctx, width) => {
     if (!now || !now.weights) return;
     const {weights, state, map} = now;
@@ -40,5 +42,5 @@ export function scaleBar(app) {
     colours.show([["viridis", "viridis"], ["cividis", "cividis"]], now.state.colours);
     made.draw();
   };
-  return {element: made.element, controls: el("span", {class: "pair"}, stretch.element, colours.element), update};
+  return {element: made.element, controls: menu, update};
 }

@@ -1,5 +1,5 @@
-// The frame around every view: title and output, list of views, the grid of heads, the view itself with a
-// mark that opens the caution about attention weights, and the panel "In words".
+// The frame around every view: title and output, with a mark that opens the caution about attention
+// weights; list of views, the grid of heads, the view itself, and the panel "In words".
 import {button, choice, el, tick} from "./elements.js";
 import {liveBar} from "./live.js";
 import {minigrid} from "./minigrid.js";
@@ -12,6 +12,7 @@ import {tooltip} from "./tooltip.js";
 import {canJoin} from "./words.js";
 
 const OF_WEIGHTS = new Set(["text", "alignment", "image", "grid", "matrix", "lines", "head", "time", "compare"]);
+const COUNTED = new Set(["layers", "heads", "parameters"]);
 const PAPER = "https://arxiv.org/abs/1902.10186";
 const ABOUT = {
   attention: "the fraction of each value in the weighted sum",
@@ -19,6 +20,14 @@ const ABOUT = {
   rollout: "attention multiplied through all layers, with residual connections",
   "gradient x input": "the first-order effect of each token on a logit",
 };
+
+// Returns a property of a model in words: "4 layers", "width 128".
+function fact(name, value) {
+  if (name === "kind") return value;
+  if (typeof value !== "number") return `${name} ${value}`;
+  const count = value.toLocaleString("en-GB");
+  return COUNTED.has(name) ? `${count} ${value === 1 ? name.slice(0, -1) : name}` : `${name} ${count}`;
+}
 
 // Returns the view that shows attributions: image or text.
 function viewOf(frame, measure) {
@@ -49,7 +58,8 @@ export function shell(app) {
   const words = tick("Join tokens into words", false, (value) => app.set({words: value ? "on" : "off"}));
   const play = button("Play", () => app.player.toggle(), {class: "play"});
   const present = button("Present", () => app.present(true), {title: "Full screen, larger type, no controls (key f; Escape ends it)"});
-  const bar = el("div", {class: "tools"}, play, tools, words, el("span", {class: "right"}, app.framed ? null : present, note));
+  const bar = el("div", {class: "tools"}, play, tools, words);
+  const masthead = el("div", {class: "masthead"}, title, app.framed ? null : present, note);
   const body = el("div", {class: "body"});
   const inWords = reading(app);
   const saving = savingBar(app, () => app.view());
@@ -57,7 +67,7 @@ export function shell(app) {
   const rail = el("div", {class: "controls", role: "group", "aria-label": "Model, layer and head"}, frame.element, map.element, heads.element, measures, why);
   const live = liveBar(app);
   const main = el("main", {}, rail, stage, inWords.element);
-  app.root.replaceChildren(el("header", {class: "top"}, title, summary, answer, notes, live.element), nav, problem, main, tooltip(app.root));
+  app.root.replaceChildren(el("header", {class: "top"}, masthead, summary, answer, notes, live.element), nav, problem, main, tooltip(app.root));
   let shown = null;
 
   const open = () => {
@@ -129,7 +139,8 @@ export function shell(app) {
     const {state, session} = app;
     links(state);
     frame.show(session.frames.map((one, at) => [at, one.label]), state.frame);
-    const model = now ? Object.entries(now.frame.model).filter(([name]) => name !== "input").map(([name, value]) => `${name} ${typeof value === "number" ? value.toLocaleString("en-GB") : value}`) : [];
+    if (state.view === "report") frame.element.hidden = true; // its film chooses the moment
+    const model = now ? Object.entries(now.frame.model).filter(([name]) => name !== "input").map(([name, value]) => fact(name, value)) : [];
     summary.textContent = model.join("  ·  ");
     output.textContent = visible(now?.frame.answer || "");
     answer.hidden = !now?.frame.answer;

@@ -2,10 +2,13 @@
 
 const SIGNS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"};
 
+const CONTROL = /[\u0000-\u001f]/g; // shown as the signs of Unicode for them: U+2400 and the following ones
+const NEXT = "…"; // a position after the last token, for which a model predicts
+
 // Control characters are always shown as signs, spaces only where there is nothing else.
 export function shown(token) {
   if (token === "") return "∅";
-  const text = token.replace(/[\n\t\r]/g, (one) => SIGNS[one]);
+  const text = token.replace(CONTROL, (one) => SIGNS[one] || String.fromCharCode(0x2400 + one.charCodeAt(0)));
   return /^\s+$/u.test(token) ? [...text].map((one) => (/\s/u.test(one) ? "␣" : one)).join("") : text;
 }
 
@@ -19,6 +22,11 @@ export function shorten(token, most) {
   const text = shown(token);
   const signs = [...(text.trimStart() || text)];
   return signs.length > most ? signs.slice(0, most - 1).join("") + "…" : signs.join("");
+}
+
+// Returns the name of a measurement in words: "best_step" is the best step.
+export function spaced(name) {
+  return name.replaceAll("_", " ");
 }
 
 export function percent(share) {
@@ -55,5 +63,5 @@ export function nameOf(side, position) {
     const at = position - side.num_prefix_tokens;
     return `row ${Math.floor(at / side.grid[1]) + 1}, col ${(at % side.grid[1]) + 1}`;
   }
-  return shown(token ?? "");
+  return shown(token ?? NEXT);
 }

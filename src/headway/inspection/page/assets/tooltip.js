@@ -9,7 +9,7 @@ const GAP = 6; // pixels between label and tooltip
 // Returns the tooltip, an element for the end of `root`, which holds the marked terms.
 export function tooltip(root) {
   const box = el("div", {class: "definition", role: "tooltip", id: "definition", hidden: true});
-  const local = {term: null, described: null, timer: 0};
+  const local = {term: null, described: null, timer: 0, pressed: null};
   const show = (term, described) => {
     hide();
     Object.assign(local, {term, described});
@@ -31,12 +31,18 @@ export function tooltip(root) {
   const later = (act) => { clearTimeout(local.timer); local.timer = setTimeout(act, DELAY); };
   root.addEventListener("pointerover", (event) => {
     const term = event.target.closest("[data-term]");
+    if (term !== local.pressed) local.pressed = null;
+    if (local.pressed) return; // who has just pressed it wants what it does, not what it means
     if (event.target === box || (term && term === local.term)) clearTimeout(local.timer);
     else if (term) later(() => { if (term.isConnected) show(term, null); });
     else later(hide);
   });
-  root.addEventListener("pointerleave", () => later(hide));
-  root.addEventListener("pointerdown", (event) => { if (event.target !== box) hide(); });
+  root.addEventListener("pointerleave", () => { local.pressed = null; later(hide); });
+  root.addEventListener("pointerdown", (event) => {
+    if (event.target === box) return;
+    hide();
+    local.pressed = event.target.closest("[data-term]:not(.term)");
+  });
   root.addEventListener("focusin", ({target}) => {
     const term = target.closest("[data-term]");
     if (term && (target === term && target.matches(".term") || target.matches(":focus-visible"))) show(term, target);

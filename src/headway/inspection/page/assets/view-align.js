@@ -36,6 +36,8 @@ function typeFor(ctx, lists, width) {
   return Math.max(TYPE[0], Math.min(TYPE[1], ...sizes));
 }
 
+const titled = (role, side) => (side === role ? role : `${role} (${side})`);
+
 const same = (a, b) => JSON.stringify(a.tokens) === JSON.stringify(b.tokens);
 
 export const alignment = {
@@ -65,7 +67,7 @@ export const alignment = {
       const {soft, ink, pin, card, line} = theme();
       const top = 26;
       const bottom = top + above.height + gap;
-      write(ctx, `source (${now.map.keys})`, 8, 10, {size: 12, colour: soft});
+      write(ctx, titled("source", now.map.keys), 8, 10, {size: 12, colour: soft});
       const centre = ({x, width: wide}) => 8 + x + wide / 2;
       const cursor = local.hover || {query: now.state.query};
       local.boxes = [];
@@ -100,7 +102,7 @@ export const alignment = {
       });
       words(above, top, "key");
       words(below, bottom, "query");
-      write(ctx, `target (${now.map.queries})`, 8, bottom + below.height + 10, {size: 12, colour: soft});
+      write(ctx, titled("target", now.map.queries), 8, bottom + below.height + 10, {size: 12, colour: soft});
     };
     const under = (x, y) => local.boxes.find((box) => x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + local.line);
     const made = surface(app, {

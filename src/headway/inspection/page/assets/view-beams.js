@@ -5,8 +5,9 @@ import {theme} from "./colours.js";
 import {surface, write} from "./surface.js";
 import {number, shorten, shown} from "./tokens.js";
 
-const HIGH = 30;
-const WIDE = 108;
+const HIGH = 32;
+const WIDE = 108; // pixels of a step: the least, and the largest if there is room
+const LARGEST = 220;
 
 // Returns the nodes with their depth, children and line; leaves are on consecutive lines.
 export function treeLayout(beam) {
@@ -61,7 +62,7 @@ export const beams = {
     const controls = el("div", {class: "row"});
     const status = el("p", {class: "tip", "aria-live": "polite", dir: "auto"});
     const list = el("div", {});
-    const location = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(160, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
+    const location = (node, width) => [8 + node.depth * Math.max(WIDE, Math.min(LARGEST, width / (local.tree.depth + 1))), 14 + node.line * HIGH];
     const paint = (ctx, width) => {
       if (!local.tree) return;
       const {ink, soft, line, pin} = theme();
@@ -82,9 +83,9 @@ export const beams = {
       for (const node of ordered) {
         const [x, y] = location(node, width);
         ctx.globalAlpha = node.continued || node.chosen ? 1 : 0.75;
-        if (node.at === local.cursor) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - 5, y - 12, 80, 25); }
-        write(ctx, shorten(node.token, 14), x, y - 2, {size: 12.5, colour: node.chosen ? pin : node.continued ? ink : soft, bold: node.chosen, width: 70});
-        write(ctx, number(node.log_probability), x, y + 9, {size: 9, colour: soft, width: 70});
+        if (node.at === local.cursor) { ctx.strokeStyle = pin; ctx.lineWidth = 2; ctx.strokeRect(x - 5, y - 12, 80, 29); }
+        write(ctx, shorten(node.token, 14), x, y - 3, {size: 13, colour: node.chosen ? pin : node.continued ? ink : soft, bold: node.chosen, width: 70});
+        write(ctx, number(node.log_probability), x, y + 10, {size: 10.5, colour: soft, width: 70});
         ctx.globalAlpha = 1;
       }
     };
@@ -129,7 +130,7 @@ export const beams = {
           tick("Show pruned hypotheses", local.all, (all) => { local.all = all; grow(); }),
         );
         const ended = nodes.filter((one) => !one.children.length && (one.continued || one.chosen)).sort((a, b) => b.chosen - a.chosen || b.log_probability - a.log_probability).slice(0, 12);
-        list.replaceChildren(table("Complete hypotheses, the output first", ["Hypothesis", "Log-probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
+        list.replaceChildren(table("Hypotheses at their last step, the output first", ["Hypothesis", "Log-probability"], ended.map((one) => [sentenceOf(nodes, one), number(one.log_probability)])));
         grow();
       }
       local.now = now;

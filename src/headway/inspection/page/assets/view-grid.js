@@ -9,6 +9,7 @@ import {surface, write} from "./surface.js";
 import {number} from "./tokens.js";
 
 const MARGIN = 34;
+const MAP = [26, 104, 220]; // pixels: the least width of a map, the usual one, and the largest of few
 const SLICE = 12; // milliseconds of drawing per animation frame
 
 // Returns the heads in their order, in sections with titles.
@@ -48,9 +49,11 @@ export const grid = {
     const layout = (width, {map, state}) => {
       const aside = local.order === "layer";
       const left = aside ? MARGIN : 0;
-      const wide = Math.max(26, Math.min(104, (width - left) / Math.min(map.heads, 16) - 6));
-      const perLine = Math.max(1, Math.floor((width - left + 6) / (wide + 6)));
       const [h, w] = map.thumbnail;
+      const fills = ((app.room() - 20) / map.layers.length - 24) * (w / h); // the width with which all layers fill the window
+      const largest = aside ? Math.max(MAP[1], Math.min(MAP[2], fills)) : MAP[1];
+      const wide = Math.max(MAP[0], Math.min(largest, (width - left) / Math.min(map.heads, 16) - 6));
+      const perLine = Math.max(1, Math.floor((width - left + 6) / (wide + 6)));
       const tall = Math.max(14, Math.min(wide * 1.4, (wide * h) / w));
       const label = wide >= 50 ? 18 : 4;
       const cells = [];
@@ -73,6 +76,7 @@ export const grid = {
       const {soft, ink, pin, line} = theme();
       const placed = layout(width, now);
       local.cells = placed.cells;
+      made.canvas.dataset.cell = [placed.cells[0].wide, placed.cells[0].tall].map((one) => one.toFixed(3)).join(" "); // for tests
       const bytes = app.session.bytes(map.thumbnails);
       if (local.order === "layer") {
         for (let head = 0; head < Math.min(map.heads, placed.perLine); head++) {

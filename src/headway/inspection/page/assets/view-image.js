@@ -104,7 +104,8 @@ export const image = {
     });
     const small = (width) => {
       const {map, keys} = local.now;
-      const side = Math.max(64, Math.min(118, width / Math.min(map.heads, 6) - 8));
+      const perRow = map.heads <= 4 ? 2 : Math.min(map.heads, 6);
+      const side = Math.max(64, Math.min(170, width / perRow - 8));
       const perLine = Math.max(1, Math.floor((width + 8) / (side + 8)));
       return {side, perLine, high: (side * keys.size[0]) / keys.size[1] + 24};
     };

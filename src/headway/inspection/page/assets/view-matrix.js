@@ -1,6 +1,6 @@
 // The attention map of one head: rows are queries, columns are keys. Zoom and drag to read single cells;
 // the cross shows the pinned pair, and masked cells are grey.
-import {button, el, tick} from "./elements.js";
+import {button, el} from "./elements.js";
 import {colourOf, inkOn, theme, tokenColour} from "./colours.js";
 import {heat} from "./heat.js";
 import {drawPatch, isPatch} from "./patches.js";
@@ -29,8 +29,8 @@ function windowOf(local, rows, columns) {
 export const matrix = {
   id: "matrix",
   title: "Matrix",
-  lead: "Rows are queries, columns are keys; the stronger the colour, the larger the attention weight. Each row sums to 100 %.",
-  leadOther: "Rows are queries, columns are keys; the stronger the colour, the larger the number. With this measure, rows do not sum to 100 %.",
+  lead: "Rows are queries, columns are keys; stronger colours are larger weights. Each row sums to 100 %.",
+  leadOther: "Rows are queries, columns are keys; stronger colours are larger numbers. Here rows do not sum to 100 %.",
   joins: "tokens",
   plays: true,
   wants: () => true,
@@ -107,7 +107,7 @@ export const matrix = {
     const tip = el("p", {class: "tip"});
     const describe = (cell) => {
       const {map, weights, queries, keys} = local.now;
-      if (!cell || !weights) { tip.textContent = "Point at a cell, or use the arrow keys. + and − zoom, [ ] change the layer, , . the head, Enter shows the query in the text."; return; }
+      if (!cell || !weights) { tip.textContent = "Point at a cell, or use the arrow keys."; return; }
       const hidden = map.causal && cell.key > cell.query;
       const from = quoted(queries, cell.query, 30);
       const to = quoted(keys, cell.key, 30);
@@ -125,7 +125,7 @@ export const matrix = {
       app.pick({query: query + dy, key: Math.max(0, key + dx)});
     };
     const made = surface(app, {
-      label: "Attention matrix. Arrow keys move the cross, Home and End move along the row, plus and minus zoom, Enter shows the query in the text.",
+      label: "Attention matrix. Arrow keys move the cross, Home and End move along the row, plus and minus zoom, square brackets change the layer, comma and full stop the head, Enter shows the query in the text.",
       paint, move, title: "attention matrix",
       height: (width) => (local.now ? geometry(width, local.now).box.height + TOP + 6 : 1),
       ends: (way) => app.pick({key: way < 0 ? 0 : local.now.map.shape[1] - 1}),
@@ -163,7 +163,6 @@ export const matrix = {
       zoomed(event.deltaY < 0 ? 1.25 : 0.8);
     }, {passive: false});
     const bar = scaleBar(app);
-    const rowwise = tick("Scale per row", app.state.perRow, (perRow) => app.set({perRow}));
     const zooms = el("span", {class: "buttons", role: "group", "aria-label": "Zoom"},
       button("−", () => zoomed(1 / 1.6), {"aria-label": "Zoom out"}), button("+", () => zoomed(1.6), {"aria-label": "Zoom in"}), button("Whole map", fit));
     const update = (now) => {
@@ -178,7 +177,7 @@ export const matrix = {
       const rows = Array.from({length: weights.rows}, (_, at) => [queries.tokens[at], ...weights.row(at)]);
       return {columns: ["token", ...keys.tokens], rows};
     };
-    return {element: el("div", {}, made.element, tip, bar.element), controls: [zooms, rowwise, bar.controls], update, data};
+    return {element: el("div", {}, made.element, tip, bar.element), controls: [zooms, bar.controls], update, data};
   },
 };
 

@@ -1,6 +1,7 @@
 // One picture of the whole model: how the tokens of this input travel through its layers to the
 // prediction. It plays step by step; each part leads to its numbers, its equation and its line of code.
 import {button, el} from "./elements.js";
+import {printed} from "./equation.js";
 import {headBoxes, heightOf, layout, paintModel} from "./model-picture.js";
 import {kindsOf, predictionAt, stacksOf, stepsOf} from "./model-stacks.js";
 import {surface} from "./surface.js";
@@ -22,7 +23,7 @@ const PACE = [130, 650]; // milliseconds per step: the shortest and the longest
 export const model = {
   id: "model",
   title: "Model",
-  lead: "Tokens travel upwards. Circles are attention, where a token reads from others; squares are feed-forward layers. Point at a head to see what it reads; click a part for its numbers. Space plays, arrow keys step.",
+  lead: "Tokens travel upwards. Circles are attention, squares feed-forward layers; stronger colours are larger changes. Point at a head to see what it reads, click a part for its numbers.",
   plays: true,
   fits: (session, state) => Boolean(session.frames[state.frame]?.maps.some((one) => one.measure === "attention")),
   make(app) {
@@ -193,7 +194,7 @@ export const model = {
         el("h3", {}, part.layer < 0 ? NAMES[part.kind] : `Layer ${part.layer + 1}: ${NAMES[part.kind].toLowerCase()}`),
         el("p", {}, ABOUT[part.kind]),
         el("p", {class: "now"}, described()),
-        one?.equation ? el("p", {class: "equation"}, one.equation) : "",
+        one?.equation ? el("p", {class: "equation"}, printed(one.equation)) : "",
         one?.source ? el("p", {class: "soft"}, "In the code: ", el("code", {}, one.source)) : "",
         el("div", {class: "buttons"}, links),
         switches() || app.state.off ? el("div", {class: "ablation"},

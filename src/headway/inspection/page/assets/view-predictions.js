@@ -2,6 +2,7 @@
 // behind a mask.
 import {bars} from "./bars.js";
 import {button, el} from "./elements.js";
+import {predictionAtQuery} from "./model-stacks.js";
 import {nameOf, percent, quoted, shorten} from "./tokens.js";
 
 export const predictions = {
@@ -28,7 +29,7 @@ export const predictions = {
       if (local.now?.frame !== now.frame) {
         const {frame} = now;
         const side = frame.sides[frame.predictions_side];
-        local.at = frame.predictions.length - 1;
+        local.at = predictionAtQuery(now) ?? frame.predictions.length - 1;
         positions.replaceChildren(...frame.predictions.slice(0, 400).map((prediction, at) => {
           const sure = el("span", {class: "sure", "aria-hidden": "true"});
           sure.style.opacity = 0.15 + 0.85 * (prediction.probabilities[0] || 0);

@@ -13,7 +13,7 @@
 // Each part is optional.
 import {curve} from "./curves.js";
 import {el, scroller, slider, table} from "./elements.js";
-import {number, shown} from "./tokens.js";
+import {number, shown, spaced} from "./tokens.js";
 import {film} from "./view-time.js";
 
 const formatted = (value) => (typeof value === "number" ? (Number.isInteger(value) ? value.toLocaleString("en-GB") : String(value)) : typeof value === "string" ? value : value === null || value === undefined ? "unset" : JSON.stringify(value));
@@ -24,7 +24,7 @@ function rowsTable(title, columns, rows) {
 }
 
 function factsTable(title, values) {
-  return rowsTable(title, ["Name", "Value"], Object.entries(values || {}));
+  return rowsTable(title, ["Name", "Value"], Object.entries(values || {}).map(([name, value]) => [spaced(name), value]));
 }
 
 // What was measured once has no curve.
@@ -39,7 +39,7 @@ function settings({changed, config}) {
   return el("section", {},
     el("h3", {}, "Settings"),
     changed?.length ? rowsTable("Settings that differ from the recipe", ["Setting", "Recipe", "This run"], changed) : el("p", {class: "soft"}, "All settings are those of the recipe, or follow from the data and the machine."),
-    el("details", {}, el("summary", {}, `All ${count} settings`), factsTable("Settings", config)));
+    el("details", {}, el("summary", {}, `All ${count} settings`), rowsTable("Settings", ["Name", "Value"], Object.entries(config))));
 }
 
 function samples(all) {

@@ -11,7 +11,8 @@ const GAP = 10;
 const READABLE = 11; // pixels of a row or column that has room for its token
 const SLANT = -Math.PI / 3.2;
 const PACE = 220; // milliseconds between two glimpses
-const SMALL = 46; // pixels of a head in the row of heads
+const LARGEST = 56; // pixels of a cell
+const SMALL = [46, 76]; // pixels of a head in the row of heads: the least and the largest
 
 // Returns the frames that have the map of a state, for the same tokens, in order: [{at, map}].
 export function framesWith(session, state) {
@@ -32,12 +33,12 @@ function placed(width, queries, keys) {
   const longest = (side) => Math.min(12, Math.max(...side.tokens.map((one) => [...shown(one)].length)));
   const left = Math.min(width * 0.3, 12 + 7 * longest(queries));
   const beyond = 12 + 4 * longest(keys); // the slanted token of the last column
-  const cell = Math.min(30, (width - left - beyond) / columns, 420 / rows);
+  const cell = Math.min(LARGEST, (width - left - beyond) / columns, 420 / rows);
   const labelled = cell >= READABLE;
   const top = labelled ? 14 + 6 * longest(keys) : 4;
   const x = labelled ? left : 0;
   const size = labelled ? cell : Math.min((width - 4) / columns, 360 / rows);
-  return {box: {x, y: top, width: size * columns, height: size * rows}, cell: size, labelled, left, high: top + size * rows + 6};
+  return {box: {x, y: top, width: size * columns, height: size * rows}, cell: size, labelled, left, high: top + size * rows + 14};
 }
 
 function paintMatrix(ctx, width, {map, queries, keys, state}, weights) {
@@ -103,13 +104,15 @@ function attention(app) {
 function rowOfHeads(app) {
   const local = {now: null, boxes: []};
   const heads = ({map}) => map.layers.flatMap((_, layer) => Array.from({length: map.heads}, (_, head) => ({layer, head})));
-  const perLine = (width) => Math.max(1, Math.min(local.now.map.heads, Math.floor((width + 6) / (SMALL + 6))));
+  const sizeIn = (width) => Math.max(SMALL[0], Math.min(SMALL[1], (width + 6) / local.now.map.heads - 6));
+  const perLine = (width) => Math.max(1, Math.min(local.now.map.heads, Math.floor((width + 6.5) / (sizeIn(width) + 6))));
   const paint = (ctx, width) => {
     if (!local.now) return;
     const {map, state} = local.now;
     const {line, pin} = theme();
+    const side = sizeIn(width);
     local.boxes = heads(local.now).map(({layer, head}, at) => {
-      const box = {x: (at % perLine(width)) * (SMALL + 6) + 2, y: Math.floor(at / perLine(width)) * (SMALL + 6) + 2, width: SMALL, height: SMALL};
+      const box = {x: (at % perLine(width)) * (side + 6) + 2, y: Math.floor(at / perLine(width)) * (side + 6) + 2, width: side - 2, height: side - 2};
       const weights = app.session.weights(map, layer, head);
       if (weights) heat(ctx, weights, all(weights), box, state, map.causal);
       const chosen = layer === state.layer && (head === state.head || state.head < 0);
@@ -126,10 +129,10 @@ function rowOfHeads(app) {
   };
   const made = surface(app, {
     label: "Heads by layer. Arrow keys choose a head.", paint, title: "row of heads",
-    height: (width) => (local.now ? Math.ceil(heads(local.now).length / perLine(width)) * (SMALL + 6) + 4 : 1),
+    height: (width) => (local.now ? Math.ceil(heads(local.now).length / perLine(width)) * (sizeIn(width) + 6) + 4 : 1),
     move: (dx, dy) => step(dx || dy), ends: (way) => step(way * 1e6), pin: () => app.set({view: "matrix"}),
     point: (x, y, kind) => {
-      const box = local.boxes.find((one) => x >= one.x && x <= one.x + SMALL && y >= one.y && y <= one.y + SMALL);
+      const box = local.boxes.find((one) => x >= one.x && x <= one.x + one.width && y >= one.y && y <= one.y + one.height);
       if (kind === "click" && box) app.set({layer: box.layer, head: box.head});
     },
   });

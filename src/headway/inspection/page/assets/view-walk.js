@@ -2,6 +2,7 @@
 // the model computed for this input.
 import {button, el, scroller} from "./elements.js";
 import {colourOf, css, inkOn} from "./colours.js";
+import {printed} from "./equation.js";
 import {marked} from "./terms.js";
 import {number, shorten, shown} from "./tokens.js";
 
@@ -63,7 +64,7 @@ export const walk = {
       const one = local.steps[at];
       title.textContent = `${at + 1}. ${one.title}`;
       text.textContent = one.text;
-      equation.textContent = one.equation;
+      equation.replaceChildren(...printed(one.equation));
       equation.hidden = !one.equation;
       source.replaceChildren(...(one.source ? ["In the code: ", el("code", {}, one.source)] : []));
       arrays.replaceChildren(...one.arrays.map((array) => numbers(app, array)));
@@ -74,6 +75,8 @@ export const walk = {
         if (n === at) item.firstChild.setAttribute("aria-current", "step");
         else item.firstChild.removeAttribute("aria-current");
       });
+      const item = list.children[at]; // on a narrow page the steps are one line
+      list.scrollLeft = item.offsetLeft - list.offsetLeft - (list.clientWidth - item.offsetWidth) / 2;
     };
     const update = () => {
       const {walk: steps} = app.header();
