@@ -69,7 +69,8 @@ def test_the_largest_sums_are_exact(instructions):
     stored = {"weight_int8": codes, "weight_scale": torch.ones(40, 8, dtype=torch.bfloat16)}
     x = torch.tensor([[127.0], [-127.0], [1.0]]).repeat(1, 256)
     x[0, 1::2] = -127
-    assert torch.equal(CodedMatrix([stored])(x), x @ codes.float().T)
+    for rows in (x, x[:1], x[1:2], x[2:], x[2:].expand(5, -1)):
+        assert torch.equal(CodedMatrix([stored])(rows), rows @ codes.float().T)
     of_int4 = Int4.encode(torch.ones(40, 256))
     of_int4["weight_int4"].fill_(255)
     expected = x @ Int4.decode(of_int4).T
@@ -104,6 +105,21 @@ def test_a_row_has_the_same_bits_for_any_number_of_rows_and_threads(instructions
                 assert torch.equal(compute(x[:rows].contiguous()), expected[:rows])
     finally:
         torch.set_num_threads(threads)
+
+
+@needs_loops
+@pytest.mark.parametrize("kind", [Int8, Int4])
+def test_a_row_without_negative_numbers_has_the_same_bits_beside_any_other(instructions, kind):
+    """Products of a matrix with numbers after relu may be computed in another way."""
+    matrix, x = CodedMatrix([kind.encode(torch.randn(70, 90))]), torch.randn(6, 90).relu()
+    x[1, ::3] = -0.0
+    positive = matrix(x)
+    beside = matrix(torch.cat((x, -x)))
+    assert torch.equal(beside[:6], positive)
+    assert torch.equal(beside[6:], -positive)
+    for row, alone in zip(positive, x, strict=True):
+        assert torch.equal(matrix(alone[None])[0], row)
+        assert torch.equal(matrix(-alone[None])[0], -row)
 
 
 @needs_loops

@@ -143,6 +143,28 @@ def test_a_translator_writes_as_the_plain_one_reads(instructions, steps, residua
 
 
 @torch.no_grad()
+def test_beams_that_are_not_moved_continue_as_those_that_are(instructions, steps):
+    """Sequences multiply, change places and end; sometimes torch reads the cache, too."""
+    model = prepare_for_inference(gpt(**CONFIGURATIONS["grouped"]))
+    orders = [[1, 0, 0, 1, 1], [4, 0, 2, 2, 1], [3, 3, 0, 1, 4], [2, 1, 0], [0, 1], [1, 0, 1, 1]]
+    written, state = torch.randint(90, (2, 3)), model.start(torch.randint(90, (2, 0)))
+    _, state = model.step(written, state)
+    for number, order in enumerate(orders * 3):
+        order = [row % len(written) for row in order]
+        new = torch.randint(90, (len(order), 1))
+        written, state = torch.cat((written[order], new), 1), state.reorder(order)
+        if number % 7 == 3:
+            state.cache.rewind([length - 1 for length in state.cache.lengths])
+            written = torch.cat((written[:, :-2], new), 1)
+        if number % 5 == 4:
+            assert len(state.cache.layers[0].stores[0]) >= len(order)  # moves what was not moved
+        logits, state = model.step(new, state)
+        expected, _ = model.step(written, model.start(written[:, :0]))
+        assert_close(logits[:, -1], expected[:, -1], rtol=1e-4, atol=1e-5)
+    assert len(steps) == len(orders * 3)
+
+
+@torch.no_grad()
 def test_other_steps_are_torchs(steps, monkeypatch):
     tokens = torch.randint(90, (1, 1))
 

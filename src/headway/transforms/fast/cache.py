@@ -1,4 +1,5 @@
-"""Fast twin of the cache: a new order is applied late, in the memory of the one before."""
+"""Fast twin of the cache: a new order is applied late, in the memory of the one before, or only
+noted, where compiled loops read the tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from itertools import chain
 import torch
 
 from headway.attention import KeyValueCache, LayerCache, Mask, Step
-from headway.base.shapes import Tensor
+from headway.base.shapes import Int, Tensor
 from headway.base.transfers import upload
 
 ALIGNED = 64
@@ -21,13 +22,15 @@ class FastCache(KeyValueCache):
 
     A new order is applied when the tokens are next used, unless a recorded step does it for all
     layers at once (`order_in`). It is written into the tensors of the last order but one, so that a
-    beam search allocates no memory at each step.
+    beam search allocates no memory at each step. Compiled loops read tokens from the rows in which
+    they were written (`in_place`), so that nothing moves.
     """
 
     def __init__(self, num_rows: int, num_layers: int) -> None:
         super().__init__(num_rows, num_layers)
         self._spare: list[list[Tensor]] = []
         self._order: list[int] | None = None  # sequence n is at present in row order[n]
+        self._token_rows: Int[Tensor, "N C"] | None = None  # token j of that row is in one of these
         self.is_looked_at = False
         self.looped: object | None = None  # the loops of `looped_stack`
 
@@ -35,6 +38,32 @@ class FastCache(KeyValueCache):
     def layers(self) -> list[LayerCache]:
         self._apply_order()
         return self._layers
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The dtype of the vectors; None before the first token."""
+        stores = self._layers[0].stores
+        return stores[0].dtype if stores else None
+
+    def in_place(self) -> tuple[list[LayerCache], Int[Tensor, "N C"] | None]:
+        """Return the layers for a step of one token on a CPU, and the row that has token j of
+        sequence n, or is to have the new one; None if it is row n.
+
+        The new token of sequence n is always in row n, where no other sequence has a token at this
+        position if all are of the same length.
+        """
+        if not self.uniform or (self._order is None and self._token_rows is None):
+            return self.layers, None
+        rows, used = len(self.lengths), self.lengths[0]
+        before = self._token_rows
+        if before is None:
+            assert self._order is not None
+            before = torch.tensor(self._order, dtype=torch.int32)[:, None].expand(-1, used)
+        elif self._order is not None:
+            before = before[torch.tensor(self._order)]
+        own = torch.arange(rows, dtype=torch.int32)[:, None]
+        self._token_rows, self._order = torch.cat((before[:rows, :used], own), dim=1), None
+        return self._layers, self._token_rows
 
     @property
     def is_begun(self) -> bool:
@@ -46,7 +75,8 @@ class FastCache(KeyValueCache):
         lengths, self.lengths = self.lengths, [self.lengths[row] for row in rows]
         if not moved or not self.is_begun:
             return
-        if self._order is None and len(moved) == 1 and moved[0][1] >= len(rows):
+        is_in_rows = self._order is None and self._token_rows is None
+        if is_in_rows and len(moved) == 1 and moved[0][1] >= len(rows):
             # one from the end takes the place of another, as when an output of a server ends
             row, old = moved[0]
             stores = list(_stores(self._layers))
@@ -59,6 +89,11 @@ class FastCache(KeyValueCache):
 
     def _apply_order(self) -> None:
         """Move each sequence to its row."""
+        if self._token_rows is not None:
+            rows = self._token_rows[:, : max(self.lengths, default=0)].long()
+            for layer in self._layers:
+                layer.stores = [_gathered(store, rows) for store in layer.stores]
+            self._token_rows = None
         if self._order is None:
             return
         device = self._layers[0].stores[0].device
@@ -72,7 +107,7 @@ class FastCache(KeyValueCache):
 
     def order_in(self, stores: Sequence[Sequence[Tensor]]) -> list[int] | None:
         """Return the order that is still to be applied if the tokens are in these tensors."""
-        return self._order if self._are_in(stores) else None
+        return self._order if self._token_rows is None and self._are_in(stores) else None
 
     def order_was_applied(self) -> None:
         """Note that each sequence has been moved to its row."""
@@ -118,6 +153,15 @@ class AlignedCache(FastCache):
 
 def _stores(layers: Iterable[LayerCache]) -> Iterable[Tensor]:
     return chain.from_iterable(layer.stores for layer in layers)
+
+
+def _gathered(store: Tensor, rows: Int[Tensor, "N S"]) -> Tensor:
+    """Return sequences whose token j is in the row rows[n, j] of `store`."""
+    _, heads, capacity, width = store.shape
+    gathered = store.new_zeros(len(rows), heads, capacity, width)
+    tokens = store[rows, :, torch.arange(rows.shape[1])]  # N S H K
+    gathered[:, :, : rows.shape[1]] = tokens.transpose(1, 2)
+    return gathered
 
 
 def _select(store: Tensor, index: Tensor, used: int, into: Tensor | None) -> Tensor:

@@ -9,6 +9,9 @@
 #define MANY 16 /* rows for which a product is bound by computing */
 #define AHEAD 1024 /* bytes of W that are asked for before they are read */
 #define UNROLL _Pragma("GCC unroll 8")
+/* Compute this number now: GCC would add the products of a group pairwise, in memory, as there are
+   more of them than registers. */
+#define NOW(a) __asm__("" : "+x"(a))
 
 #if SET == AVX512
 #define V 16
@@ -156,7 +159,6 @@ static TARGET void NAME(round_rows)(const void *of, int64_t first, int64_t last)
         for (int64_t g = 0; g < groups; g++) {
             const int64_t start = g * GROUP, there = to->inputs - start;
             const float *x = to->x + r * to->inputs + start;
-            int8_t *codes = to->codes + r * groups * GROUP + start;
             float padded[GROUP], largest;
             if (there < GROUP) {
                 for (int i = 0; i < GROUP; i++) padded[i] = i < there ? x[i] : 0;
@@ -174,39 +176,59 @@ static TARGET void NAME(round_rows)(const void *of, int64_t first, int64_t last)
             const float factor = 127 / largest;
             int32_t sum = 0, rounded[GROUP];
             for (int i = 0; i < GROUP; i++) rounded[i] = (int32_t)__builtin_rintf(x[i] * factor);
-            for (int i = 0; i < GROUP; i++) {
-                codes[i] = (int8_t)rounded[i];
-                sum += rounded[i];
+            for (int i = 0; i < GROUP; i++) sum += rounded[i];
+            if (to->is_wide) {
+                int16_t *codes = (int16_t *)to->codes + r * groups * GROUP + start;
+                for (int i = 0; i < GROUP; i += 4) { /* as `by_pairs` reads them */
+                    codes[i] = (int16_t)rounded[i], codes[i + 1] = (int16_t)rounded[i + 2];
+                    codes[i + 2] = (int16_t)rounded[i + 1], codes[i + 3] = (int16_t)rounded[i + 3];
+                }
+            } else {
+                int8_t *codes = (int8_t *)to->codes + r * groups * GROUP + start;
+                for (int i = 0; i < GROUP; i++) codes[i] = (int8_t)rounded[i];
             }
-            to->scale[r * groups + g] = largest / 127;
+            to->scale[r * groups + g] = largest / 127 * to->unit;
             to->sum[r * groups + g] = sum;
         }
 }
 
 /* ---- W in codes: vectors of V outputs, each with 4 inputs beside each other ---- */
 
-/* Return sum + the products of 4 unsigned codes of W and 4 codes of x, for each output. */
-INLINE ints NAME(dot4)(ints sum, ints w, ints x) {
-#if SET == AVX512
-    return _mm512_dpbusd_epi32(sum, w, x);
-#elif SET == AVX_VNNI
-    return _mm256_dpbusd_avx_epi32(sum, w, x);
-#else
-    const ints pairs = _mm256_maddubs_epi16(w, x);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-#endif
-}
-
+/* Return 4 bytes of codes for each output. */
 INLINE ints NAME(four)(const int8_t *x) {
     int32_t codes;
     __builtin_memcpy(&codes, x, 4);
     return set_ints(codes);
 }
 
-/* Return the products of a group of 32 inputs, where W's 8-bit codes are stored + 128 with VNNI.
-   AVX2 adds pairs of products in 16 bits, which |x| and W with the sign of x fit into. */
-INLINE void NAME(group_of_int8)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
-                                const int N, const int R) {
+#if SET == AVX2
+/* Add 256 times the products of a group of 32 inputs. 16 bits of W have the first and second of 4
+   inputs, or the third and fourth: shifted they are 256 times the first and third, masked 256 times
+   the second and fourth. The sums are exact: 2^8 2^5 2^14 is less than 2^31. */
+INLINE void NAME(by_pairs)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
+                           const int N, const int R) {
+    UNROLL for (int j = 0; j < GROUP / 4; j++) {
+        ints of_w[2][2];
+        UNROLL for (int n = 0; n < N; n++) {
+            if (j * V * 4 % LINE == 0) _mm_prefetch(w[n] + j * V * 4 + AHEAD, _MM_HINT_T1);
+            const ints both = load_ints(w[n] + j * V * 4);
+            of_w[0][n] = _mm256_slli_epi16(both, 8);
+            of_w[1][n] = and_ints(both, set_ints((int)0xff00ff00));
+        }
+        UNROLL for (int h = 0; h < 2; h++) UNROLL for (int k = 0; k < R; k++) {
+            const ints of_x = NAME(four)(x[k] + 8 * j + 4 * h);
+            UNROLL for (int n = 0; n < N; n++) {
+                sum[n][k] = add_ints(sum[n][k], _mm256_madd_epi16(of_w[h][n], of_x));
+                NOW(sum[n][k]);
+            }
+        }
+    }
+}
+
+/* The same for codes of 8 bits, all positive unless `has_signs`. Pairs of products are added in 16
+   bits, which |x| and W with the sign of x fit into. */
+INLINE void NAME(by_fours)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
+                           const int N, const int R, const int has_signs) {
     UNROLL for (int j = 0; j < GROUP / 4; j++) {
         ints of_w[2];
         UNROLL for (int n = 0; n < N; n++) {
@@ -215,16 +237,44 @@ INLINE void NAME(group_of_int8)(ints sum[2][4], const int8_t *const w[2], const 
         }
         UNROLL for (int k = 0; k < R; k++) {
             const ints of_x = NAME(four)(x[k] + 4 * j);
-#if SET == AVX2
-            const ints size = _mm256_abs_epi8(of_x);
-            UNROLL for (int n = 0; n < N; n++)
-                sum[n][k] = NAME(dot4)(sum[n][k], size, _mm256_sign_epi8(of_w[n], of_x));
+            const ints size = has_signs ? _mm256_abs_epi8(of_x) : of_x;
+            UNROLL for (int n = 0; n < N; n++) {
+                const ints by = has_signs ? _mm256_sign_epi8(of_w[n], of_x) : of_w[n];
+                const ints pairs = _mm256_maddubs_epi16(size, by);
+                sum[n][k] = add_ints(sum[n][k], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+                NOW(sum[n][k]);
+            }
+        }
+    }
+    UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++)
+        sum[n][k] = shift_left(sum[n][k], 8);
+}
 #else
-            UNROLL for (int n = 0; n < N; n++) sum[n][k] = NAME(dot4)(sum[n][k], of_w[n], of_x);
+/* Return sum + the products of 4 unsigned codes of W and 4 codes of x, for each output. */
+INLINE ints NAME(dot4)(ints sum, ints w, ints x) {
+#if SET == AVX512
+    return _mm512_dpbusd_epi32(sum, w, x);
+#else
+    return _mm256_dpbusd_avx_epi32(sum, w, x);
 #endif
+}
+
+/* Add the products of a group of 32 inputs, where W's 8-bit codes are stored + 128. */
+INLINE void NAME(by_fours)(ints sum[2][4], const int8_t *const w[2], const int8_t *const x[4],
+                           const int N, const int R) {
+    UNROLL for (int j = 0; j < GROUP / 4; j++) {
+        ints of_w[2];
+        UNROLL for (int n = 0; n < N; n++) {
+            if (j * V * 4 % LINE == 0) _mm_prefetch(w[n] + j * V * 4 + AHEAD, _MM_HINT_T1);
+            of_w[n] = load_ints(w[n] + j * V * 4);
+        }
+        UNROLL for (int k = 0; k < R; k++) {
+            const ints of_x = NAME(four)(x[k] + 4 * j);
+            UNROLL for (int n = 0; n < N; n++) sum[n][k] = NAME(dot4)(sum[n][k], of_w[n], of_x);
         }
     }
 }
+#endif
 
 /* The same for 4-bit codes, of which a byte has that of input i in its lower half and that of
    input i + 16 in its upper one. 16 products of AVX2 fit into 16 bits. */
@@ -246,6 +296,7 @@ INLINE void NAME(group_of_int4)(ints sum[2][4], const int8_t *const w[2], const 
                 const ints pairs = _mm256_add_epi16(_mm256_maddubs_epi16(lower[n], first),
                                                     _mm256_maddubs_epi16(upper[n], second));
                 sum[n][k] = _mm256_add_epi16(sum[n][k], pairs);
+                NOW(sum[n][k]);
 #else
                 sum[n][k] = NAME(dot4)(sum[n][k], lower[n], first);
                 sum[n][k] = NAME(dot4)(sum[n][k], upper[n], second);
@@ -261,14 +312,15 @@ INLINE void NAME(group_of_int4)(ints sum[2][4], const int8_t *const w[2], const 
 
 /* Compute N blocks of V outputs from block b on, for R rows from row r on. */
 INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, const int R,
-                       const int bits) {
+                       const int bits, const int x_is) {
     const matrix *m = p->by;
     const int64_t groups = m->columns / GROUP, shared = m->group / GROUP;
     const int64_t parts = (groups + shared - 1) / shared, line = V * GROUP * bits / 8;
+    const int length = x_is == WIDE ? 2 * GROUP : GROUP;
     const int8_t *w[2], *x[4];
     floats total[2][4];
     UNROLL for (int n = 0; n < N; n++) w[n] = (const int8_t *)m->w + (b + n) * groups * line;
-    UNROLL for (int k = 0; k < R; k++) x[k] = (const int8_t *)p->x + (r + k) * groups * GROUP;
+    UNROLL for (int k = 0; k < R; k++) x[k] = (const int8_t *)p->x + (r + k) * groups * length;
     UNROLL for (int n = 0; n < N; n++) UNROLL for (int k = 0; k < R; k++) total[n][k] = set_floats(0);
     for (int64_t g = 0, of_part = 0, s = 0; g < groups; g++) {
         ints sum[2][4];
@@ -276,8 +328,13 @@ INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, cons
             const int is_biased = bits == 8 && SET != AVX2; /* by 128, as unsigned codes */
             sum[n][k] = set_ints(is_biased ? -128 * p->sum[(r + k) * groups + g] : 0);
         }
-        if (bits == 8) NAME(group_of_int8)(sum, w, x, N, R);
-        else NAME(group_of_int4)(sum, w, x, N, R);
+        if (bits == 4) NAME(group_of_int4)(sum, w, x, N, R);
+#if SET == AVX2
+        else if (x_is == WIDE) NAME(by_pairs)(sum, w, x, N, R);
+        else NAME(by_fours)(sum, w, x, N, R, x_is != POSITIVE);
+#else
+        else NAME(by_fours)(sum, w, x, N, R);
+#endif
         UNROLL for (int n = 0; n < N; n++) {
             const int64_t part = ((b + n) * parts + of_part) * V;
             if (bits == 8) {
@@ -303,7 +360,7 @@ INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, cons
         }
         if (++s == shared) s = 0, of_part++;
         UNROLL for (int n = 0; n < N; n++) w[n] += line;
-        UNROLL for (int k = 0; k < R; k++) x[k] += GROUP;
+        UNROLL for (int k = 0; k < R; k++) x[k] += length;
     }
     UNROLL for (int n = 0; n < N; n++) {
         const int64_t o = (b + n) * V, there = m->outputs - o < V ? m->outputs - o : V;
@@ -316,24 +373,32 @@ INLINE void NAME(tile)(const product *p, int64_t b, int64_t r, const int N, cons
     }
 }
 
-INLINE void NAME(of_blocks)(const product *p, int64_t b, const int N, const int bits) {
+INLINE void NAME(of_blocks)(const product *p, int64_t b, const int N, const int bits,
+                            const int x_is) {
     int64_t r = 0;
-    for (; r + 4 <= p->rows; r += 4) NAME(tile)(p, b, r, N, 4, bits);
-    if (r + 2 <= p->rows) { NAME(tile)(p, b, r, N, 2, bits); r += 2; }
-    if (r < p->rows) NAME(tile)(p, b, r, N, 1, bits);
+    for (; r + 4 <= p->rows; r += 4) NAME(tile)(p, b, r, N, 4, bits, x_is);
+    if (r + 2 <= p->rows) { NAME(tile)(p, b, r, N, 2, bits, x_is); r += 2; }
+    if (r < p->rows) NAME(tile)(p, b, r, N, 1, bits, x_is);
 }
 
 /* Few rows read one block after another, as memory is fastest; many compute two at once. */
-INLINE void NAME(blocks)(const product *p, int64_t first, int64_t last, const int bits) {
+INLINE void NAME(blocks)(const product *p, int64_t first, int64_t last, const int bits,
+                         const int x_is) {
     int64_t b = first;
-    if (p->rows >= MANY) for (; b + 2 <= last; b += 2) NAME(of_blocks)(p, b, 2, bits);
-    for (; b < last; b++) NAME(of_blocks)(p, b, 1, bits);
+    if (p->rows >= MANY) for (; b + 2 <= last; b += 2) NAME(of_blocks)(p, b, 2, bits, x_is);
+    for (; b < last; b++) NAME(of_blocks)(p, b, 1, bits, x_is);
 }
 
 static TARGET void NAME(int8_blocks)(const void *of, int64_t first, int64_t last) {
-    NAME(blocks)(of, first, last, 8);
+    const product *p = of;
+#if SET == AVX2
+    if (p->x_is == WIDE) NAME(blocks)(p, first, last, 8, WIDE);
+    else if (p->x_is == POSITIVE) NAME(blocks)(p, first, last, 8, POSITIVE);
+    else
+#endif
+    NAME(blocks)(p, first, last, 8, SIGNED);
 }
 
 static TARGET void NAME(int4_blocks)(const void *of, int64_t first, int64_t last) {
-    NAME(blocks)(of, first, last, 4);
+    NAME(blocks)(of, first, last, 4, SIGNED);
 }

@@ -75,7 +75,7 @@ class FastDecoderOnly(DecoderOnly):
         looped = looped_stack(self, cache)
         if looped is None or not looped.suits(x, cache):
             return super().step(x, state)
-        x = looped.step(x, self.placed(cache.step(1, x.device), x), cache.layers)
+        x = looped.step(x, self.placed(cache.step(1, x.device), x), cache)
         cache.advance(1)
         return self.norm(x)
 
@@ -91,7 +91,7 @@ class FastDecoder(Decoder):
         if looped is None or memory is None or not looped.suits(x, cache, memory.layers):
             return super().step(x, state)
         step = self.placed(cache.step(1, x.device), x)
-        x = looped.step(x, step, cache.layers, memory.layers, memory.mask)
+        x = looped.step(x, step, cache, memory.layers, memory.mask)
         cache.advance(1)
         return self.norm(x)
 

@@ -201,29 +201,40 @@ INLINE float NAME(softmax)(float *scores, int64_t n) {
 
 enum { NAME(WIDE) = 8 }; /* vectors of a context that are summed in registers at once */
 
+/* Vector j of a head: of row rows[j], whose heads are `apart` from those of the next one. */
+INLINE const float *NAME(vector)(const float *head, const int32_t *rows, int64_t apart, int64_t j,
+                                 int64_t n) {
+    return head + (rows ? rows[j] * apart : 0) + j * n;
+}
+
 /* y = sum over j of weights[j] v[j] / total */
-INLINE void NAME(weighted)(const float *weights, const float *v, int64_t keys, int64_t n,
-                           float total, float *y) {
+INLINE void NAME(weighted)(const float *weights, const float *v, const int32_t *rows, int64_t apart,
+                           int64_t keys, int64_t n, float total, float *y) {
     const float factor = total != 0 ? 1 / total : 0;
     int64_t i = 0;
     for (; i + V * NAME(WIDE) <= n; i += V * NAME(WIDE)) {
         floats sum[NAME(WIDE)];
         UNROLL for (int k = 0; k < NAME(WIDE); k++) sum[k] = set_floats(0);
-        for (int64_t j = 0; j < keys; j++)
+        for (int64_t j = 0; j < keys; j++) {
+            const float *of_v = NAME(vector)(v, rows, apart, j, n) + i;
             UNROLL for (int k = 0; k < NAME(WIDE); k++)
-                sum[k] = multiply_add(set_floats(weights[j]), load_floats(v + j * n + i + k * V), sum[k]);
+                sum[k] = multiply_add(set_floats(weights[j]), load_floats(of_v + k * V), sum[k]);
+        }
         UNROLL for (int k = 0; k < NAME(WIDE); k++)
             store_floats(y + i + k * V, multiply(sum[k], set_floats(factor)));
     }
     for (; i + V <= n; i += V) {
         floats sum = set_floats(0);
-        for (int64_t j = 0; j < keys; j++)
-            sum = multiply_add(set_floats(weights[j]), load_floats(v + j * n + i), sum);
+        for (int64_t j = 0; j < keys; j++) {
+            const float *of_v = NAME(vector)(v, rows, apart, j, n) + i;
+            sum = multiply_add(set_floats(weights[j]), load_floats(of_v), sum);
+        }
         store_floats(y + i, multiply(sum, set_floats(factor)));
     }
     for (; i < n; i++) {
         float sum = 0;
-        for (int64_t j = 0; j < keys; j++) sum += weights[j] * v[j * n + i];
+        for (int64_t j = 0; j < keys; j++)
+            sum += weights[j] * NAME(vector)(v, rows, apart, j, n)[i];
         y[i] = sum * factor;
     }
 }
@@ -239,8 +250,10 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
         float *queries = (float *)h->projected + r * h->stride + g * a->shared * n;
         const int64_t place = a->places ? a->places[r] : r;
         const int64_t source = a->is_cross ? place / a->sharing : r;
-        float *k = a->keys + (source * groups + g) * a->capacity * n;
-        float *v = a->values + (source * groups + g) * a->capacity * wide;
+        const int64_t apart_k = groups * a->capacity * n, apart_v = groups * a->capacity * wide;
+        const int32_t *rows = a->token_rows ? a->token_rows + r * a->token_stride : 0;
+        float *k = a->keys + source * apart_k + g * a->capacity * n;
+        float *v = a->values + source * apart_v + g * a->capacity * wide;
         int64_t keys = a->num_keys;
         if (!a->is_cross) {
             const int64_t position = a->position[r * a->position_stride];
@@ -250,16 +263,19 @@ static TARGET void NAME(some_heads)(const void *of, int64_t first, int64_t last)
             NAME(place)(a, &a->key_norm, r, k + position * n);
             keys = position + 1;
         }
+        if (rows) k -= source * apart_k, v -= source * apart_v;
         const uint8_t *real = a->real ? a->real + source * a->num_keys : 0;
         float *scores = h->scores + b * a->num_keys;
         for (int64_t s = 0; s < a->shared; s++) {
             float *q = queries + s * n;
             NAME(place)(a, &a->query_norm, r, q);
             for (int64_t j = 0; j < keys; j++)
-                scores[j] = real && !real[j] ? -__builtin_inff() : NAME(dot)(q, k + j * n, n) * scale;
+                scores[j] = real && !real[j]
+                                ? -__builtin_inff()
+                                : NAME(dot)(q, NAME(vector)(k, rows, apart_k, j, n), n) * scale;
             const float total = NAME(softmax)(scores, keys);
             float *y = h->context + (r * a->heads + g * a->shared + s) * wide;
-            NAME(weighted)(scores, v, keys, wide, total, y);
+            NAME(weighted)(scores, v, rows, apart_v, keys, wide, total, y);
         }
     }
 }
@@ -289,6 +305,7 @@ static TARGET int NAME(attention)(const attention *a) {
 #undef AHEAD
 #undef MANY
 #undef UNROLL
+#undef NOW
 #undef V
 #undef OUTPUTS
 #undef floats

@@ -29,7 +29,7 @@ from headway.attention import (
     Rotary,
     Step,
 )
-from headway.base.shapes import Float, Tensor
+from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import (
     DecoderBlock,
     DecoderOnlyBlock,
@@ -106,7 +106,9 @@ class _Attention(ctypes.Structure):
         *_pointers("keys values"),
         *_integers("capacity"),
         *_pointers("position"),
-        *_integers("position_stride is_cross num_keys sharing"),
+        *_integers("position_stride"),
+        *_pointers("token_rows"),
+        *_integers("token_stride is_cross num_keys sharing"),
         *_pointers("real places"),
     )
 
@@ -139,8 +141,8 @@ class LoopedStack:
             and x.dtype == torch.float32
             and x.is_cpu
             and not torch.is_grad_enabled()
-            and bool(cache.layers[0].stores)
-            and cache.layers[0].stores[0].dtype == torch.float32
+            and isinstance(cache, FastCache)
+            and cache.dtype == torch.float32
             and all(k.dtype == torch.float32 and k.is_contiguous() for s in sources for k in s)
             and not any(self._hooks)
             and not torch.is_autocast_enabled("cpu")
@@ -151,25 +153,27 @@ class LoopedStack:
         self,
         x: Float[Tensor, "N 1 D"],
         step: Step,
-        caches: Sequence[LayerCache],
+        cache: KeyValueCache,
         sources: Sequence[KeyValues] = (),
         source_mask: Mask | None = None,
     ) -> Float[Tensor, "N 1 D"]:
-        """Return the output of the last block; keys and values are appended to the caches.
+        """Return the output of the last block; keys and values are appended to the cache.
 
         sources: keys and values for cross-attention, by layer.
         """
+        assert isinstance(cache, FastCache)
         x = x.clone(memory_format=torch.contiguous_format)
+        layers, token_rows = cache.in_place()
         if source_mask is not None and source_mask.keys is not None:
             source_mask = replace(source_mask, keys=source_mask.keys.contiguous())
         with self._lock:
-            for number, (cache, parts) in enumerate(zip(caches, self._blocks, strict=True)):
+            for number, (layer, parts) in enumerate(zip(layers, self._blocks, strict=True)):
                 for part in parts:
                     if isinstance(part, _Attention) and part.is_cross:
                         assert source_mask is not None
                         _place_source(part, len(x), sources[number], source_mask)
                     elif isinstance(part, _Attention):
-                        _place(part, len(x), step, cache)
+                        _place(part, len(x), step, layer, token_rows)
                     _compute(part, x)
         return x
 
@@ -241,13 +245,21 @@ def _compute(part: _Attention | _FeedForward, x: Float[Tensor, "N 1 D"]) -> None
         raise MemoryError(f"no memory for a step of {len(x)} texts")
 
 
-def _place(part: _Attention, rows: int, step: Step, cache: LayerCache) -> None:
+def _place(
+    part: _Attention,
+    rows: int,
+    step: Step,
+    layer: LayerCache,
+    token_rows: Int[Tensor, "N C"] | None,
+) -> None:
     """Let self-attention read and write the cache at the positions of the step."""
-    cache.make_room((), rows, step.num_keys)
-    keys, values = cache.stores
+    layer.make_room((), rows, step.num_keys)
+    keys, values = layer.stores
     part.keys, part.values, part.capacity = keys.data_ptr(), values.data_ptr(), keys.shape[2]
     part.num_keys, part.position = step.num_keys, step.positions.data_ptr()
     part.position_stride = len(step.positions) > 1
+    part.token_rows = address(token_rows)
+    part.token_stride = 0 if token_rows is None else token_rows.shape[1]
     if step.cos_sin is not None:
         cos, sin = step.cos_sin
         part.cos, part.sin = cos.data_ptr(), sin.data_ptr()
