@@ -47,7 +47,7 @@ def test_the_output_is_the_weighted_sum_of_the_chosen_experts(kind, chosen, sums
     inputs = [x, mixture.router.project.weight]
     first = torch.autograd.grad(mixture(x).square().sum(), inputs)
     second = torch.autograd.grad(expected.square().sum(), inputs)
-    assert_close(first, second, rtol=1e-5, atol=1e-6)
+    assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("chosen", [1, 2])

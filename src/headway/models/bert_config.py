@@ -30,6 +30,7 @@ from headway.models import kernels_and_positions
 from headway.models.kernels_and_positions import KERNELS, POSITIONS
 
 Value = int | float | str | bool | None
+NewPooler = Literal["tanh", "relu", "gelu", "gelu-norm"]
 PoolerName = Literal["tanh", "relu", "gelu", "gelu-norm", "none"]
 ENCODER_SCHEMES = Names(POSITIONS, ("sinusoidal", "learned", "disentangled", "none"))
 """Values of an encoder's `positions`: those of decoders, and DeBERTa's."""
@@ -173,7 +174,7 @@ class BertConfig:
         "tanh",
         "activation of the pooler, a layer that turns [CLS] into the text vector, or none",
     )
-    classifier_pooler: Literal["tanh", "relu", "gelu", "gelu-norm"] = setting(
+    classifier_pooler: NewPooler = setting(
         "tanh",
         "activation of the pooler that a classifier adds if there is none; gelu-norm has a norm, "
         "and is added for the vectors of tokens, too (ModernBERT)",

@@ -61,8 +61,11 @@ class _BertWithHead(nn.Module):
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B ... C"]:
         """Return the logits from the vectors of the encoder. keys: True = real."""
+        return self._logits(hidden)
+
+    def _logits(self, vectors: Float[Tensor, "*B D"]) -> Float[Tensor, "*B C"]:
         pooler = self.bert.pooler
-        return self.head(self.dropout(hidden if pooler is None else pooler.each(hidden)))
+        return self.head(self.dropout(vectors if pooler is None else pooler.each(vectors)))
 
     def forward(
         self,
@@ -120,8 +123,7 @@ class BertClassifier(_BertWithHead):
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """Return the logits of the classes from the vectors of the encoder. keys: True = real."""
-        pooled = pool_text(hidden, keys, self.config.pooling)
-        return super().classify(pooled, keys)
+        return self._logits(pool_text(hidden, keys, self.config.pooling))
 
 
 @dataclass(frozen=True, kw_only=True)
