@@ -277,7 +277,7 @@ TOKENIZER: Keys = {
     ),
     **_irrelevant(
         "it concerns tokenizers in Python, and the Rust ones ignore it, too",
-        "do_basic_tokenize never_split remove_space",
+        "do_basic_tokenize never_split remove_space split_by_punct",
     ),
     **_irrelevant("the chat template has the system prompt", "use_default_system_prompt"),
     **_irrelevant("Headway says how it shortens a text that is too long", "truncation_side"),

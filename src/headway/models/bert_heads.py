@@ -17,7 +17,7 @@ torch.Size([1, 3, 5])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -191,7 +191,11 @@ def remove_heads(bert: Bert, pooler: PoolerName) -> Bert:
     the logits of masked tokens, if there is one, since it computes the same of a vector.
     """
     weight, masked = bert.tokens.weight, bert.masked_lm_head
-    no_heads = {"masked_lm_head": False, "next_sentence": False, "replaced_token_head": False}
+    no_heads: dict[str, Any] = {
+        "masked_lm_head": False,
+        "next_sentence": False,
+        "replaced_token_head": False,
+    }
     bert.config = replace(bert.config, **no_heads, pooler=pooler)
     bert.masked_lm_head = bert.next_sentence = bert.replaced_token_head = None
     if pooler == "none":

@@ -45,7 +45,7 @@ DEBERTA = replace(
     stem="DebertaV2",
     prefix="deberta",
     fields=FIELDS.extended(
-        whole("position_buckets", "relative_buckets"),
+        whole("position_buckets", "relative_buckets", 256),
         choice("hidden_act", "activation", ACTIVATIONS, "gelu"),
         fixed={"positions": "disentangled", "token_types": 0},
         expected={"legacy": True, "conv_kernel_size": 0, "pooler_hidden_act": "gelu"},

@@ -27,7 +27,7 @@ from headway.models import (
     BertQuestionAnsweringConfig,
     BertTaggerConfig,
 )
-from headway.models.bert_config import PoolerName
+from headway.models.bert_config import NewPooler, PoolerName
 
 EMBEDDING = "embeddings.word_embeddings.weight"
 HEADS = ("masked_lm_head", "next_sentence", "replaced_token_head")
@@ -79,7 +79,7 @@ class EncoderKind:
     follows: str = ""
     replaced: Mapping[str, str] = field(default_factory=dict)
     pooled: Mapping[str, str]
-    pooling: PoolerName = "tanh"
+    pooling: NewPooler = "tanh"
     classes_layer: str = "classifier"
     answers: str = "qa_outputs"
     dropouts: tuple[str, str, float | None] = ("classifier_dropout", "classifier_dropout", None)
@@ -123,7 +123,7 @@ class EncoderKind:
         """Return the configuration with the heads of the class, and with those that only the file
         has: many files have a pooler or a head that their class does not have, and it is kept."""
         roots = dict(zip(HEADS, (self.root, self.follows, *self.replaced), strict=False))
-        has = {name: name in heads or _any(keys, roots.get(name, "")) for name in HEADS}
+        has: Values = {name: name in heads or _any(keys, roots.get(name, "")) for name in HEADS}
         if has["masked_lm_head"]:
             hf_config.must_be("tie_word_embeddings", True)
         is_pooled = has["next_sentence"] or _any(keys, self.pooler)
@@ -156,7 +156,8 @@ class EncoderKind:
             )
 
     def _encoder(self, hf_config: HFConfig, pooler: PoolerName) -> BertConfig:
-        fields, no_heads = self.fields.read(hf_config), dict.fromkeys(HEADS, False)
+        fields = self.fields.read(hf_config)
+        no_heads: Values = dict.fromkeys(HEADS, False)
         if pooler == "none" and self.pooling == "gelu-norm":
             pooler = "gelu-norm"
         return BertConfig(**fields, pooler=pooler, classifier_pooler=self.pooling, **no_heads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,7 +51,8 @@ class TextObjective:
         if batch.lengths is not None:
             documents = Documents(batch.lengths, batch.tokens.device)
         experts = model.config.experts
-        with record_routing(model) if experts.total else nullcontext({}) as routing:
+        nothing: AbstractContextManager[dict[str, Tensor]] = nullcontext({})
+        with record_routing(model) if experts.total else nothing as routing:
             hidden = model.hidden(batch.tokens, documents).flatten(0, 1)
         targets = batch.targets.flatten()
         if batch.count != len(targets):
