@@ -50,8 +50,7 @@ from bench.serving_clients import (
 from bench.sides import Answer, Settings, Side, Worker, environment, interleave
 from headway.base.settings import override
 from headway.bundle import TextBundle
-from headway.models import GPT, BertClassifier, GPTConfig
-from headway.models.bert import Bert, BertConfig
+from headway.models import GPT, Bert, BertClassifier, BertConfig, GPTConfig
 from headway.tasks.classification.model import ClassifierBundle
 from headway.tasks.classification.reader import ClassReader
 from headway.text import CharacterTokenizer

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from headway.attention import GroupedQueryAttention, MultiHeadAttention
+from headway.base.settings import override
 from headway.models import GPT, GPTConfig, parameter_count
 
 SMALL = GPTConfig(model_dim=24, num_heads=6, ffn_dim=40, num_layers=3, max_length=32, vocabulary=11)
@@ -71,7 +72,7 @@ def test_the_number_of_parameters_is_that_of_the_equations():
 
 @pytest.mark.parametrize("name", GPTConfig.sizes)
 def test_every_size_is_built_on_the_meta_device(name):
-    config = replace(GPTConfig(), **GPTConfig.sizes[name])
+    config = override(GPTConfig(), GPTConfig.sizes[name], "the size")
     with torch.device("meta"):
         model = GPT(config)
     assert all(p.is_meta for p in model.parameters())

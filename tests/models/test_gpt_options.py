@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from headway.attention import RotaryScaling
 from headway.base.settings import fields_of, flatten, override, to_dict
+from headway.blocks import Experts
 from headway.models import GPT, CaptionerConfig, GPTConfig
 from headway.training.objectives.cross_entropy import next_token_sum
 from headway.transforms import fast
@@ -58,6 +59,13 @@ OPTIONS = {
     "embedding norm": {"embedding_norm": True},
     "logit scale": {"logit_scale": 0.3},
     "logit cap": {"logit_cap": 2.0},
+    "experts": {"experts": Experts(total=4)},
+    "experts in some layers, a shared one": {
+        "experts": Experts(
+            total=5, chosen=3, ffn_dim=12, shared_dim=8, weights="probabilities", layers="ed"
+        )
+    },
+    "experts without gates": {"experts": Experts(total=3), "activation": "relu"},
 }
 TOKENS = torch.randint(0, 31, (2, 9), generator=torch.Generator().manual_seed(1))
 

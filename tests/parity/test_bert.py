@@ -157,7 +157,7 @@ TINY = BertConfig(
     model_dim=24, num_heads=4, ffn_dim=40, num_layers=3, max_length=24, vocabulary=V, dropout=0.1
 )
 ROBERTA = replace(TINY, first_position=2, pooler="none", next_sentence=False, token_types=1)
-DISTIL = replace(TINY, token_types=0, pooler="none", next_sentence=False)
+DISTIL = replace(TINY, token_types=0, pooler="none", classifier_pooler="relu", next_sentence=False)
 ALBERT = replace(TINY, embedding_dim=10, shared_layers=True, activation="gelu-tanh")
 
 

@@ -141,7 +141,9 @@ def test_a_step_of_fine_tuning_has_the_loss_and_gradients_of_transformers(name, 
     agree(mean.detach(), expected.detach())
     words = theirs.get_input_embeddings().weight.grad
     assert_close(model.embedding.tokens.weight.grad, words, rtol=1e-4, atol=1e-5)
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    for key, parameter in model.named_parameters():
+        is_idle = parameter.grad is None and ".experts." in key  # an expert without tokens
+        assert is_idle or parameter.grad.isfinite().all(), key
 
 
 @pytest.mark.turns(6)

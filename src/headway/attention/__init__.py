@@ -4,6 +4,7 @@ from headway.attention.additive import Additive
 from headway.attention.bilinear import Bilinear
 from headway.attention.cache import KeyValueCache, KeyValues, LayerCache
 from headway.attention.capped import CappedDot
+from headway.attention.disentangled import DisentangledAttention, DistanceVectors
 from headway.attention.documents import Documents
 from headway.attention.dot import Dot
 from headway.attention.grouped import GroupedQueryAttention
@@ -43,6 +44,8 @@ __all__ = [
     "AttentionPositions",
     "Bilinear",
     "CappedDot",
+    "DisentangledAttention",
+    "DistanceVectors",
     "Documents",
     "Dot",
     "GroupedQueryAttention",

@@ -6,8 +6,16 @@ from headway.blocks.decoder_only import DecoderOnly, DecoderOnlyBlock
 from headway.blocks.dropout import Dropout
 from headway.blocks.embeddings import Embeddings, SegmentEmbeddings
 from headway.blocks.encoder import Encoder, EncoderBlock, FeedForwardBlock
+from headway.blocks.experts import Experts, MixtureOfExperts, Router, balance_loss, record_routing
 from headway.blocks.feedforward import FeedForward, GatedFeedForward
-from headway.blocks.heads import MaskedTokenHead, Pooler, Pooling, mean_pool, pool_text
+from headway.blocks.heads import (
+    MaskedTokenHead,
+    Pooler,
+    Pooling,
+    ReplacedTokenHead,
+    mean_pool,
+    pool_text,
+)
 from headway.blocks.image_embedding import ImageEmbedding
 from headway.blocks.norms import AcrossHeads, GainNorm, LayerNorm, OffsetRMSNorm, PlainNorm, RMSNorm
 from headway.blocks.parallel import ParallelBlock
@@ -60,6 +68,7 @@ __all__ = [
     "Embeddings",
     "Encoder",
     "EncoderBlock",
+    "Experts",
     "FeedForward",
     "FeedForwardBlock",
     "GainNorm",
@@ -74,6 +83,7 @@ __all__ = [
     "MaskedTokenHead",
     "MeanState",
     "Memory",
+    "MixtureOfExperts",
     "MultipliedPreNorm",
     "NoGrid",
     "NoPositions",
@@ -92,15 +102,19 @@ __all__ = [
     "RecurrentEncoder",
     "RecurrentLayers",
     "RecurrentState",
+    "ReplacedTokenHead",
     "Residual",
+    "Router",
     "SandwichNorm",
     "ScaledPreNorm",
     "SegmentEmbeddings",
     "SinusoidalGrid",
     "SinusoidalTable",
     "Stack",
+    "balance_loss",
     "init_recurrent",
     "mean_pool",
     "patchify",
     "pool_text",
+    "record_routing",
 ]

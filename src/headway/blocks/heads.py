@@ -28,18 +28,30 @@ Pooling = Literal["mean", "first"]
 
 
 class Pooler(nn.Module):
-    """activation(W h_1 + b): one vector for a text, computed from its first token, [CLS].
+    """norm(activation(W h_1 + b)): one vector for a text, computed from its first token, [CLS].
 
-    The activation is tanh in the released code of Devlin et al. 2019.
+    The activation is tanh in the released code of Devlin et al. 2019. norm: only ModernBERT has
+    one; None leaves the vector as it is.
     """
 
-    def __init__(self, model_dim: int, activation: Callable[[Tensor], Tensor] = torch.tanh) -> None:
+    def __init__(
+        self,
+        model_dim: int,
+        activation: Callable[[Tensor], Tensor] = torch.tanh,
+        norm: nn.Module | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.project = nn.Linear(model_dim, model_dim)
+        self.project = nn.Linear(model_dim, model_dim, bias=bias)
         self.activation = activation
+        self.norm = nn.Identity() if norm is None else norm
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
-        return self.activation(self.project(hidden[:, 0]))
+        return self.each(hidden[:, 0])
+
+    def each(self, vectors: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        """Return norm(activation(W v + b)) of each vector v."""
+        return self.norm(self.activation(self.project(vectors)))
 
 
 class MaskedTokenHead(nn.Module):
@@ -56,15 +68,33 @@ class MaskedTokenHead(nn.Module):
         vocabulary: int,
         activation: Callable[[Tensor], Tensor],
         norm: nn.Module,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.transform = nn.Linear(model_dim, embedding_dim)
+        self.transform = nn.Linear(model_dim, embedding_dim, bias=bias)
         self.activation = activation
         self.norm = norm
         self.output = nn.Linear(embedding_dim, vocabulary)
 
     def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         return self.output(self.norm(self.activation(self.transform(hidden))))
+
+
+class ReplacedTokenHead(nn.Module):
+    """w . activation(W h + b) + c: the logit that a token was replaced.
+
+    ELECTRA is trained to detect the tokens that a small masked language model has replaced, so that
+    it learns from every token, not only from masked ones. Clark et al. 2020, section 2.
+    """
+
+    def __init__(self, model_dim: int, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.transform = nn.Linear(model_dim, model_dim)
+        self.activation = activation
+        self.output = nn.Linear(model_dim, 1)
+
+    def forward(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        return self.output(self.activation(self.transform(hidden))).squeeze(-1)
 
 
 def pool_text(

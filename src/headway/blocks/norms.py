@@ -18,6 +18,8 @@ tensor([[ 0.4500,  1.3400],
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -109,6 +111,17 @@ class PlainNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return F.layer_norm(x, (self.model_dim,), None, None, self.eps)
+
+
+Norm = LayerNorm | RMSNorm | OffsetRMSNorm | GainNorm | PlainNorm
+NORMS: dict[str, Callable[[int, float], Norm]] = {
+    "layer": LayerNorm,
+    "rms": RMSNorm,
+    "rms-offset": OffsetRMSNorm,
+    "layer-gain": GainNorm,
+    "layer-plain": PlainNorm,
+}
+"""Names in configurations -> the norm of vectors of a width, with an epsilon."""
 
 
 class AcrossHeads(nn.Module):

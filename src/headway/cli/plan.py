@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from headway.base.errors import UsageError, did_you_mean
-from headway.base.settings import COMMAND_LINE, Most, declared, setting
+from headway.base.settings import COMMAND_LINE, Most, declared, override, setting
 from headway.cli.flags import SEVERAL, WORDS, as_flags, check_name, spelled, split_words
 from headway.cli.train import configured
 from headway.models import GPTConfig
@@ -173,7 +173,7 @@ def _plan_time(words: Sequence[str], settings: Mapping[str, object], flags: Plan
 
 
 def _sheet(size: str, flags: PlanFlags) -> Sheet:
-    config = GPTConfig(**GPTConfig.sizes[size])  # type: ignore[arg-type]
+    config = override(GPTConfig(), GPTConfig.sizes[size], "the size")
     # without a GPU, --tflops is the measured speed, not the peak: the model uses all of it
     mfu = flags.mfu if flags.mfu is not None else ASSUMED_MFU if flags.gpus else 1.0
     rate, rated, room = _rate(flags)

@@ -10,7 +10,7 @@ from torch import nn
 
 from headway.base.errors import UsageError
 from headway.base.shapes import Tensor
-from headway.blocks import DecoderBlock, EncoderBlock
+from headway.blocks import DecoderBlock, EncoderBlock, MixtureOfExperts
 from headway.bundle import Probe
 from headway.inspection.block_stacks import Stack, stacks_of
 from headway.inspection.document import Step
@@ -185,6 +185,9 @@ def _sublayers(block: Any, part: str) -> list[tuple[str, str, nn.Module]]:
 def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]:
     network, around = block.feedforward, block.around_feedforward
     before = norm_step(trace, around, call, path.rows, path.tables)
+    after = residual_step(trace, around, call, path.rows, path.tables)
+    if isinstance(network, MixtureOfExperts):
+        return [*before, _experts(path, trace, network, call), *after]
     inner = trace.input_of(network.contract, call)[0, path.position]
     steps = [
         step(
@@ -198,8 +201,25 @@ def _feedforward(path: _Path, trace: Trace, block: Any, call: int) -> list[Step]
             path.tables.table("output", trace.output_of(network, call)[0], path.rows, Axis()),
         )
     ]
-    after = residual_step(trace, around, call, path.rows, path.tables)
     return [*before, *steps, *after]
+
+
+def _experts(path: _Path, trace: Trace, network: MixtureOfExperts, call: int) -> Step:
+    """Return the step of a mixture of experts: the probabilities of the experts for each token."""
+    probabilities = trace.output_of(network.router, call)
+    chosen, weights = network.router.choice(probabilities[path.position])
+    pairs = zip(chosen.tolist(), weights.tolist(), strict=True)
+    names = ", ".join(f"expert {number + 1} ({weight:.2f})" for number, weight in pairs)
+    experts = Axis([f"expert {number + 1}" for number in range(len(network.experts))])
+    return step(
+        "Mixture of experts",
+        f"Of {len(network.experts)} feed-forward networks the most probable read a token: {names}.",
+        "y = Σ over chosen e of p_e FFN_e(x),  p = softmax(W_r x)",
+        MixtureOfExperts.forward,
+        path.tables.table("input", trace.input_of(network, call)[0], path.rows, Axis()),
+        path.tables.table("p", probabilities, path.rows, experts),
+        path.tables.table("output", trace.output_of(network, call)[0], path.rows, Axis()),
+    )
 
 
 def _end(path: _Path, trace: Trace, output: Tensor) -> list[Step]:

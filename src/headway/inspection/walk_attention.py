@@ -11,6 +11,7 @@ from torch import nn
 
 from headway.attention import (
     CappedDot,
+    DisentangledAttention,
     GroupedQueryAttention,
     Kernel,
     Mask,
@@ -97,8 +98,9 @@ def _inside(trace: Trace, at: Around) -> _Inside:
 
 
 def norm_step(trace: Trace, residual: Any, call: int, rows: Axis, tables: Tables) -> list[Step]:
-    """Return the step of the norm before a sublayer; none in a post-norm model."""
-    if isinstance(residual, PostNorm | InnerNorm):
+    """Return the step of the norm before a sublayer; none if there is none, as in a post-norm
+    model."""
+    if isinstance(residual, PostNorm | InnerNorm) or isinstance(residual.norm, nn.Identity):
         return []
     norm = residual.norm
     return [
@@ -304,6 +306,17 @@ def _bias_and_mask(at: Around, inside: _Inside, tables: Tables) -> list[Step]:
                 "s ← s + b(t − s)",
                 type(at.attention.positions).bias,
                 tables.table("bias", inside.bias, at.queries, at.keys),
+            )
+        )
+    if inside.bias is not None and isinstance(at.attention, DisentangledAttention):
+        steps.append(
+            step(
+                "Words and distances",
+                "The query is compared with the vector of the distance, and that vector with the "
+                "key; both are added to the scores.",
+                "s ← s + (q_t · k_b + q_b · k_s) / √(3K), b = b(t − s)",
+                DisentangledAttention.distance_scores,
+                tables.table("of distances", inside.bias, at.queries, at.keys),
             )
         )
     kernel = at.attention.kernel

@@ -124,6 +124,10 @@ class Fields:
         choices = {item.ours: item.allowed for item in self.keys if item.allowed}
         return needs(config, {**required, **choices})
 
+    def without(self, *theirs: str) -> Fields:
+        """Return the table without the keys of these names."""
+        return replace(self, keys=tuple(key for key in self.keys if key.theirs not in theirs))
+
     def extended(
         self,
         *keys: Key,

@@ -28,7 +28,9 @@ from headway.text import (
 from headway.text.hf_tokenizer import FILE, FILE_LIMIT
 
 WORDS_FILE = "vocab.txt"
-SENTENCEPIECE_FILE = "spiece.model"
+SENTENCEPIECE_FILES = ("spiece.model", "spm.model", "sentencepiece.bpe.model")
+TWO_BETWEEN = ("roberta", "mpnet", "camembert")
+"""Families with two separators between two texts."""
 DEFAULTS = {
     "pad_token": ("[PAD]", "<pad>"),
     "cls_token": ("[CLS]", "<s>"),
@@ -64,9 +66,10 @@ def read_encoder_tokenizer(folder: str | Path, model_type: str | None = None) ->
 
 
 def _what_to_do(folder: Path) -> str:
-    if (folder / SENTENCEPIECE_FILE).exists():
+    found = next((name for name in SENTENCEPIECE_FILES if (folder / name).exists()), None)
+    if found is not None:
         return (
-            f"{SENTENCEPIECE_FILE} alone is not supported; create {FILE} in the same folder with "
+            f"{found} alone is not supported; create {FILE} in the same folder with "
             "transformers.AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
         )
     return f"add {FILE}, or {WORDS_FILE}, or {VOCABULARY_FILE} and {MERGES_FILE} to the folder"
@@ -153,7 +156,7 @@ def _framing(
     kind = str(
         class_name or read_json_object(folder / "config.json").get("model_type") or model_type
     ).lower()
-    return kinds["roberta" in kind]
+    return kinds[any(family in kind for family in TWO_BETWEEN)]
 
 
 def frames(engine: tokenizers.Tokenizer, special: SpecialTokens) -> bool:

@@ -134,23 +134,31 @@ CONFIG: Keys = {
         drop_path_rate dropout_rate hidden_dropout_prob resid_pdrop dropout qa_dropout
         gradient_checkpointing seq_classif_dropout classif_dropout layerdrop output_past
         router_aux_loss_coef problem_type static_position_embeddings extra_pos_embeddings
-        embedding_dropout emb_pdrop hidden_dropout residual_dropout
+        embedding_dropout emb_pdrop hidden_dropout residual_dropout sparse_prediction
+        sparse_pred_ignore_index pooler_dropout cls_dropout
         """,
     ),
     **_irrelevant(
         "it concerns the weights at the start of training",
-        "initializer_range initializer_factor init_std layerscale_value use_mask_token",
+        """
+        initializer_range initializer_factor init_std layerscale_value use_mask_token
+        initializer_cutoff_factor
+        """,
     ),
     **_irrelevant(
         "it concerns what a model of transformers returns",
-        "output_attentions output_hidden_states return_dict use_return_dict output_scores",
+        """
+        output_attentions output_hidden_states return_dict use_return_dict output_scores
+        output_router_logits
+        """,
     ),
     **_irrelevant(
         "it concerns speed and memory, not the outputs",
         """
         use_cache torchscript use_bfloat16 chunk_size_feed_forward pretraining_tp
         reorder_and_upcast_attn attn_implementation _attn_implementation
-        _attn_implementation_autoset tf_legacy_loss slow_but_exact init_device
+        _attn_implementation_autoset tf_legacy_loss slow_but_exact init_device reference_compile
+        deterministic_flash_attn repad_logits_with_grad
         """,
     ),
     **_irrelevant(
@@ -158,9 +166,11 @@ CONFIG: Keys = {
         "task_specific_params prefix",
     ),
     **_irrelevant(
-        "it concerns a head of another class (double heads)",
+        "it concerns a head of another class",
         """
-        summary_activation summary_first_dropout summary_proj_to_labels summary_type
+        classifier_pooling
+        summary_activation summary_first_dropout summary_last_dropout summary_proj_to_labels
+        summary_type
         summary_use_proj
         """,
     ),
@@ -173,7 +183,7 @@ CONFIG: Keys = {
         num_memory_blocks down_scale_factor is_encoder_decoder pooler_type pooler_size_per_head
         directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
         normalize_before normalize_embedding add_bias_logits n_positions add_final_layer_norm
-        max_length pooler_act pooler_output_size
+        max_length pooler_act pooler_output_size pooler_hidden_size layer_norm_eps
         """,
     ),
     **_irrelevant(
@@ -195,6 +205,8 @@ CONFIG: Keys = {
     **_irrelevant("the file contains the table of positions", "sinusoidal_pos_embds"),
     "force_bos_token_to_be_generated": lost("name the token as forced_bos_token_id", False),
     "auto_map": lost("it names code in the folder, which Headway never runs"),
+    "clip_qkv": _refused("Headway cannot clip queries, keys and values"),
+    "router_jitter_noise": lost("the inputs of routers get no noise in training", 0, 0.0),
     "use_sliding_window": _refused("Headway cannot read sliding windows here", False),
     "layerscale": _refused("the family has a LayerScale in every block", True),
     "add_cross_attention": _refused("a model without a source has no cross-attention", False),
@@ -265,7 +277,7 @@ TOKENIZER: Keys = {
     ),
     **_irrelevant(
         "it concerns tokenizers in Python, and the Rust ones ignore it, too",
-        "do_basic_tokenize never_split remove_space",
+        "do_basic_tokenize never_split remove_space split_by_punct",
     ),
     **_irrelevant("the chat template has the system prompt", "use_default_system_prompt"),
     **_irrelevant("Headway says how it shortens a text that is too long", "truncation_side"),

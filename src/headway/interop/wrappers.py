@@ -20,7 +20,11 @@ _HEAD = re.compile(r"lm_head\.(weight|bias)")
 _STATE_SPACES = "it has layers with a state instead of attention, which Headway does not have"
 _LATENT = "it attends to compressed keys and values (latent attention), which Headway does not have"
 _SHARED = "its layers share keys and values, which Headway's do not"
-_EXPERTS = "it is a mixture of experts, which Headway does not have"
+_EXPERTS = "it is a mixture of experts with options that Headway does not have"
+_BLOCKS = "it attends to parts of long texts by rules that Headway does not have"
+_PAGES = "it reads where the words are on a page, which Headway does not"
+_IMAGES = "it is an image model with other blocks than those of a ViT"
+_WAVES = "it reads the waves of sounds, which Headway does not"
 _WHY = {
     _STATE_SPACES: """
         mamba mamba2 falcon_mamba falcon_h1 bamba jamba zamba zamba2 nemotron_h lfm2 lfm2_moe
@@ -28,9 +32,13 @@ _WHY = {
         minimax kimi_linear olmo_hybrid
     """,
     _LATENT: "deepseek_v2 deepseek_v3 deepseek_v32 minicpm3 kimi_k2",
+    _BLOCKS: "longformer led big_bird bigbird_pegasus reformer funnel",
+    _PAGES: "layoutlm layoutlmv2 layoutlmv3 layoutxlm lilt bros udop markuplm",
+    _IMAGES: "swin swinv2 convnext convnextv2 resnet efficientnet mobilevit segformer",
+    _WAVES: "wav2vec2 hubert wavlm unispeech sew data2vec-audio",
     _SHARED: "gemma3n gemma3n_text gemma4 gemma4_text",
     _EXPERTS: """
-        mixtral qwen2_moe qwen3_moe olmoe gpt_oss granitemoe phimoe dbrx ernie4_5_moe glm4_moe
+        gpt_oss granitemoe granitemoeshared phimoe dbrx ernie4_5_moe glm4_moe
     """,
 }
 REFUSED = {name: reason for reason, names in _WHY.items() for name in names.split()}

@@ -1,6 +1,7 @@
 """Models: one family per file, with its configuration, its class and its named sizes."""
 
-from headway.models.bert import Bert, BertConfig
+from headway.models.bert import Bert
+from headway.models.bert_config import BertConfig
 from headway.models.bert_heads import (
     BertClassifier,
     BertClassifierConfig,

@@ -20,24 +20,18 @@ False
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from headway.attention import AttentionPositions, Mask, MultiHeadAttention
-from headway.base.settings import (
-    COPIES,
-    HEADS,
-    LAYERS,
-    LENGTH,
-    VOCABULARY,
-    WIDTH,
-    count,
-    fraction,
-    setting,
+from headway.attention import (
+    AttentionPositions,
+    DisentangledAttention,
+    DistanceVectors,
+    Mask,
+    MultiHeadAttention,
+    RelativeBuckets,
 )
 from headway.base.shapes import Bool, Float, Int, Tensor
 from headway.blocks import (
@@ -45,142 +39,36 @@ from headway.blocks import (
     Encoder,
     EncoderBlock,
     FeedForward,
-    LayerNorm,
+    GatedFeedForward,
     MaskedTokenHead,
     Pooler,
     PostNorm,
     PreNorm,
+    ReplacedTokenHead,
     Residual,
     SegmentEmbeddings,
 )
-from headway.blocks.feedforward import ACTIVATIONS
+from headway.blocks.feedforward import ACTIVATIONS, GATES
+from headway.blocks.norms import NORMS, Norm
 from headway.models import kernels_and_positions
+from headway.models.bert_config import BertConfig, PoolerName
 from headway.models.contracts import init_normal
-from headway.models.kernels_and_positions import KERNELS, SCHEMES
+from headway.models.kernels_and_positions import Limits, RotaryKind
 
-Value = int | float | str | bool | None
-PoolerName = Literal["tanh", "relu", "none"]
-POOLERS: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "relu": F.relu}
-
-
-def _bert(layers: int, width: int, heads: int, **changes: Value) -> dict[str, Value]:
-    """Return a size of BERT, whose feed-forward layers are four times as wide as the model."""
-    shape = {"num_layers": layers, "model_dim": width, "num_heads": heads, "ffn_dim": 4 * width}
-    return {**shape, **changes}
-
-
-_ROBERTA: dict[str, Value] = {
-    "vocabulary": 50_265,
-    "token_types": 1,
-    "first_position": 2,
-    "norm_eps": 1e-5,
-    "pooler": "none",
-    "next_sentence": False,
+POOLERS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-norm": F.gelu,
 }
-_DISTILLED: dict[str, Value] = {"token_types": 0, "pooler": "none", "next_sentence": False}
-_ALBERT: dict[str, Value] = {
-    "embedding_dim": 128,
-    "shared_layers": True,
-    "vocabulary": 30_000,
-    "activation": "gelu-tanh",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BertConfig:
-    """Architecture of a `Bert`. The named sizes are in `sizes`.
-
-    base, large: Devlin et al. 2019, section 3 (110 and 340 million parameters). small, mini: Turc
-    et al. 2019. roberta-*: Liu et al. 2019. distilbert: Sanh et al. 2019. albert-base: Lan et al.
-    2020, whose layers share their weights. tinybert-*: Jiao et al. 2020. minilm: Wang et al. 2020.
-    multilingual: with the cased vocabulary of 104 languages. tiny: for a CPU.
-    """
-
-    model_dim: int = count(128, "model width: size of the vectors between layers", WIDTH)
-    num_heads: int = count(4, "number of attention heads", HEADS)
-    ffn_dim: int = count(512, "inner dimension of the feed-forward layers", WIDTH)
-    num_layers: int = count(4, "number of encoder layers", LAYERS)
-    shared_layers: bool = setting(False, "all layers share their weights (ALBERT)")
-    embedding_dim: int | None = count(
-        None, "embedding dimension, projected to model_dim (ALBERT); if unset, model_dim", WIDTH
-    )
-    dropout: float = fraction(0.1, "dropout probability of activations")
-    norm: Literal["pre", "post"] = setting("post", "pre-norm or post-norm residual connections")
-    norm_eps: float = setting(1e-12, "epsilon of the norms, added to the variance", gt=0)
-    activation: Literal["relu", "gelu", "gelu-tanh", "silu"] = setting(
-        "gelu", "activation function of the feed-forward layers"
-    )
-    positions: str = setting("learned", "position encoding", names=SCHEMES)
-    first_position: int = count(
-        0, "position of the first token in a learned position table (RoBERTa: 2)", LENGTH, least=0
-    )
-    attention: str = setting("scaled-dot", "attention score of all layers", names=KERNELS)
-    window: int = count(
-        128, "window size of sliding-window attention to each side, in tokens", LENGTH
-    )
-    max_length: int = count(512, "maximum number of tokens, including special tokens", LENGTH)
-    token_types: int = count(
-        2, "number of segments (first and second text); 0: no segment embedding", COPIES, least=0
-    )
-    pooler: PoolerName = setting(
-        "tanh",
-        "activation of the pooler, a layer that turns [CLS] into the text vector, or none",
-    )
-    masked_lm_head: bool = setting(True, "head of masked language modelling")
-    next_sentence: bool = setting(True, "head of next-sentence prediction")
-    vocabulary: int = count(8000, "vocabulary size", VOCABULARY)
-
-    family: ClassVar[str] = "bert"
-    sizes: ClassVar[dict[str, dict[str, Value]]] = {
-        "tiny": _bert(4, 128, 4),
-        "mini": _bert(4, 256, 4, vocabulary=30_522),
-        "small": _bert(4, 512, 8, vocabulary=30_522),
-        "base": _bert(12, 768, 12, vocabulary=30_522),
-        "large": _bert(24, 1024, 16, vocabulary=30_522),
-        "multilingual": _bert(12, 768, 12, vocabulary=119_547),
-        "roberta-base": _bert(12, 768, 12, **_ROBERTA),
-        "roberta-large": _bert(24, 1024, 16, **_ROBERTA),
-        "distilbert": _bert(6, 768, 12, **_DISTILLED, vocabulary=30_522),
-        "albert-base": _bert(12, 768, 12, **_ALBERT),
-        "tinybert-4": {**_bert(4, 312, 12, vocabulary=30_522), "ffn_dim": 1200},
-        "tinybert-6": _bert(6, 768, 12, vocabulary=30_522),
-        "minilm": _bert(6, 384, 12, vocabulary=30_522),
-    }
-
-    @property
-    def embedding_width(self) -> int:
-        """The dimension of the embeddings."""
-        return self.embedding_dim or self.model_dim
-
-    def __post_init__(self) -> None:
-        model_dim, num_heads = self.model_dim, self.num_heads
-        if model_dim % num_heads:
-            raise ValueError(f"{model_dim=} must be a multiple of {num_heads=}")
-        if self.max_length < 3:
-            raise ValueError(
-                f"max_length={self.max_length} must be at least 3: two are special tokens"
-            )
-        if self.next_sentence and self.pooler == "none":
-            raise ValueError(
-                "next_sentence needs a pooler, whose vector it classifies: set pooler=tanh"
-            )
-        if self.positions == "sinusoidal" and self.embedding_width % 2:
-            raise ValueError(
-                f"positions=sinusoidal needs an even width, not {self.embedding_width}: sines and "
-                "cosines are in pairs"
-            )
-        if self.positions == "rotary" and (model_dim // num_heads) % 2:
-            raise ValueError(
-                "positions=rotary rotates pairs of dimensions: the dimension of a head, "
-                f"{model_dim // num_heads}, must be even"
-            )
 
 
 class Bert(nn.Module):
     """Segment embeddings, an encoder, and the pooler and pre-training heads that `config` names.
 
     masked_lm_head: the head of masked language modelling; next_sentence: the head of next-sentence
-    prediction; pooler: makes one vector of a text. Each is None if the configuration has none.
+    prediction; replaced_token_head: that of ELECTRA; pooler: makes one vector of a text. Each is
+    None if the configuration has none.
     Devlin et al. 2019; Liu et al. 2019 (RoBERTa); Sanh et al. 2019; Lan et al. 2020 (ALBERT).
     """
 
@@ -191,14 +79,17 @@ class Bert(nn.Module):
         self.embedding = _embedding(config)
         self.widen = nn.Identity() if narrow == width else nn.Linear(narrow, width)
         self.encoder = _encoder(config)
-        self.pooler = None if config.pooler == "none" else Pooler(width, POOLERS[config.pooler])
+        self.pooler = bert_pooler(config, config.pooler)
+        activation = ACTIVATIONS[GATES.get(config.activation, config.activation)]
         self.masked_lm_head: MaskedTokenHead | None = None
         if config.masked_lm_head:
-            activation, norm = ACTIVATIONS[config.activation], LayerNorm(narrow, config.norm_eps)
+            norm = bert_norm(config, narrow)
             self.masked_lm_head = MaskedTokenHead(
-                width, narrow, config.vocabulary, activation, norm
+                width, narrow, config.vocabulary, activation, norm, config.head_bias
             )
         self.next_sentence = nn.Linear(width, 2) if config.next_sentence else None
+        has_detector = config.replaced_token_head
+        self.replaced_token_head = ReplacedTokenHead(width, activation) if has_detector else None
         self.tie_weights()
         if not self.tokens.weight.is_meta:
             self.init_weights()
@@ -264,6 +155,15 @@ class Bert(nn.Module):
             raise ValueError("this model has no head of next-sentence prediction (next_sentence)")
         return self.next_sentence(self.pool(hidden))
 
+    def replaced(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B"]:
+        """Return the logit that the token at each position was replaced by another (ELECTRA).
+
+        Raises ValueError for a model without that head.
+        """
+        if self.replaced_token_head is None:
+            raise ValueError("this model has no head of replaced tokens (replaced_token_head)")
+        return self.replaced_token_head(hidden)
+
     def forward(
         self,
         tokens: Int[Tensor, "B T"],
@@ -274,6 +174,20 @@ class Bert(nn.Module):
         return self.words(self.encode(tokens, keys, types))
 
 
+def bert_norm(config: BertConfig, width: int | None = None) -> Norm:
+    """Make a norm of the kind that `config` names. width: model_dim unless set."""
+    return NORMS[config.norm_kind](width or config.model_dim, config.norm_eps)
+
+
+def bert_pooler(config: BertConfig, name: PoolerName) -> Pooler | None:
+    """Make the pooler with this activation; None for "none"."""
+    if name == "none":
+        return None
+    if name == "gelu-norm":
+        return Pooler(config.model_dim, POOLERS[name], bert_norm(config), config.head_bias)
+    return Pooler(config.model_dim, POOLERS[name])
+
+
 def _embedding(config: BertConfig) -> SegmentEmbeddings:
     width = config.embedding_width
     positions = kernels_and_positions.input_positions(
@@ -282,32 +196,74 @@ def _embedding(config: BertConfig) -> SegmentEmbeddings:
     return SegmentEmbeddings(
         Embeddings(nn.Embedding(config.vocabulary, width), positions, scale=1.0),
         nn.Embedding(config.token_types, width) if config.token_types else None,
-        LayerNorm(width, config.norm_eps),
+        bert_norm(config, width),
         config.dropout,
         config.first_position,
     )
 
 
 def _encoder(config: BertConfig) -> Encoder:
-    width, heads = config.model_dim, config.num_heads
-    positions = kernels_and_positions.attention_positions(
-        config.positions, heads, width // heads, causal=False
-    )
+    positions = {kind: bert_positions(config, kind) for kind in dict.fromkeys(config.kinds)}
+    if config.local_rotary_base is None:  # the angles are then computed once for all layers
+        positions = dict.fromkeys(positions, next(iter(positions.values())))
+    distances = None
+    if config.positions == "disentangled":
+        distances = DistanceVectors(
+            config.model_dim, config.relative_buckets, config.max_length, bert_norm(config)
+        )
     count = 1 if config.shared_layers else config.num_layers
-    blocks = [_block(config, positions) for _ in range(count)]
-    norm = LayerNorm(width, config.norm_eps) if config.norm == "pre" else nn.Identity()
+    blocks = [
+        EncoderBlock(
+            bert_attention(config, kind, positions[kind], distances),
+            bert_feedforward(config),
+            lambda: bert_residual(config),
+        )
+        for kind in config.kinds[:count]
+    ]
+    if not config.first_norm:
+        blocks[0].around_attention = PreNorm(nn.Identity(), config.dropout)
+    norm = bert_norm(config) if config.norm == "pre" else nn.Identity()
     return Encoder(blocks * (config.num_layers // count), norm)
 
 
-def _block(config: BertConfig, positions: AttentionPositions | None) -> EncoderBlock:
-    """Make one block; all blocks share `positions`, the encoding inside self-attention."""
+def bert_positions(config: BertConfig, kind: str) -> AttentionPositions | None:
+    """Make the position encoding inside self-attention: one object for all layers of a kind."""
+    heads, buckets = config.num_heads, config.relative_buckets
+    if buckets and config.positions != "disentangled":
+        return RelativeBuckets(heads, causal=False, num_buckets=buckets)
+    is_local = kind == "l" and config.local_rotary_base is not None
+    base = (is_local and config.local_rotary_base) or config.rotary_base
+    return kernels_and_positions.attention_positions(
+        config.positions, heads, config.model_dim // heads, causal=False, rotary=RotaryKind(base)
+    )
+
+
+def bert_attention(
+    config: BertConfig,
+    kind: str,
+    positions: AttentionPositions | None,
+    distances: DistanceVectors | None,
+) -> MultiHeadAttention:
+    """Make the self-attention of a block; all blocks share `positions` and `distances`."""
     width, heads = config.model_dim, config.num_heads
-    kernel = kernels_and_positions.kernel(config.attention, heads, width // heads, config.window)
-    attention = MultiHeadAttention(width, heads, kernel=kernel, positions=positions)
-    activation = ACTIVATIONS[config.activation]
+    limits = Limits(window=config.window if kind == "l" else None)
+    if distances is not None:
+        return DisentangledAttention(width, heads, distances, window=limits.window)
+    kernel = kernels_and_positions.kernel(
+        config.attention, heads, width // heads, config.window, limits
+    )
+    return MultiHeadAttention(width, heads, kernel=kernel, positions=positions, bias=config.bias)
 
-    def residual() -> Residual:
-        kind = PreNorm if config.norm == "pre" else PostNorm
-        return kind(LayerNorm(width, config.norm_eps), config.dropout)
 
-    return EncoderBlock(attention, FeedForward(width, config.ffn_dim, activation), residual)
+def bert_feedforward(config: BertConfig) -> FeedForward | GatedFeedForward:
+    """Make the feed-forward layer of a block, which has a gate for swiglu and geglu."""
+    gate = GATES.get(config.activation)
+    kind = FeedForward if gate is None else GatedFeedForward
+    activation = ACTIVATIONS[gate or config.activation]
+    return kind(config.model_dim, config.ffn_dim, activation, bias=config.bias)
+
+
+def bert_residual(config: BertConfig) -> Residual:
+    """Make the residual connection around a sublayer."""
+    kind = PreNorm if config.norm == "pre" else PostNorm
+    return kind(bert_norm(config), config.dropout)

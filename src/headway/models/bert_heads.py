@@ -17,14 +17,15 @@ torch.Size([1, 3, 5])
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 from torch import nn
 
 from headway.base.settings import fraction, section, setting
 from headway.base.shapes import Bool, Float, Int, Tensor
-from headway.blocks import Dropout, Pooler, mean_pool
-from headway.models.bert import POOLERS, Bert, BertConfig, PoolerName
+from headway.blocks import Dropout, Pooling, pool_text
+from headway.models.bert import Bert, bert_pooler
+from headway.models.bert_config import BertConfig, PoolerName
 
 _SIZES: dict[str, dict[str, object]] = {
     name: {f"bert.{key}": value for key, value in size.items()}
@@ -33,11 +34,10 @@ _SIZES: dict[str, dict[str, object]] = {
 
 
 class _BertWithHead(nn.Module):
-    """logits = W h_t + b for the vector h_t of each token.
+    """logits = W h_t + b for the vector h_t of each token, which first passes the pooler, if any.
 
-    The encoder is `bert` itself, not a copy; its pre-training heads are removed. pooler: "none"
-    removes its pooler; otherwise an existing pooler stays, and a missing one is added with this
-    activation and weights N(0, 0.02^2).
+    The encoder is `bert` itself, not a copy; its pre-training heads are removed. pooler: see
+    `remove_heads`.
     """
 
     def __init__(
@@ -61,7 +61,11 @@ class _BertWithHead(nn.Module):
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B ... C"]:
         """Return the logits from the vectors of the encoder. keys: True = real."""
-        return self.head(self.dropout(hidden))
+        return self._logits(hidden)
+
+    def _logits(self, vectors: Float[Tensor, "*B D"]) -> Float[Tensor, "*B C"]:
+        pooler = self.bert.pooler
+        return self.head(self.dropout(vectors if pooler is None else pooler.each(vectors)))
 
     def forward(
         self,
@@ -81,7 +85,7 @@ class BertClassifierConfig:
     num_classes: int = setting(
         2, "number of classes; 1: regression, a number instead of a class", gt=0
     )
-    pooling: Literal["first", "mean"] = setting(
+    pooling: Pooling = setting(
         "first",
         "pooling of the text vector: first ([CLS] through the pooler) or mean of all tokens",
     )
@@ -102,14 +106,14 @@ class BertClassifier(_BertWithHead):
         self,
         bert: Bert,
         num_classes: int,
-        pooling: Literal["first", "mean"] = "first",
+        pooling: Pooling = "first",
         dropout: float = 0.1,
     ) -> None:
-        pooler: PoolerName = bert.config.pooler
-        if pooling == "mean":
-            pooler = "none"
-        elif pooler == "none":
-            pooler = "tanh"
+        pooler: PoolerName = _pooler_of_tokens(bert)
+        if pooling == "first" and bert.config.pooler != "none":
+            pooler = bert.config.pooler
+        elif pooling == "first":
+            pooler = bert.config.classifier_pooler
         super().__init__(bert, num_classes, dropout, pooler)
         self.config = BertClassifierConfig(
             bert=bert.config, num_classes=num_classes, pooling=pooling, dropout=dropout
@@ -119,9 +123,7 @@ class BertClassifier(_BertWithHead):
         self, hidden: Float[Tensor, "B T D"], keys: Bool[Tensor, "B T"]
     ) -> Float[Tensor, "B C"]:
         """Return the logits of the classes from the vectors of the encoder. keys: True = real."""
-        mean = self.config.pooling == "mean"
-        pooled = mean_pool(hidden, keys) if mean else self.bert.pool(hidden)
-        return self.head(self.dropout(pooled))
+        return self._logits(pool_text(hidden, keys, self.config.pooling))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +142,7 @@ class BertTagger(_BertWithHead):
     """P(tag of token t) = softmax(W h_t + b). Devlin et al. 2019, section 5.3 (CoNLL)."""
 
     def __init__(self, bert: Bert, num_tags: int, dropout: float = 0.1) -> None:
-        super().__init__(bert, num_tags, dropout)
+        super().__init__(bert, num_tags, dropout, _pooler_of_tokens(bert))
         self.config = BertTaggerConfig(bert=bert.config, num_tags=num_tags, dropout=dropout)
 
 
@@ -162,7 +164,7 @@ class BertQuestionAnswering(_BertWithHead):
     """
 
     def __init__(self, bert: Bert) -> None:
-        super().__init__(bert, 2, dropout=0.0)
+        super().__init__(bert, 2, 0.0, _pooler_of_tokens(bert))
         self.config = BertQuestionAnsweringConfig(bert=bert.config)
 
 
@@ -185,21 +187,37 @@ def remove_heads(bert: Bert, pooler: PoolerName) -> Bert:
     """Remove the pre-training heads of `bert` in place and return it.
 
     pooler: "none" removes its pooler; otherwise an existing pooler stays, and a missing one is
-    added with this activation and weights N(0, 0.02^2).
+    added with this activation and weights N(0, 0.02^2). One with a norm continues the layer before
+    the logits of masked tokens, if there is one, since it computes the same of a vector.
     """
-    weight = bert.tokens.weight
-    bert.config = replace(bert.config, masked_lm_head=False, next_sentence=False, pooler=pooler)
-    bert.masked_lm_head = bert.next_sentence = None
+    weight, masked = bert.tokens.weight, bert.masked_lm_head
+    no_heads: dict[str, Any] = {
+        "masked_lm_head": False,
+        "next_sentence": False,
+        "replaced_token_head": False,
+    }
+    bert.config = replace(bert.config, **no_heads, pooler=pooler)
+    bert.masked_lm_head = bert.next_sentence = bert.replaced_token_head = None
     if pooler == "none":
         bert.pooler = None
     elif bert.pooler is None:
-        bert.pooler = Pooler(bert.config.model_dim, POOLERS[pooler]).to(weight.device, weight.dtype)
-        if not weight.is_meta:
+        bert.pooler = bert_pooler(bert.config, pooler)
+        assert bert.pooler is not None
+        bert.pooler.to(weight.device, weight.dtype)
+        if pooler == "gelu-norm" and masked is not None and bert.config.embedding_dim is None:
+            bert.pooler.project, bert.pooler.norm = masked.transform, masked.norm
+        elif not weight.is_meta:
             _init_head(bert.pooler.project)
     return bert
+
+
+def _pooler_of_tokens(bert: Bert) -> PoolerName:
+    """Return the pooler for the vectors of tokens: only one with a norm is for them, too."""
+    return "gelu-norm" if bert.config.classifier_pooler == "gelu-norm" else "none"
 
 
 def _init_head(head: nn.Linear) -> None:
     """Initialise with N(0, 0.02^2) and zero bias."""
     nn.init.normal_(head.weight, std=0.02)
-    nn.init.zeros_(head.bias)
+    if head.bias is not None:
+        nn.init.zeros_(head.bias)

@@ -26,6 +26,7 @@ from typing import Literal
 
 from torch import nn
 
+from headway.blocks import MixtureOfExperts
 from headway.blocks.feedforward import GATES
 from headway.models.contracts import parameter_count, shapes_only
 from headway.models.gpt import GPT
@@ -42,8 +43,9 @@ class Parameters:
     total: all parameters; a shared matrix counts once. multiplied: the matrices that every token is
     multiplied by, including the output projection: N in the number of FLOPs. It excludes biases,
     gains and tables in which a token is only looked up. split: the parameters that tensor
-    parallelism can divide: the multiplied ones, and the token table if it is a separate matrix.
-    block: one decoder block. ends: the parameters outside the blocks.
+    parallelism can divide: the matrices, and the token table if it is a separate one. block: the
+    largest decoder block. ends: the parameters outside the blocks. A token is multiplied by the
+    experts that read it.
     """
 
     total: int
@@ -59,20 +61,31 @@ def parameters(config: GPTConfig) -> Parameters:
     with shapes_only():
         model = GPT(config)
     total = parameter_count(model)
-    multiplied = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    multiplied = split = _weights(model)
+    for mixture in model.modules():
+        if isinstance(mixture, MixtureOfExperts):  # a token is multiplied by k of E experts only
+            idle = len(mixture.experts) - mixture.router.chosen
+            multiplied -= idle * _weights(mixture.experts[0])
     looked_up = 0 if config.tie_output else config.vocabulary * config.model_dim
-    block = parameter_count(model.decoder.blocks[0])
+    blocks = [parameter_count(block) for block in model.decoder.blocks]
     return Parameters(
         total=total,
         multiplied=multiplied,
-        split=multiplied + looked_up,
-        block=block,
-        ends=total - config.num_layers * block,
+        split=split + looked_up,
+        block=max(blocks),
+        ends=total - sum(blocks),
     )
+
+
+def _weights(module: nn.Module) -> int:
+    """Return the number of weights of all linear layers."""
+    return sum(m.weight.numel() for m in module.modules() if isinstance(m, nn.Linear))
 
 
 def formula_parameters(config: GPTConfig) -> int:
     """Return L D (2 H K + 2 G K + m F) + V D + T D: matrices and tables, no biases or gains.
+
+    F is that of all experts together in a mixture of experts, whose router is left out.
 
     m is 2, with a gated feed-forward layer 3. V D counts twice if the output projection is a
     separate matrix, T D only if positions are learned. With H K = G K = D and F = 4 D the formula
@@ -80,10 +93,20 @@ def formula_parameters(config: GPTConfig) -> int:
     """
     width, heads = config.model_dim, config.num_heads + config.kv_heads
     matrices = 3 if config.activation in GATES else 2
-    block = width * (2 * heads * config.head_width + matrices * config.ffn_dim)
+    attention = 2 * heads * config.head_width
+    inner = [_inner(config, layer) for layer in range(config.num_layers)]
     tables = config.vocabulary * (1 if config.tie_output else 2)
     tables += config.max_length if config.positions == "learned" else 0
-    return config.num_layers * block + tables * width
+    return (config.num_layers * attention + matrices * sum(inner) + tables) * width
+
+
+def _inner(config: GPTConfig, layer: int, per_token: bool = False) -> int:
+    """Return F, or that of all experts of the layer; per_token: of those that read a token."""
+    experts = config.experts
+    if not experts.are_in(layer):
+        return config.ffn_dim
+    number = experts.chosen if per_token else experts.total
+    return number * (experts.ffn_dim or config.ffn_dim) + experts.shared_dim
 
 
 def attention_flops(config: GPTConfig, length: int) -> int:
@@ -151,7 +174,8 @@ def activation_bytes(
     # two norms' inputs, those of attention and feed-forward; dropout masks after both
     whole = element * 4 * width + 2 * width
     queries, shared = config.num_heads * config.head_width, config.kv_heads * config.head_width
-    inner = (4 if config.activation in GATES else 2) * config.ffn_dim
+    widest = max(_inner(config, layer, per_token=True) for layer in range(config.num_layers))
+    inner = (4 if config.activation in GATES else 2) * widest
     split = element * (2 * queries + 2 * shared + inner)
     if not flash and recompute != "selective":
         split += (2 * element + 1) * config.num_heads * length  # softmax, its mask, their product

@@ -40,33 +40,24 @@ from headway.blocks import (
     DecoderState,
     Embeddings,
     FeedForward,
-    GainNorm,
     GatedFeedForward,
     InnerNorm,
-    LayerNorm,
+    MixtureOfExperts,
     MultipliedPreNorm,
     OffsetRMSNorm,
     ParallelBlock,
-    PlainNorm,
     PostNorm,
     PreNorm,
     Residual,
     RMSNorm,
+    Router,
     SandwichNorm,
 )
 from headway.blocks.feedforward import ACTIVATIONS, GATES
+from headway.blocks.norms import NORMS, Norm
 from headway.models import kernels_and_positions
 from headway.models.contracts import init_normal
 from headway.models.gpt_config import GPTConfig
-
-Norm = LayerNorm | RMSNorm | OffsetRMSNorm | GainNorm | PlainNorm
-NORMS: dict[str, Callable[[int, float], Norm]] = {
-    "layer": LayerNorm,
-    "rms": RMSNorm,
-    "rms-offset": OffsetRMSNorm,
-    "layer-gain": GainNorm,
-    "layer-plain": PlainNorm,
-}
 
 
 class GPT(nn.Module):
@@ -101,7 +92,7 @@ class GPT(nn.Module):
         if self.config.norm != "post":
             std = 0.02 / (2 * self.config.num_layers) ** 0.5
             for name, weight in self.decoder.named_parameters():
-                if name.endswith(("attention.output.weight", "feedforward.contract.weight")):
+                if name.endswith(("attention.output.weight", ".contract.weight")):
                     nn.init.normal_(weight, std=std)
 
     @property
@@ -213,10 +204,10 @@ def _decoder(config: GPTConfig) -> DecoderOnly:
     blocks = (
         block(
             gpt_attention(config, positions[kind], kind),
-            gpt_feedforward(config),
+            gpt_experts(config) if config.experts.are_in(number) else gpt_feedforward(config),
             gpt_residual(config),
         )
-        for kind in config.kinds
+        for number, kind in enumerate(config.kinds)
     )
     return DecoderOnly(blocks, nn.Identity() if config.norm == "post" else gpt_norm(config))
 
@@ -265,12 +256,29 @@ def gpt_attention(
     return attention
 
 
-def gpt_feedforward(config: GPTConfig) -> FeedForward | GatedFeedForward:
-    """Make the feed-forward layer of a block, which has a gate for swiglu and geglu."""
+def gpt_feedforward(
+    config: GPTConfig, ffn_dim: int | None = None
+) -> FeedForward | GatedFeedForward:
+    """Make the feed-forward layer of a block, which has a gate for swiglu and geglu.
+
+    ffn_dim: its inner dimension, unless it is that of `config`.
+    """
     gate = GATES.get(config.activation)
     kind = FeedForward if gate is None else GatedFeedForward
     activation = ACTIVATIONS[gate or config.activation]
-    return kind(config.model_dim, config.ffn_dim, activation, config.dropout, config.bias)
+    inner = ffn_dim or config.ffn_dim
+    return kind(config.model_dim, inner, activation, config.dropout, config.bias)
+
+
+def gpt_experts(config: GPTConfig) -> MixtureOfExperts:
+    """Make the mixture of experts of a block."""
+    experts = config.experts
+    sums_to_1 = experts.weights == "sum-to-1"
+    return MixtureOfExperts(
+        Router(config.model_dim, experts.total, experts.chosen, sums_to_1),
+        [gpt_feedforward(config, experts.ffn_dim) for _ in range(experts.total)],
+        gpt_feedforward(config, experts.shared_dim) if experts.shared_dim else None,
+    )
 
 
 def gpt_norm(config: GPTConfig) -> Norm:

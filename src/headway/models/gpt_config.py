@@ -28,6 +28,7 @@ from headway.base.settings import (
     section,
     setting,
 )
+from headway.blocks import Experts
 from headway.models import kernels_and_positions
 from headway.models.kernels_and_positions import KERNELS, SCHEMES
 
@@ -77,6 +78,11 @@ def _modern(
     }
 
 
+def _experts(ffn_dim: int) -> dict[str, Value]:
+    """Return 8 experts of an inner dimension, two of which read a token."""
+    return {"experts.total": 8, "experts.chosen": 2, "experts.ffn_dim": ffn_dim}
+
+
 _OPTIONS = (
     "qk_norm_over",
     "attention_bias",
@@ -112,7 +118,8 @@ class GPTConfig:
     13B a width of 5140 (40 heads of 128 make 5120). The slide of the lectures gives the 175B 175
     layers; it has 96. In GPT-3 every second layer has banded sparse attention; here all attention
     is dense. tiny, char, mini: for a CPU. modern-*: RMSNorm, SwiGLU, rotary positions, QK-norm and
-    grouped-query attention; modern-0.6b has the architecture of Qwen3-0.6B.
+    grouped-query attention; modern-0.6b has the architecture of Qwen3-0.6B. *-moe: 8 experts of
+    half the width, of which two read a token, so that a token costs as much as without experts.
     """
 
     model_dim: int = count(64, "model width: size of the vectors between layers", WIDTH)
@@ -148,6 +155,7 @@ class GPTConfig:
         )
     )
     bias: bool = setting(True, "biases in the linear layers")
+    experts: Experts = section(Experts)
     attention_bias: Literal["same", "none", "qkv", "all"] = setting(
         "same", "biases in attention, if not as in the other layers; qkv: all but the output's"
     )
@@ -212,6 +220,8 @@ class GPTConfig:
         "modern-char": _modern(4, 128, 4, 2, 352, max_length=64),
         "modern-micro": _modern(4, 256, 4, 2, 688),
         "modern-mini": _modern(6, 384, 6, 2, 1024),
+        "modern-char-moe": _modern(4, 128, 4, 2, 352, max_length=64, **_experts(176)),
+        "modern-mini-moe": _modern(6, 384, 6, 2, 1024, **_experts(512)),
         "modern-small": _modern(12, 768, 12, 4, 2048, vocabulary=50_257, max_length=1024),
         "modern-0.6b": _modern(
             28,
@@ -251,8 +261,7 @@ class GPTConfig:
     @property
     def kinds(self) -> str:
         """The kind of each of the num_layers layers, a letter of `layers` each."""
-        repeats = -(-self.num_layers // len(self.layers))
-        return (self.layers * repeats)[: self.num_layers]
+        return kernels_and_positions.repeated(self.layers, self.num_layers)
 
     @property
     def options(self) -> list[str]:
@@ -263,7 +272,7 @@ class GPTConfig:
         plain: dict[str, tuple[object, ...]] = {
             item.name: (item.default,) for item in fields(self) if item.name in _OPTIONS
         }
-        plain |= _USUAL | {"rotary_scaling": (RotaryScaling(),)}
+        plain |= _USUAL | {"rotary_scaling": (RotaryScaling(),), "experts": (Experts(),)}
         if self.attention_biases == ("all" if self.bias else "none"):
             del plain["attention_bias"]
         return [

@@ -70,6 +70,11 @@ def check_heads(model_dim: int, num_heads: int, head_dim: int | None, positions:
         )
 
 
+def repeated(layers: str, num_layers: int) -> str:
+    """Return the letters of `layers`, repeated until there is one for each layer."""
+    return (layers * -(-num_layers // len(layers)))[:num_layers]
+
+
 class PositionFactory(Protocol):
     """Makes the position encoding inside self-attention, shared by the layers of a stack."""
 

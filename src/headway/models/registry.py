@@ -9,7 +9,8 @@ from typing import Any
 from torch import nn
 
 from headway.base.extensions import Extended
-from headway.models.bert import Bert, BertConfig
+from headway.models.bert import Bert
+from headway.models.bert_config import BertConfig
 from headway.models.bert_heads import (
     BertClassifierConfig,
     BertQuestionAnsweringConfig,

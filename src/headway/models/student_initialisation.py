@@ -30,7 +30,8 @@ from torch import nn
 from headway.base.shapes import Float, Int, Tensor
 from headway.blocks import FeedForward, GatedFeedForward
 from headway.blocks.hidden_states import stack_of
-from headway.models.bert import Bert, BertConfig
+from headway.models.bert import Bert
+from headway.models.bert_config import BertConfig
 from headway.models.bert_heads import BertClassifier, BertQuestionAnswering, BertTagger
 from headway.models.classifier import TextClassifier
 from headway.models.gpt import GPT

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
 from headway.attention import RotaryScaling
+from headway.blocks import Experts
 from headway.interop.config_fields import Fields
 from headway.interop.decoders.rotary import check_all_turn
 from headway.interop.hf_config import HFConfig
@@ -80,6 +81,8 @@ class Kind:
         plain: dict[str, tuple[object, ...]] = {
             item.name: (item.default,) for item in fields(config) if item.name not in known
         }
+        if "experts" in plain:
+            plain["experts"] = (Experts(),)
         if "rotary_scaling" in plain:
             plain["rotary_scaling"] = (RotaryScaling(),)
         if config.positions != "rotary":

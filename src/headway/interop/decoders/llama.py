@@ -76,7 +76,8 @@ def kind_like_llama(
     )
 
 
-def _all_full(file: HFConfig, fields: Values) -> None:
+def all_full(file: HFConfig, fields: Values) -> None:
+    """Raise DataError unless all layers attend to all tokens."""
     kinds = file.values.get("layer_types", ["full_attention"])
     if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
         raise file.refusal("layer_types", kinds, "a list of full_attention for every layer")
@@ -92,7 +93,7 @@ BIASES = flag("mlp_bias", "bias", False), biases_of_attention("attention_bias", 
 LLAMA = kind_like_llama(
     "llama",
     "Llama",
-    FIELDS.extended(head_width(), *BIASES, fixed={"qk_norm": False}, check=_all_full),
+    FIELDS.extended(head_width(), *BIASES, fixed={"qk_norm": False}, check=all_full),
     Names(),
     biases_are("none", "all"),
     _whole_heads,
@@ -128,11 +129,11 @@ _WINDOWS = layer_types(_upper_layers)
 _USES_WINDOWS = Key(
     "use_sliding_window", "", lambda file, _: None, lambda config: "l" in config.layers
 )
-_QWEN = like_llama(vocab_size=151_936, intermediate_size=22_016, max_position_embeddings=32_768)
+QWEN = like_llama(vocab_size=151_936, intermediate_size=22_016, max_position_embeddings=32_768)
 QWEN2 = kind_like_llama(
     "qwen2",
     "Qwen2",
-    _QWEN.extended(
+    QWEN.extended(
         head_width(),
         *_WINDOWS,
         _USES_WINDOWS,
@@ -144,7 +145,7 @@ QWEN2 = kind_like_llama(
 QWEN3 = kind_like_llama(
     "qwen3",
     "Qwen3",
-    _QWEN.extended(
+    QWEN.extended(
         head_width(128),
         *_WINDOWS,
         _USES_WINDOWS,

@@ -58,6 +58,13 @@ def _object(file: HFConfig, layer: str) -> HFConfig:
     return HFConfig(values, f"{file.where} ({where})")
 
 
+def base_of(file: HFConfig, layer: str, default: float) -> float:
+    """Return the base of a type of layer; its positions must not be scaled otherwise."""
+    rope = _object(file, layer)
+    rope.must_be("rope_type", "default")
+    return rope.number("rope_theta", default, low=1.0)
+
+
 def _base(layer: str, default: float) -> Key:
     def read(file: HFConfig, fields: Values) -> float:
         return _object(file, layer).number("rope_theta", default, low=1.0)

@@ -26,6 +26,11 @@ GATED: Table = {
     "mlp.up_proj": "feedforward.expand",
     "mlp.down_proj": "feedforward.contract",
 }
+GATED_INSIDE: Mapping[str, str] = {
+    "gate_proj": "gate",
+    "up_proj": "expand",
+    "down_proj": "contract",
+}
 DENSE: Table = {
     "mlp.dense_h_to_4h": "feedforward.expand",
     "mlp.dense_4h_to_h": "feedforward.contract",
@@ -43,18 +48,48 @@ JOINED = ("attention.query", "attention.key", "attention.value")
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExpertNames:
+    """The names of a mixture of experts, theirs -> ours.
+
+    router: W_r. expert: prefix of expert number {}; inside: its layers. shared, shared_gate: the
+    expert that reads every token, and its gate.
+    """
+
+    router: str = "mlp.gate"
+    expert: str = "mlp.experts.{}."
+    inside: Mapping[str, str] = field(default_factory=lambda: GATED_INSIDE)
+    shared: str = "mlp.shared_expert."
+    shared_gate: str = "mlp.shared_expert_gate"
+
+    def table(self, config: GPTConfig) -> Table:
+        """Return the names of all layers."""
+        names: dict[str, str | tuple[str, ...]] = {self.router: "feedforward.router.project"}
+        for n in range(config.experts.total):
+            names |= self._one(self.expert.format(n), f"feedforward.experts.{n}.")
+        if config.experts.shared_dim:
+            names |= self._one(self.shared, "feedforward.shared.")
+            names[self.shared_gate] = "feedforward.shared_gate"
+        return names
+
+    def _one(self, theirs: str, ours: str) -> dict[str, str]:
+        return {f"{theirs}{a}": f"{ours}{b}" for a, b in self.inside.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Names:
     """The names of a family's tensors, theirs -> ours; in a block without its prefix.
 
     words, last: the token embedding, the last norm. block: the prefix of block n. qk: norms of
-    queries and keys. norms: may depend on the configuration. groups: in how many groups of rows a
-    joined matrix of queries, keys and values has them side by side; 1: all queries first.
+    queries and keys. experts: of a layer with them. norms: may depend on the configuration. groups:
+    in how many groups of rows a joined matrix of queries, keys and values has them side by side; 1:
+    all queries first.
     """
 
     attention: Table = field(default_factory=lambda: ATTENTION)
     feedforward: Table = field(default_factory=lambda: GATED)
     norms: Callable[[GPTConfig], Table] = lambda config: NORMS
     qk: Table = field(default_factory=lambda: PER_HEAD)
+    experts: ExpertNames = field(default_factory=lambda: ExpertNames())
     words: str = "embed_tokens"
     words_norm: str = ""
     last: str = "norm"
@@ -80,7 +115,10 @@ class Names:
                     biases=config.attention_biases in wanted,
                     groups=1 if is_output else self.groups(config),
                 )
-            yield from layers(self.feedforward, *names, biases=config.bias)
+            if config.experts.are_in(n):
+                yield from layers(self.experts.table(config), *names, biases=config.bias)
+            else:
+                yield from layers(self.feedforward, *names, biases=config.bias)
         yield from self._norms(config, {self.last: "decoder.norm"})
 
     def _norms(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headway.interop.config_fields import Key, Values
 from headway.interop.decoders.rotary import FULL, LOCAL
 from headway.interop.hf_config import HFConfig
-from headway.models import GPTConfig
+from headway.models import BertConfig, GPTConfig
 
 Pattern = Callable[[HFConfig, int], str]
 """(config.json, number of layers) -> the letter of each layer, if there is no `layer_types`."""
@@ -41,7 +41,7 @@ def layer_types(otherwise: Pattern, letters: str = "gl", size: int = 4096) -> tu
             )
         return shortest("".join(names[kind] for kind in kinds))
 
-    def write(config: GPTConfig) -> list[str]:
+    def write(config: GPTConfig | BertConfig) -> list[str]:
         return [theirs.get(kind, FULL) for kind in config.kinds]
 
     return Key("layer_types", "layers", read, write), window(size)

@@ -243,8 +243,12 @@ class ClassifierBundle(StoredBundle, Attending):
         function: Callable[..., Tensor] = TextClassifier.classify
         if isinstance(self.model, BertClassifier):
             config = self.model.config
-            first = f"{self.model.bert.config.pooler}(x_[CLS] W + b)"
-            vector = "mean_t x_t" if config.pooling == "mean" else first
+            pooler = self.model.bert.config.pooler
+            vector = "mean_t x_t" if config.pooling == "mean" else "x_[CLS]"
+            if pooler == "gelu-norm":
+                vector = f"norm(gelu({vector} W))"
+            elif config.pooling == "first":
+                vector = f"{pooler}({vector} W + b)"
             position, equation = 0, f"z = {vector} W_c + b_c"
             function = BertClassifier.classify
         return Readout(

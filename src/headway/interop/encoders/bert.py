@@ -1,9 +1,9 @@
-"""Text encoders of Hugging Face folders: BERT, RoBERTa and its variants, DistilBERT, ALBERT.
+"""BERT, RoBERTa and its variants, DistilBERT, ALBERT, ELECTRA in Hugging Face folders.
 
 They have the same parts and heads by other names: each is a table of config.json and of tensors.
 BERT has post-norm, learned positions and a pooler on [CLS]. The positions of RoBERTa start after
 the id of the padding token. DistilBERT has neither token types nor a pooler. The layers of ALBERT
-share one block, and its embeddings are factorised.
+share one block, and its embeddings are factorised, as those of a small ELECTRA are.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from headway.interop.config_fields import (
     probability,
     whole,
 )
-from headway.interop.encoder_kind import EMBEDDING, EncoderKind
+from headway.interop.encoders.kind import EMBEDDING, EncoderKind
 from headway.interop.hf_config import ACTIVATIONS, HFConfig
 
 DEEPEST = 1000  # more layers than any model has; shared layers do not make a file larger
 
 # Our single dropout is their dropout after each sublayer; we have no dropout on attention weights.
-_FIELDS = Fields(
+FIELDS = Fields(
     keys=(
         whole("vocab_size", "vocabulary"),
         whole("hidden_size", "model_dim"),
@@ -52,16 +52,16 @@ _FIELDS = Fields(
     },
     constant={"attention_probs_dropout_prob": 0.0},
 )
-_BERT = EncoderKind(
+BERT = EncoderKind(
     model_type="bert",
     stem="Bert",
-    fields=_FIELDS.extended(choice("hidden_act", "activation", ACTIVATIONS, "gelu")),
+    fields=FIELDS.extended(choice("hidden_act", "activation", ACTIVATIONS, "gelu")),
     positive=("token_types",),
     classes={
-        "Model": (False, False),
-        "ForPreTraining": (True, True),
-        "ForMaskedLM": (True, False),
-        "ForNextSentencePrediction": (False, True),
+        "Model": (),
+        "ForPreTraining": ("masked_lm_head", "next_sentence"),
+        "ForMaskedLM": ("masked_lm_head",),
+        "ForNextSentencePrediction": ("next_sentence",),
     },
     layer="encoder.layer.{}",
     inside={
@@ -86,7 +86,7 @@ _BERT = EncoderKind(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     follows="cls.seq_relationship",
-    pooled="pooler.dense",
+    pooled={"pooler.dense": "pooler.project"},
 )
 
 
@@ -103,12 +103,12 @@ def _length_after_padding(hf_config: HFConfig, fields: Values) -> int:
 
 
 # the masked-language-modelling head of RoBERTa uses GELU, whatever hidden_act is
-_ROBERTA = replace(
-    _BERT,
+ROBERTA = replace(
+    BERT,
     model_type="roberta",
     stem="Roberta",
     prefix="roberta",
-    fields=_FIELDS.extended(
+    fields=FIELDS.extended(
         Key(
             "max_position_embeddings",
             "max_length",
@@ -126,7 +126,7 @@ _ROBERTA = replace(
         constant={"hidden_act": "gelu"},
     ),
     positive=("first_position", "token_types"),
-    classes={"Model": (False, False), "ForMaskedLM": (True, False)},
+    classes={"Model": (), "ForMaskedLM": ("masked_lm_head",)},
     root="lm_head.",
     words={
         "lm_head.dense": "masked_lm_head.transform",
@@ -135,10 +135,10 @@ _ROBERTA = replace(
     bias="lm_head.bias",
     copies={"lm_head.decoder.weight": EMBEDDING, "lm_head.decoder.bias": "lm_head.bias"},
     follows="",
-    pooled="classifier.dense",
+    pooled={"classifier.dense": "pooler.project"},
     classes_layer="classifier.out_proj",
 )
-_DISTILBERT = EncoderKind(
+DISTILBERT = EncoderKind(
     model_type="distilbert",
     stem="DistilBert",
     # sinusoidal positions are stored in the file as a table, as learned ones are
@@ -153,11 +153,11 @@ _DISTILBERT = EncoderKind(
             probability("dropout", "dropout", 0.1),
             choice("activation", "activation", ACTIVATIONS, "gelu"),
         ),
-        fixed={**_FIELDS.fixed, "token_types": 0, "norm_eps": 1e-12},
+        fixed={**FIELDS.fixed, "token_types": 0, "norm_eps": 1e-12},
         expected={"pruned_heads": {}},
         constant={"sinusoidal_pos_embds": False, "attention_dropout": 0.0, "qa_dropout": 0.0},
     ),
-    classes={"Model": (False, False), "ForMaskedLM": (True, False)},
+    classes={"Model": (), "ForMaskedLM": ("masked_lm_head",)},
     layer="transformer.layer.{}",
     inside={
         "attention.q_lin": "attention.query",
@@ -177,7 +177,7 @@ _DISTILBERT = EncoderKind(
     },
     bias="vocab_projector.bias",
     copies={"vocab_projector.weight": EMBEDDING},
-    pooled="pre_classifier",
+    pooled={"pre_classifier": "pooler.project"},
     pooling="relu",
     dropouts=("seq_classif_dropout", "dropout", 0.2),
 )
@@ -188,10 +188,10 @@ def _check_width(hf_config: HFConfig, fields: Values) -> None:
         raise hf_config.refusal("embedding_size", fields["model_dim"], "different from hidden_size")
 
 
-_ALBERT = EncoderKind(
+ALBERT = EncoderKind(
     model_type="albert",
     stem="Albert",
-    fields=_FIELDS.extended(
+    fields=FIELDS.extended(
         choice("hidden_act", "activation", ACTIVATIONS, "gelu_new"),
         whole("embedding_size", "embedding_dim", 128, source="embedding_width"),
         probability("hidden_dropout_prob", "dropout", 0.0),
@@ -201,7 +201,11 @@ _ALBERT = EncoderKind(
         check=_check_width,
     ),
     positive=("token_types",),
-    classes={"Model": (False, False), "ForPreTraining": (True, True), "ForMaskedLM": (True, False)},
+    classes={
+        "Model": (),
+        "ForPreTraining": ("masked_lm_head", "next_sentence"),
+        "ForMaskedLM": ("masked_lm_head",),
+    },
     layer="encoder.albert_layer_groups.{}.albert_layers.0",
     inside={
         "attention.query": "attention.query",
@@ -225,19 +229,56 @@ _ALBERT = EncoderKind(
         "predictions.decoder.bias": "predictions.bias",
     },
     follows="sop_classifier.classifier",
-    pooled="pooler",
+    pooled={"pooler": "pooler.project"},
     dropouts=("classifier_dropout_prob", "classifier_dropout_prob", 0.1),
     widen="encoder.embedding_hidden_mapping_in",
+    always_wide=True,
+)
+
+# Clark et al. 2020: the discriminator is the encoder that is used, the generator a small helper
+ELECTRA = replace(
+    BERT,
+    model_type="electra",
+    stem="Electra",
+    fields=FIELDS.extended(
+        whole("embedding_size", "embedding_dim", 128, source="embedding_width"),
+        fixed={"activation": "gelu"},
+        expected={"hidden_act": "gelu"},
+        constant={"hidden_act": "gelu"},
+    ),
+    classes={
+        "Model": (),
+        "ForPreTraining": ("replaced_token_head",),
+        "ForMaskedLM": ("masked_lm_head",),
+    },
+    pooler="",
+    root="generator_",
+    words={
+        "generator_predictions.dense": "masked_lm_head.transform",
+        "generator_predictions.LayerNorm": "masked_lm_head.norm",
+    },
+    bias="generator_lm_head.bias",
+    copies={"generator_lm_head.weight": EMBEDDING},
+    follows="",
+    replaced={
+        "discriminator_predictions.dense": "replaced_token_head.transform",
+        "discriminator_predictions.dense_prediction": "replaced_token_head.output",
+    },
+    pooled={"classifier.dense": "pooler.project"},
+    pooling="gelu",
+    classes_layer="classifier.out_proj",
+    widen="embeddings_project",
 )
 FAMILIES = tuple(
     kind.family()
     for kind in (
-        _BERT,
-        _ROBERTA,
+        BERT,
+        ROBERTA,
         # Conneau et al. 2020 (100 languages), Martin et al. 2020 (French): other class names
-        replace(_ROBERTA, model_type="xlm-roberta", stem="XLMRoberta"),
-        replace(_ROBERTA, model_type="camembert", stem="Camembert"),
-        _DISTILBERT,
-        _ALBERT,
+        replace(ROBERTA, model_type="xlm-roberta", stem="XLMRoberta"),
+        replace(ROBERTA, model_type="camembert", stem="Camembert"),
+        DISTILBERT,
+        ALBERT,
+        ELECTRA,
     )
 )
