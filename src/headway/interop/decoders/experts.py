@@ -16,9 +16,7 @@ from typing import Any
 from headway.blocks import Experts
 from headway.interop.config_fields import Key, Values, number
 from headway.interop.decoders.llama import (
-    FIELDS,
     NO_BIAS,
-    QWEN,
     all_full,
     kind_like_llama,
     like_llama,
@@ -52,7 +50,10 @@ def _experts(total: str, defaults: tuple[int, int], **others: int) -> tuple[Key,
             shared_dim=file.whole(SHARED, others[SHARED]) if SHARED in others else 0,
             weights="sum-to-1" if sums_to_1 else "probabilities",
             layers=_layers(file, int(fields["num_layers"])) if WIDTH in others else "e",
-            balance=file.number("router_aux_loss_coef", 0.001),
+            balance=file.number(
+                "router_aux_loss_coef",
+                0.01 if total == "num_experts" and WIDTH not in others else 0.001,
+            ),
         )
 
     written: dict[str, Callable[[Any], object]] = {
@@ -133,7 +134,15 @@ _NO_WINDOWS = {"use_sliding_window": False}
 QWEN2_MOE = kind_like_llama(
     "qwen2_moe",
     "Qwen2Moe",
-    QWEN.extended(
+    like_llama(
+        16,
+        vocab_size=151_936,
+        hidden_size=2048,
+        intermediate_size=5632,
+        num_hidden_layers=24,
+        num_attention_heads=16,
+        max_position_embeddings=32_768,
+    ).extended(
         head_width(),
         *_experts("num_experts", (60, 4), **{WIDTH: 1408, SHARED: 5632, NORMED: 0}),
         biases_of_attention("qkv_bias", "qkv", True),
@@ -150,7 +159,15 @@ QWEN2_MOE = kind_like_llama(
 QWEN3_MOE = kind_like_llama(
     "qwen3_moe",
     "Qwen3Moe",
-    QWEN.extended(
+    like_llama(
+        4,
+        vocab_size=151_936,
+        hidden_size=2048,
+        intermediate_size=6144,
+        num_hidden_layers=24,
+        num_attention_heads=32,
+        max_position_embeddings=32_768,
+    ).extended(
         head_width(),
         *_experts("num_experts", (128, 8), **{WIDTH: 768, NORMED: 0}),
         biases_of_attention("attention_bias", "all"),
@@ -166,7 +183,14 @@ QWEN3_MOE = kind_like_llama(
 OLMOE = kind_like_llama(
     "olmoe",
     "Olmoe",
-    FIELDS.extended(
+    like_llama(
+        vocab_size=50_304,
+        hidden_size=2048,
+        intermediate_size=2048,
+        num_hidden_layers=16,
+        num_attention_heads=16,
+        max_position_embeddings=4096,
+    ).extended(
         *_experts("num_experts", (64, 8), **{NORMED: 0}),
         biases_of_attention("attention_bias", "all"),
         number("rms_norm_eps", "norm_eps", 1e-5),
