@@ -5,6 +5,7 @@ import gc
 import os
 import shutil
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 from zlib import crc32
 
@@ -46,6 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # torch reads it when CUDA is first used
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")
+    if not torch.accelerator.is_available():
+        # The plain function writes down the stack for each kind of device that is absent, in case
+        # it appears: half a millisecond, twenty thousand times.
+        torch.manual_seed = lambda seed: torch.default_generator.manual_seed(int(seed))
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """One worker more than there are cores: some tests wait for a browser or for a process."""
+    return (yield) + 1
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,7 +4,6 @@
 it matches belongs to the exceptions in the expression of that word, as narrow as possible.
 """
 
-import ast
 import re
 from collections.abc import Callable
 
@@ -165,7 +164,7 @@ def f(place, count):
         raise UsageError(why, hint="go on" if count > 1 else "a picture" + str(place))
     return "nobody is read here"
 """
-    texts = list(error_texts(ast.parse(source), "a.py", "cli", {"UsageError"}))
+    texts = list(error_texts(source, "a.py", "cli", {"UsageError"}))
     assert [text.text for text in texts] == ["{} pieces", "go on", "a picture"]
     assert {text.where for text in texts} == {"a.py:5"}
     assert len(faults(texts)) == 3

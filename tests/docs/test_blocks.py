@@ -88,7 +88,7 @@ WITH_BLOCKS = [
 ]
 
 
-OFTEN = ("README.md", "docs/start/", "docs/tour/attention", "docs/tour/seeing")
+OFTEN = ("README.md", "docs/start/")
 """Beginnings of the names of the pages whose blocks run in every test run."""
 
 

@@ -262,7 +262,7 @@ def serving(working_folder, *words):
         yield re.search(r"http://\S+", line)[0]
     finally:
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=30)[1]
+        rest = process.communicate(timeout=60)[1]
         assert process.returncode in (0, 130), rest
         assert "Traceback" not in rest
 
@@ -272,7 +272,7 @@ def fetch(address, body=None, **headers):
     kind = {"Content-Type": "application/json"} if body is not None else {}
     request = urllib.request.Request(address, data, {**kind, **headers})
     try:
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

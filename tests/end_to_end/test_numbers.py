@@ -148,7 +148,7 @@ def test_every_verb_with_a_number_is_tested():
     assert {path for path, _ in flags()} == set(CALLS)
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(9)
 @pytest.mark.parametrize("path", CALLS, ids=" ".join)
 def test_every_number_of_a_verb_gives_a_result_or_a_clear_error(run, path):
     refused = 0

@@ -21,8 +21,17 @@ def test_holds(name, kernel, check):
     check(family, with_kernel(family.build(), kernel))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("gpt")])
+GPTS = [name for name in MODELS if name.startswith("gpt")]
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [  # every second pair: each model with half of the kernels, each kernel with half of the models
+        pytest.param(name, kernel, marks=[] if (i + j) % 2 == 0 else pytest.mark.slow)
+        for i, name in enumerate(GPTS)
+        for j, kernel in enumerate(KERNELS)
+    ],
+)
 def test_packed_documents_equal_separate_ones(name, kernel):
     checks.packing(with_kernel(MODELS[name].build(), kernel))
 

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
@@ -107,39 +108,49 @@ def free(monkeypatch):
     return amount
 
 
-@pytest.fixture
-def story(tmp_path):
-    path = tmp_path / "story.txt"
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    path = tmp_path_factory.mktemp("memory") / "story.txt"
     path.write_text(STORY)
     return str(path)
 
 
-def needed(story, folder, monkeypatch):
+class Measured(Exception):
+    """The memory that a run needs is known; the run ends here."""
+
+
+@cache
+def needed(story, folder):
     """The memory of the whole batch of a tiny run: for its weights, and for its activations."""
     needs, compute = [], memory._need
 
     def noted(*words, **options):
         needs.append(compute(*words, **options))
-        return needs[-1]
+        raise Measured
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Measured):
         patch.setattr(memory, "_need", noted)
         train(configured(story, training__batch_size=8), folder)
     (need,) = needs
     return memory.USED * 10**12 - need.room, need.kept
 
 
-def with_room_for(part, story, folder, monkeypatch):
-    """The free memory in which this part of a batch fits."""
-    fixed, kept = needed(story, folder, monkeypatch)
-    return int((fixed + 1.1 * part * kept) / memory.USED)
+@pytest.fixture
+def with_room_for(free, story, tmp_path_factory):
+    """Set the free memory to that in which a part of a batch fits."""
+
+    def set_free(part):
+        fixed, kept = needed(story, tmp_path_factory.getbasetemp() / "measured")
+        free[0] = int((fixed + 1.1 * part * kept) / memory.USED)
+
+    return set_free
 
 
 @pytest.mark.parametrize("parts", [1, 2, 8])
 def test_a_batch_that_does_not_fit_is_cut_as_gradient_accumulation_does(
-    parts, story, tmp_path, free, monkeypatch
+    parts, story, tmp_path, free, with_room_for
 ):
-    free[0] = with_room_for(1 / parts, story, tmp_path / "measured", monkeypatch)
+    with_room_for(1 / parts)
     events = []
     config = configured(story, training__batch_size=8)
     train(config, tmp_path / "cut", listeners=[events.append])
@@ -160,9 +171,9 @@ def test_a_batch_that_does_not_fit_is_cut_as_gradient_accumulation_does(
 
 
 def test_a_run_is_resumed_with_its_parts_however_much_memory_is_free(
-    story, tmp_path, free, monkeypatch
+    story, tmp_path, free, with_room_for
 ):
-    free[0] = with_room_for(1 / 2, story, tmp_path / "measured", monkeypatch)
+    with_room_for(1 / 2)
     config = configured(story, training__batch_size=8)
     train(config, tmp_path / "whole")
     train(override(config, {"training.steps": 3}, "test"), tmp_path / "paused")
@@ -219,11 +230,11 @@ def test_a_batch_in_tokens_has_no_part_shorter_than_its_longest_sentence(
 
 @pytest.mark.parametrize(("part", "is_used"), [(3, True), (1.5, False)])
 def test_graphs_are_used_on_their_device_where_the_memory_is_enough(
-    part, is_used, story, tmp_path, free, monkeypatch
+    part, is_used, story, tmp_path, with_room_for, monkeypatch
 ):
     """The device of the emulated graphs is the CPU."""
     plain = configured(story, training__batch_size=8)
-    free[0] = with_room_for(part, story, tmp_path / "measured", monkeypatch)
+    with_room_for(part)
     for module in (memory, run):
         monkeypatch.setattr(module, "CudaRecorder", EmulatedGraph)
     monkeypatch.setattr(run, "set_up_gpu", lambda **_: None)

@@ -75,6 +75,7 @@ def test_every_field_of_every_client_is_in_the_tables_of_its_route(route):
     assert not honoured(route) & set(ROUTES[route].body.known)  # one treatment for each field
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("route, name", REFUSED)
 def test_a_refused_field_is_a_400_that_names_it_unless_its_value_changes_nothing(
     client, plain_replies, route, name
@@ -92,6 +93,7 @@ def test_a_refused_field_is_a_400_that_names_it_unless_its_value_changes_nothing
         assert treatment.instead in error["message"]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("route, name", WITHOUT_EFFECT)
 def test_a_field_without_effect_changes_no_reply(client, plain_replies, route, name):
     for value in (None, True, "a", {"a": 1}):

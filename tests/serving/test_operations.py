@@ -215,7 +215,7 @@ def test_a_client_that_goes_during_its_upload_is_no_error(monkeypatch):
     monkeypatch.setattr(app_module, "log_request", lambda _, status, begun: statuses.append(status))
     with running({"gpt": BUNDLE}) as client:
         head = f"POST /tokenize HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n"
-        with socket.create_connection(("127.0.0.1", client.port), timeout=10) as one:
+        with socket.create_connection(("127.0.0.1", client.port), timeout=60) as one:
             one.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
             time.sleep(0.2)
         wait_for(lambda: statuses)
@@ -231,7 +231,7 @@ def saved(tmp_path):
 def test_the_log_has_no_texts_and_no_keys(saved, tmp_path):
     (tmp_path / "key.txt").write_text(KEY)
     with serve_process(saved, "--key-file", tmp_path / "key.txt", "--log") as (process, port):
-        one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        one = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         secret = {"prompt": "swordfish", "max_tokens": 2}
         headers = {**JSON, "authorization": f"Bearer {KEY}"}
         for path, body in (("/v1/completions?q=swordfish", secret), ("/v1/embeddings", secret)):
@@ -272,7 +272,7 @@ def test_a_signal_ends_the_server_when_it_has_answered(saved):
     answers = []
 
     def ask(n):
-        one = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        one = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         body = {"prompt": "fox", "max_tokens": 200, "min_tokens": 200, "seed": n}
         one.request("POST", "/v1/completions", json.dumps(body), JSON)
         response = one.getresponse()

@@ -121,7 +121,7 @@ def named(count: int, seed: int):
     return batch(first, [[2, *(i + 12 for i in reversed(row)), 3] for row in words])
 
 
-@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("symmetric", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_it_learns_which_texts_have_the_same_meaning(symmetric):
     model = Bert(SMALL)
     run = TrainingState(model, optimizer(model, OptimizerConfig(lr=3e-3)))

@@ -26,8 +26,17 @@ from tests.fixtures.emulated_graph import EmulatedGraph
 from tests.fixtures.recorded_trainings import CASES, LENGTH, gpt, text, texts, trained
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(name, dtype, marks=[] if is_quick else pytest.mark.slow)
+        for name in CASES
+        for dtype, is_quick in (
+            (torch.float32, True),
+            (torch.bfloat16, name in ("gpt modern", "accumulated", "images")),
+        )
+    ],
+)
 def test_losses_parameters_and_random_numbers_are_those_of_ordinary_steps(name, dtype):
     build, objective, make, options = CASES[name]
     torch.manual_seed(1)

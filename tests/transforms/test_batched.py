@@ -121,7 +121,7 @@ def test_a_product_that_is_rounded_to_bfloat16_is_refused(monkeypatch):
 
 
 def test_the_programs_own_setting_holds_after_products_of_several_threads():
-    barrier = Barrier(3, timeout=20)
+    barrier = Barrier(3, timeout=60)
 
     def multiply(_):
         for _ in range(200):

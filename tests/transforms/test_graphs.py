@@ -26,7 +26,7 @@ from tests.fixtures.zoo import MODELS, VOCABULARY, some_rows
 pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("kind", ["fast", "plain"])
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.usefixtures("attention_path")
@@ -39,7 +39,7 @@ def test_every_search_finds_what_it_finds_with_ordinary_steps(name, kind):
         assert EmulatedGraph.replays > before, f"{search} did not use graphs"
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("most_moved", [0, step_graph.MOST_MOVED])
 @pytest.mark.usefixtures("attention_path")

@@ -176,7 +176,7 @@ def test_an_installation_without_a_compiler_computes_by_torch(monkeypatch, tmp_p
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [
-        ({"ATEN_CPU_CAPABILITY": "default"}, "NONE"),
+        pytest.param({"ATEN_CPU_CAPABILITY": "default"}, "NONE", marks=pytest.mark.slow),
         ({"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}, "AVX2"),
     ],
 )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Route, expect, sync_playwright
 
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import everything, hostile, report
@@ -19,6 +19,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
+expect.set_options(timeout=60_000)  # milliseconds; a busy machine takes more than the usual 5,000
 WATCH = """
 addEventListener("securitypolicyviolation", (event) => {
   console.error("policy: " + event.violatedDirective);
