@@ -22,7 +22,6 @@ from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.start import begun
 from headway.tasks.registry import task_of_config
-from headway.tasks.sections import parse_time
 from headway.training import (
     Event,
     Interrupted,
@@ -33,6 +32,7 @@ from headway.training import (
     fit,
     graceful_stop,
 )
+from headway.training.budget import parse_time
 
 BELOW, ABOVE = 1e-3, 1e2
 """The lowest and the highest learning rate of a test, relative to that of the configuration."""
