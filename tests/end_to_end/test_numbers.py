@@ -62,6 +62,7 @@ CALLS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("similar",): ("encoder", "a baker", "The old baker.", "A fox."),
     ("align",): ("translator", "pairs.tsv", "--source", "en", "--target", "de"),
     ("data", "clean"): ("pairs.tsv", "clean.tsv", "--source", "en", "--target", "de"),
+    ("data", "tokenize"): ("pairs.tsv",),  # refused: no text
     ("inspect",): ("translator", "two dogs", "--term"),
     ("ui",): ("translator",),
     ("look",): ("image.png",),

@@ -233,7 +233,10 @@ def test_the_command_reports_both_differences(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--to", "hf", "--dtype", "int8"), "--dtype int8 is for --to ctranslate2 and --to gguf"),
+        (
+            ("--to", "hf", "--dtype", "int8"),
+            "--dtype int8 is for --to ctranslate2, --to gguf and --to onnx",
+        ),
         (("--to", "ctranslate2", "--family", "gpt2"), "--family gpt2 is for --to hf"),
     ],
 )

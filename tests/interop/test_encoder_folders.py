@@ -134,7 +134,7 @@ def test_a_tied_tensor_that_differs_from_its_original_is_refused(folder, kind, c
         ("bert", {"architectures": [["BertModel"]]}),
         ("bert", {"architectures": "BertModel"}),
         ("bert", {"architectures": []}),
-        ("bert", {"model_type": "electra"}),
+        ("bert", {"model_type": "canine"}),
         ("roberta", {"hidden_act": "relu"}),
         ("roberta", {"pad_token_id": -1}),
         ("roberta", {"pad_token_id": "1"}),

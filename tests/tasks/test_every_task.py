@@ -160,7 +160,8 @@ def test_training_the_command_line_and_python_give_equal_scores(name, folder, ru
         assert scores[key] == pytest.approx(best[key], rel=1e-6), key
 
 
-def test_the_progress_of_its_evaluation_rises_to_at_most_the_whole(name, run):
+def test_the_progress_of_its_evaluation_rises_to_at_most_the_whole(name, folder, run, monkeypatch):
+    monkeypatch.chdir(folder)
     done: list[float] = []
     evaluate_model(library.load(run), run, progress=done.append)
     assert done == sorted(done) and done and done[0] == 0 and done[-1] <= 1

@@ -18,6 +18,7 @@ from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.prepared import numbered
 from headway.data.rows import ENDINGS as TABLES
+from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
@@ -188,13 +189,20 @@ def evaluate(
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
     details: dict[str, object] = {"held_out_sequences": {}}
+    first = progress
+    if text.sources and options.sentences:  # the sequences are the first half of the work
+        rows = sum(min(options.sequences, len(source.plan(0))) for source in text.sources.values())
+        first = in_examples(progress, len(text) // 2, rows)
     if text.sources:
         metrics, details["held_out_sequences"] = _of_sequences(
-            bundle, text, options.sequences, progress
+            bundle, text, options.sequences, first
         )
     if options.sentences:
         sentences = evenly(text.sentences, options.sentences)
-        perplexity = pseudo_perplexity(bundle, sentences, progress)
+        done = len(text) // 2 if text.sources else 0
+        perplexity = pseudo_perplexity(
+            bundle, sentences, lambda part: progress(done + int(part * (len(text) - done)))
+        )
         numbers = {"per_token": perplexity.per_token, "per_word": perplexity.per_word}
         metrics += [
             Metric(f"pseudo_perplexity_{unit}", value, higher_is_better=False)

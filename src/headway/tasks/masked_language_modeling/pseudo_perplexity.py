@@ -49,13 +49,13 @@ class PseudoPerplexity:
 def pseudo_perplexity(
     bundle: EncoderBundle,
     texts: Sequence[str],
-    progress: Callable[[int], object] = lambda done: None,
+    progress: Callable[[float], object] = lambda part: None,
 ) -> PseudoPerplexity:
     """Compute -sum_t log P(w_t | all w but w_t), masking one token at a time.
 
     Salazar et al. 2020, section 2. Each text is encoded by itself, in parts if it is longer than
     the model's maximum length. The cost is one sequence per token. progress: called before each
-    batch with the number of tokens processed so far. Raises UsageError for a model without a head
+    batch with the fraction of the tokens that is done. Raises UsageError for a model without a head
     for masked tokens, and if the texts have no tokens.
     """
     if bundle.model.masked_lm_head is None:
@@ -77,7 +77,7 @@ def pseudo_perplexity(
     rows.sort(key=lambda row: len(row[0]))  # stable sort by length: little padding
     total = 0.0
     for start in range(0, len(rows), ROWS):
-        progress(start)
+        progress(start / len(rows))
         chosen = rows[start : start + ROWS]
         batch, positions = _masked(chosen, bundle)
         hidden = bundle.model.encode(batch.tokens, batch.keys, batch.types)

@@ -179,7 +179,9 @@ def _baseline(
         start.model.to(machine.device)
         sentences = evenly(held_out.sentences, evaluation.sentences)
         with machine.precision():
-            before = pseudo_perplexity(start, sentences, progress)
+            before = pseudo_perplexity(
+                start, sentences, lambda part: progress(int(part * len(sentences)))
+            )
         return (
             f"before: pseudo-perplexity {before.per_word:,.1f} per word "
             f"({math.log(before.per_word):.3f} nats), {before.fertility:.3f} tokens per word"
