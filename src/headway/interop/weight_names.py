@@ -26,9 +26,9 @@ class Part:
     """One tensor of the other library, and the tensors of ours that it is split into.
 
     Ours are consecutive rows of theirs; consecutive columns if `transposed`. shape: the shape of
-    theirs, if it has the same values as ours in the same order but other dimensions. groups: their
-    rows are so many groups, each with consecutive rows of all of ours (queries, keys and values of
-    one head, then those of the next).
+    theirs, if it has the same values as ours in the same order but other dimensions. groups: the
+    number of groups of their rows; each group has consecutive rows of all of ours (queries, keys
+    and values of one head, then those of the next).
     """
 
     theirs: str

@@ -46,8 +46,8 @@ HALVINGS = 2
 
 ENOUGH_UPDATES = 2000
 ENOUGH_EPOCHS = 15.0
-"""A model stays where the time buys so many updates with the recipe's batch, or so many passes over
-the data; otherwise a smaller one is trained."""
+"""The recipe's model is trained if the time buys this number of updates with the recipe's batch, or
+of passes over the data; otherwise a smaller one."""
 
 WORTHWHILE = 1.4
 """A smaller model, or half the batch, must allow this many times the updates: a small step on a GPU

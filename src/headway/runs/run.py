@@ -260,7 +260,7 @@ def _train(
         observed.patience,
     )
     evaluation.catch_up(run)
-    filmed = ranks.is_first and go_on.batches is None  # nobody sees the film of a dry run
+    filmed = ranks.is_first and go_on.batches is None  # a dry run has no report
     glimpses = _glimpses(job, folder, run) if filmed else []
     budget.begin(run)
     if save.replicas is not None:

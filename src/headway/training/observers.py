@@ -121,7 +121,7 @@ GLIMPSING = 0.015
 """Maximum fraction of the time of a run that its glimpses take, if `FEWEST` fit in."""
 
 FEWEST = 8
-"""Evaluations have glimpses until there are so many."""
+"""Every evaluation takes a glimpse until there is this number of them."""
 
 EARLY = 1 / 500
 """Fraction of a budget above which the distance of glimpses grows in proportion to the fraction."""
