@@ -95,7 +95,8 @@ def test_others_do_not_wait_while_a_long_text_is_tokenized(client):
     attacker = threading.Thread(target=attack)
     begun = time.monotonic()
     attacker.start()
-    beside = seconds_of_health(client.port, lambda: not done.is_set())
+    # not the slowest ones: a tokenizer that holds the lock delays all, a busy machine only some
+    beside = seconds_of_health(client.port, lambda: not done.is_set(), percentile=75)
     attacker.join()
     took = time.monotonic() - begun
     assert statuses == [200, 400, 400] * 2
