@@ -155,17 +155,18 @@ def _planned(files: Sequence[str]) -> list[list[dict[str, Any]]]:
             shards.append([])
             size = 0
         size += _text_size(file)
-        state = Path(file).stat() if Path(file).exists() else None
-        shards[-1].append(
-            {
-                "path": file,
-                "bytes": None if state is None else state.st_size,
-                "modified": None if state is None else state.st_mtime_ns,
-            }
-        )
+        shards[-1].append(_recorded(file))
     if len(shards) > 1 and size < SHARD_BYTES // 2:
         shards[-2:] = [shards[-2] + shards[-1]]
     return shards
+
+
+def _recorded(file: str) -> dict[str, Any]:
+    """Return path, size and time of modification of a source file; a collection has only a name."""
+    if not Path(file).exists():
+        return {"path": file, "bytes": None, "modified": None}
+    state = Path(file).stat()
+    return {"path": file, "bytes": state.st_size, "modified": state.st_mtime_ns}
 
 
 def planned_tokens(
@@ -254,15 +255,10 @@ def _make_shard(number: int) -> int:
     """Make a shard and return its number. The hashes of its source files stand in its metadata."""
     files = _shards.files[number]
     for file in files:
-        path = Path(file["path"])
-        state = path.stat() if path.exists() else None
-        if state is not None and (state.st_size, state.st_mtime_ns) != (
-            file["bytes"],
-            file["modified"],
-        ):
+        if _recorded(file["path"]) != file:
             raise DataError(
                 "the file has changed since the tokenising began",
-                str(path),
+                file["path"],
                 f"delete {_shards.folder} and begin again",
             )
     reading = _shards.reading
