@@ -37,7 +37,9 @@ def whole(tmp_path_factory):
 
 def newest(run: Path) -> dict:
     folder = max((run / "checkpoints").glob("step-*"), key=lambda path: int(path.name[5:]))
-    tensors = load_file(folder / "state.safetensors")
+    tensors = {}
+    for path in folder.glob("state*.safetensors"):
+        tensors |= load_file(path)
     state = json.loads((folder / "state.json").read_text())["counters"]
     return {"tensors": {k: v for k, v in tensors.items() if k[:3] != "rng"}, **state}
 
@@ -61,6 +63,23 @@ def test_two_processes_train_and_evaluate_as_one(whole):
     for name in ("step", "epoch", "position", "targets", "evaluated", "best_step"):
         assert states[0][name] == states[1][name]
     assert sorted(p.name for p in two.iterdir()) == sorted(p.name for p in one.iterdir())
+
+
+def test_two_processes_with_a_part_of_the_model_each_train_as_one(whole):
+    """The best model is one folder, which any command uses."""
+    words = train_words(whole / "data", "parts", *PLAIN[:-1], "--steps", "20")
+    first, _ = run_ranks(command([*words, "--machine.shard", "shard"]), 2, whole)
+    assert "each with a part of the model" in first
+    one, parts = whole / "runs" / "whole", whole / "runs" / "parts"
+    assert losses(parts) == pytest.approx(losses(one), rel=2e-6)
+    states = newest(one), newest(parts)
+    assert states[0]["tensors"].keys() == states[1]["tensors"].keys()
+    for name in ("step", "epoch", "position", "targets", "evaluated", "best_step"):
+        assert states[0][name] == states[1][name]
+    weights = [load_file(run / "model" / "model.safetensors") for run in (one, parts)]
+    for name, weight in weights[0].items():
+        assert weight.shape == weights[1][name].shape
+        assert float((weight - weights[1][name]).abs().max()) < 1e-4
 
 
 def test_processes_with_other_settings_are_refused_before_anything_is_written(whole):
@@ -111,16 +130,20 @@ def test_a_dry_run_and_a_pipe_are_for_one_process(whole):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_in_other_numbers_of_processes(whole):
-    def resume(size: int, steps: int, *more: str) -> None:
-        words = ["train", "--resume", "runs/elastic", "--steps", str(steps), "--quiet", *more]
+@pytest.mark.parametrize("kind", ["replicate", "shard"])
+def test_a_run_goes_on_in_other_numbers_of_processes(whole, kind):
+    run = f"runs/elastic-{kind}"
+
+    def resume(size: int, steps: int) -> None:
+        words = ["train", "--resume", run, "--steps", str(steps), "--quiet"]
         run_ranks(command(words), size, whole)
 
-    headway(*train_words(whole / "data", "elastic", *PLAIN, "--steps", "10"), cwd=whole)
+    begin = train_words(whole / "data", f"elastic-{kind}", *PLAIN, "--steps", "10")
+    headway(*begin, "--machine.shard", kind, cwd=whole)
     for size, steps in ((2, 14), (4, 17)):  # the warm-up of 5 steps is at most half of each
         resume(size, steps)
-    headway("train", "--resume", "runs/elastic", "--steps", "20", "--quiet", cwd=whole)
-    one, elastic = whole / "runs" / "whole", whole / "runs" / "elastic"
+    headway("train", "--resume", run, "--steps", "20", "--quiet", cwd=whole)
+    one, elastic = whole / "runs" / "whole", whole / run
     assert losses(elastic)[-1] == pytest.approx(losses(one)[-1], rel=2e-6)
     for name in ("step", "epoch", "position", "targets"):
         assert newest(one)[name] == newest(elastic)[name]

@@ -10,7 +10,9 @@ from torch import nn
 
 import headway
 from headway.base.config_files import read_yaml
+from headway.base.devices import Machine
 from headway.base.errors import UsageError
+from headway.base.ranks import Ranks
 from headway.base.settings import override
 from headway.data.stream import Batch
 from headway.runs import check_same, memory, run, train
@@ -264,3 +266,32 @@ def test_a_run_by_graphs_goes_on_without_them_on_another_device(
 def test_a_translator_and_a_run_on_a_cpu_have_no_graphs(story, tmp_path):
     train(configured(story), tmp_path / "run")
     assert read_yaml(tmp_path / "run" / "run.yaml")["machine.graphs"] is False
+
+
+@pytest.mark.parametrize(
+    ("setting", "room", "size", "expected"),
+    [
+        ("auto", 0.9, 2, True),
+        ("auto", 1.1, 2, False),
+        ("auto", 0.9, 1, False),  # there is nobody to share with
+        ("shard", 9.0, 2, True),
+        ("replicate", 0.1, 2, False),
+    ],
+)
+def test_processes_divide_a_model_whose_training_does_not_fit(
+    monkeypatch, setting, room, size, expected
+):
+    """Gradient, two means and an average for each of two processes, which share the memory."""
+    config = configured("story.txt", machine__shard=setting, training__average=0.9)
+    model = nn.Linear(30, 20)
+    states = 2 * 4 * 4 * (30 * 20 + 20)
+    monkeypatch.setattr(memory, "free_memory", lambda device: room * states / memory.USED)
+    ranks = Ranks(0, size, 0, size)
+    assert memory.is_sharded(config, model, Machine("cpu", "float32", 1, ranks)) is expected
+
+
+def test_compiled_blocks_are_not_divided_unasked(monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 1)
+    monkeypatch.setattr(memory, "obstacle_to_shards", lambda model: "its blocks are compiled")
+    machine = Machine("cpu", "float32", 1, Ranks(0, 2, 0, 2))
+    assert not memory.is_sharded(configured("story.txt"), nn.Linear(3, 2), machine)

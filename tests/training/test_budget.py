@@ -48,7 +48,7 @@ def evaluations(budget, seconds=0.0, monkeypatch=None):
     run, clock = new_run(), [0.0]
     if monkeypatch is not None:
         monkeypatch.setattr("headway.training.observers.time.perf_counter", lambda: clock[0])
-    return run, steps, Evaluation(evaluate, "bleu", budget, lambda: None)
+    return run, steps, Evaluation(evaluate, "bleu", budget, lambda model: None)
 
 
 @pytest.mark.parametrize("kind", ["cosine", "linear", "warmup-stable-decay", "inverse-sqrt"])

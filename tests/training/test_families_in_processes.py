@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,8 +47,11 @@ def config_of(name):
     return override(config, {**without, **plain}, "the test")
 
 
-def train_families():
-    """Train each case alone and together, and print the difference of its losses and scores."""
+def train_families(kind):
+    """Train each case alone and together, and print the difference of its losses and scores.
+
+    kind: of `machine.shard`.
+    """
     shown, evaluated = {}, {}
     start.untrained = without_dropout
     with started(lambda error: print(error, file=sys.stderr)) as ranks:
@@ -61,7 +65,8 @@ def train_families():
                 if ranks.is_first:
                     train(config_of(name), alone, observers=[expected])
             ranks.totals([0.0], f"{name} alone")
-            train(config_of(name), together, observers=[losses], ranks=ranks)
+            config = override(config_of(name), {"machine.shard": kind}, "the test")
+            train(config, together, observers=[losses], ranks=ranks)
             difference = difference_of_evaluations(alone, ranks)
             if ranks.is_first:
                 shown[name] = [
@@ -120,9 +125,9 @@ def scores(run):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4])
-def test_each_family_has_the_losses_of_one_process(size, tmp_path):
-    printed = run_ranks(train_families, size, tmp_path, seconds=1500)
+@pytest.mark.parametrize(("size", "kind"), [(2, "replicate"), (4, "replicate"), (2, "shard")])
+def test_each_family_has_the_losses_of_one_process(size, kind, tmp_path):
+    printed = run_ranks(partial(train_families, kind), size, tmp_path, seconds=1500)
     shown, evaluated = json.loads(printed[0].splitlines()[-1])
     assert set(FAMILIES) <= shown.keys()
     print(json.dumps(shown, indent=1))

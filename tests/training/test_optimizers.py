@@ -24,7 +24,7 @@ from headway.training import (
     optimizer,
     save_state,
 )
-from headway.training.muon import NEWTON_SCHULZ, Float32Muon, orthogonal
+from headway.training.muon import NEWTON_SCHULZ, Float32Muon, ShardedMuon, orthogonal
 from headway.transforms.freeze import depths, freeze
 from tests.fixtures import zoo
 
@@ -177,6 +177,21 @@ def test_muon_in_float32_updates_as_torchs_muon_in_bfloat16(shape):
     assert [list(update.state[m]) for update, m in zip(updates, matrices, strict=True)] == [
         ["momentum_buffer"]
     ] * 2
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (12, 4)])
+def test_muon_for_parts_updates_a_whole_matrix_as_torchs_muon(shape):
+    start = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    settings = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
+    results = []
+    for kind in (torch.optim.Muon, ShardedMuon):
+        matrix = nn.Parameter(start.clone())
+        update = kind([matrix], **settings)
+        for step in range(4):
+            matrix.grad = torch.randn(shape, generator=torch.Generator().manual_seed(step))
+            update.step()
+        results.append(matrix.detach())
+    assert torch.equal(results[0], results[1])
 
 
 @pytest.mark.parametrize("shape", [(5, 9), (12, 4)])

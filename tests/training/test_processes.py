@@ -5,17 +5,14 @@ import os
 from dataclasses import replace
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.base.ranks import ALONE, Ranks, started
 from headway.base.sharing import Interrupted, Share
-from headway.data.padding import IGNORED
-from headway.data.stream import Batches, Order
+from headway.data.stream import Batches
 from headway.models import GPT
-from headway.tasks.language_modeling.packing import TextBatch
 from headway.training import (
     NonFinite,
     OptimizerConfig,
@@ -26,35 +23,10 @@ from headway.training import (
     optimizer,
 )
 from headway.transforms import fast
-from headway.transforms.shard import Replicas
+from headway.transforms.replicate import Replicas
+from tests.fixtures.ragged_batches import Ragged, sequences
 from tests.fixtures.ranks import run_ranks
-from tests.fixtures.recorded_trainings import GPT_CONFIG, LENGTH, VOCABULARY
-
-SIZES = [5, 1, 1, 4, 3, 1]
-"""Rows of the batches: of an update from the second and third, process 1 has none."""
-
-
-class Ragged(Order):
-    """Batches of `SIZES` rows, numbered from 0."""
-
-    examples_per_epoch, batch_size = sum(SIZES), 5
-
-    def __call__(self, epoch):
-        ends = np.cumsum(SIZES)
-        return [np.arange(end - size, end) for end, size in zip(ends, SIZES, strict=True)]
-
-
-def sequences(indices, epoch):
-    """Return sequences of which row i has i % 4 + 2 targets."""
-    ids = np.stack(
-        [np.random.default_rng([7, i]).integers(VOCABULARY, size=LENGTH + 1) for i in indices]
-    )
-    tokens, targets = torch.tensor(ids[:, :-1]), torch.tensor(ids[:, 1:])
-    for row, index in enumerate(indices):
-        targets[row, index % 4 + 2 :] = IGNORED
-    return TextBatch(
-        tokens, targets, None, tuple(map(int, indices)), int((targets != IGNORED).sum())
-    )
+from tests.fixtures.recorded_trainings import GPT_CONFIG
 
 
 def trained(ranks, steps=6, *, kind="adamw", dtype=torch.float64, dropout=0.0):

@@ -201,7 +201,7 @@ def evaluation(values, **more) -> tuple[Evaluation, list[int]]:
         lambda model: Scores((Metric("bleu", values.pop(0)),)),
         "bleu",
         1,
-        lambda: bests.append(1),
+        lambda model: bests.append(1),
         **more,
     )
     return observer, bests
@@ -222,7 +222,7 @@ def losses(values) -> Evaluation:
         lambda model: Scores((Metric("loss", values.pop(0), higher_is_better=False),)),
         "loss",
         1,
-        lambda: None,
+        lambda model: None,
     )
 
 
@@ -262,7 +262,7 @@ def test_an_interrupted_evaluation_records_no_scores():
 
     run.step = 1
     before = [p.detach().clone() for p in run.model.parameters()]
-    Evaluation(stopped, "bleu", 1, lambda: None).after_step(run, REPORT)
+    Evaluation(stopped, "bleu", 1, lambda model: None).after_step(run, REPORT)
     assert run.stop == "interrupted" and run.best is None and run.evaluated == 0
     for old, new in zip(before, run.model.parameters(), strict=True):
         assert torch.equal(old, new)
@@ -278,6 +278,6 @@ def test_averaged_weights_are_evaluated_and_training_continues_with_the_trained_
         evaluated.append(model[0].weight.detach().clone())
         return Scores((Metric("bleu", 1.0),))
 
-    Evaluation(look, "bleu", 1, lambda: None).evaluate(run)
+    Evaluation(look, "bleu", 1, lambda model: None).evaluate(run)
     assert torch.equal(evaluated[0], run.average.weights["0.weight"])
     assert torch.equal(run.model[0].weight, trained) and not torch.equal(evaluated[0], trained)

@@ -7,6 +7,8 @@ import time
 from functools import partial
 
 import pytest
+import torch
+from torch import distributed
 
 from headway.base import ranks as ranks_module
 from headway.base.ranks import started
@@ -47,6 +49,33 @@ def test_a_stuck_process_is_named_with_what_the_others_wait_for(tmp_path, is_sto
     last = "a checkpoint" if is_stopped else "step 1"
     assert "process 1 of 2 has shown no progress for" in printed
     assert f"its last operation was: {last}; process 0 waits for: the gradients" in printed
+
+
+def test_a_process_that_stops_in_a_step_of_a_divided_model_is_named(tmp_path):
+    """torch gathers parameters at any time of a step, after the sums that are watched, too."""
+
+    def run():
+        ranks_module.Watch = partial(Watch, seconds=4.0)
+        with (
+            started(lambda error: print(error, file=sys.stderr)) as ranks,
+            ranks.waiting("step 1"),
+        ):
+            ranks.totals([0.0], "the losses of step 1")
+            if ranks.rank == 1:
+                time.sleep(2)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            distributed.all_reduce(torch.zeros(1))
+
+    children = start_ranks(run, 2, tmp_path)
+    try:
+        assert children[0].wait(120) == STUCK
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    printed = (tmp_path / "rank-0.txt").read_text()
+    assert "process 1 of 2 has shown no progress for" in printed
+    assert "process 0 waits for: the losses of step 1" in printed
 
 
 def test_a_long_operation_may_take_longer(tmp_path):

@@ -51,6 +51,12 @@ class MachineConfig:
         "record a training step of language models and image classifiers as a CUDA graph, which "
         "launches all of its kernels at once; if unset, on an NVIDIA GPU with enough memory",
     )
+    shard: Literal["auto", "replicate", "shard"] = setting(
+        "auto",
+        "what each of several processes holds: replicate: the whole model; shard: a part of each "
+        "parameter, of its gradient and of the state of the optimizer (FSDP); auto: shard if they "
+        "would not fit into the memory of a process",
+    )
     micro_batches: int | None = setting(
         None,
         "number of equal parts in which a batch is computed, one after the other; the update is "

@@ -74,7 +74,7 @@ class Ranks:
             return
         from torch import distributed
 
-        with self._waiting(what):
+        with self.waiting(what):
             distributed.all_reduce(tensor)
 
     def totals(self, numbers: Sequence[float], what: str) -> list[float]:
@@ -102,7 +102,7 @@ class Ranks:
 
         data = _tensor_of(value)
         size = torch.tensor([len(data)])
-        with self._waiting(what):
+        with self.waiting(what):
             distributed.broadcast(size, 0)
             if not self.is_first:
                 data = torch.empty(int(size), dtype=torch.uint8)
@@ -119,7 +119,7 @@ class Ranks:
 
         data = _tensor_of(value)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        with self._waiting(what):
+        with self.waiting(what):
             distributed.all_gather(sizes, torch.tensor([len(data)]))
             longest = max(int(size) for size in sizes)
             parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
@@ -148,9 +148,9 @@ class Ranks:
                 )
 
     @contextmanager
-    def _waiting(self, what: str) -> Iterator[None]:
+    def waiting(self, what: str) -> Iterator[None]:
         """Wait for the other ranks inside the block, watched. Raises RankLost if one ends."""
-        self.watch.wait(what)
+        was_waiting = self.watch.wait(what)
         try:
             yield
         except RuntimeError as error:
@@ -163,7 +163,7 @@ class Ranks:
                 "same command resumes the run from its last checkpoint",
             ) from error
         finally:
-            self.watch.arrive()
+            self.watch.arrive(was_waiting)
 
 
 ALONE = Ranks()

@@ -73,18 +73,23 @@ class Watch:
             store.set(_key(rank), json.dumps(self._state))
             threading.Thread(target=self._look, name="watch", daemon=True).start()
 
-    def wait(self, operation: str) -> None:
-        """Record that this rank waits for the others in an operation."""
+    def wait(self, operation: str) -> bool:
+        """Record that this rank waits for the others in an operation.
+
+        Returns whether it did so before: an operation may be a part of a longer one.
+        """
+        was_waiting = self._state.is_waiting
         if self._store is not None:
             self._longest = max(self._longest, time.monotonic() - self._since)
             self._since = time.monotonic()
             number = self._state.number + 1
             self._state = self._state._replace(operation=operation, number=number, is_waiting=True)
+        return was_waiting
 
-    def arrive(self) -> None:
-        """Record that the operation is done."""
+    def arrive(self, was_waiting: bool) -> None:
+        """Record that the operation is done. was_waiting: the result of `wait`."""
         if self._store is not None:
-            self._state = self._state._replace(is_waiting=False)
+            self._state = self._state._replace(is_waiting=was_waiting)
             self._since = time.monotonic()
 
     @contextmanager

@@ -120,11 +120,16 @@ class Batches(Generic[T, B]):
                 yield (*place, batch.to(self.device))
 
     def shared(
-        self, ranks: Ranks, epoch: int, position: int
-    ) -> Iterator[tuple[int, int, B | None]]:
+        self,
+        ranks: Ranks,
+        epoch: int,
+        position: int,
+        uncounted: Callable[[B], Any] = lambda batch: None,
+    ) -> Iterator[tuple[int, int, Any]]:
         """Yield as `stream` does, with this process's part of each batch.
 
-        It is None if the batch has examples for other processes only. All processes are at the same
+        It is None if the batch has examples for other processes only, or what `uncounted` makes of
+        the part of the first process. All processes are at the same
         position after each batch, so a run can be resumed with another number of processes.
         """
         if ranks.is_alone:
@@ -134,8 +139,11 @@ class Batches(Generic[T, B]):
             batch = None if part is None else self.make(part, of_epoch)
             if batch is not None:
                 yield (*place, batch.to(self.device))
-            elif self.make(item, of_epoch) is not None:
-                yield (*place, None)
+            elif (whole := self.make(item, of_epoch)) is not None:
+                first = self.order.part(item, 0, ranks.size)
+                of_first = None if first is None else self.make(first, of_epoch)
+                other = whole if of_first is None else of_first
+                yield (*place, uncounted(other.to(self.device)))
 
     def _items(self, epoch: int, position: int) -> Iterator[tuple[tuple[int, int], T, int]]:
         """Yield (next epoch, next position), an item of the order, and its epoch, without end."""

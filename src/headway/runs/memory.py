@@ -9,6 +9,8 @@ has as many examples as without parts, so that no recipe need know the machine.
 from __future__ import annotations
 
 import math
+import resource
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -24,6 +26,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from headway.base.devices import Machine
 from headway.base.errors import UsageError, is_out_of_memory
 from headway.base.memory import USED, free_memory
+from headway.base.ranks import Ranks
 from headway.base.settings import COPIES, override
 from headway.base.shapes import Tensor
 from headway.data.stream import Batch
@@ -31,10 +34,11 @@ from headway.runs.recipes import AnyRunConfig
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.sections import batch_key
 from headway.tasks.task import AnyTask
-from headway.training import Event, Objective, Observer
+from headway.training import Event, Objective, Observer, TrainingState
 from headway.training.recorded import obstacle_to_recording
 from headway.transforms import Recomputed
 from headway.transforms.recorder import CudaRecorder
+from headway.transforms.shard import bytes_here, obstacle_to_shards
 from headway.transforms.stacks import stacked_blocks
 
 LOOKED_AT = 8
@@ -173,6 +177,8 @@ def _need(job: AnyJob, model: nn.Module, machine: Machine) -> Need | None:
         return None
     trained = [p for p in model.parameters() if p.requires_grad]
     fixed = STATES * sum(p.numel() * p.element_size() for p in trained)
+    if is_sharded(settings, model, machine):
+        fixed //= machine.ranks.size
     room = USED * free_memory(machine.device) - fixed
     batches = (batch for _, _, batch in job.batches.stream(0, 0))
     largest = next(batches)
@@ -188,6 +194,51 @@ def _need(job: AnyJob, model: nn.Module, machine: Machine) -> Need | None:
         sizes.add(_numbers(batch))
     kept = kept_bytes(model, job.objective, largest, machine.precision)
     return None if kept is None else Need(kept, room)
+
+
+def is_sharded(config: AnyRunConfig, model: nn.Module, machine: Machine) -> bool:
+    """Return whether each of several processes holds a part of the model (`machine.shard`).
+
+    Where that is not set, it does if the gradients and the state of the optimizer of the whole
+    model would not fit into the memory that is free now.
+    """
+    setting, ranks = config.machine.shard, machine.ranks
+    if ranks.is_alone or setting != "auto":
+        return not ranks.is_alone and setting == "shard"
+    if obstacle_to_shards(model) is not None:
+        return False
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    states = (STATES + bool(config.training.average)) * trained
+    at_once = ranks.local_size if machine.device == "cpu" else 1
+    return at_once * states > USED * free_memory(machine.device)
+
+
+def states_of_process(run: TrainingState) -> str:
+    """Describe the bytes that a process holds for a model, besides activations."""
+    trained = {p: bytes_here(p) for p in run.model.parameters() if p.requires_grad}
+    moments = sum(
+        trained[p] * (1 if "momentum" in group else 2)  # Muon has one mean, AdamW two
+        for group in run.optimizer.param_groups
+        for p in group["params"]
+    )
+    parts = {
+        "parameters": sum(bytes_here(p) for p in run.model.parameters()),
+        "gradients": sum(trained.values()),
+        "optimizer": moments,
+        "average": sum(bytes_here(w) for w in run.average.weights.values()) if run.average else 0,
+    }
+    return ", ".join(f"{size / 1e6:,.1f} MB {name}" for name, size in parts.items() if size)
+
+
+def peak_of_processes(device: str, ranks: Ranks) -> str:
+    """Describe the largest memory that each process has used: of its GPU, or all of it on a CPU."""
+    if device == "cuda":
+        own = torch.cuda.max_memory_allocated()
+    else:
+        unit = 1 if sys.platform == "darwin" else 1024
+        own = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    of_all = ranks.gathered(own, "the memory of the processes")
+    return ", ".join(f"{size / 1e9:.2f}" for size in of_all) + " GB"
 
 
 def _numbers(value: object) -> int:

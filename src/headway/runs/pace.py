@@ -20,6 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from headway.base.devices import Machine, prepare
 from headway.base.settings import flat, override
@@ -234,5 +235,11 @@ def untrained(job: AnyJob, machine: Machine) -> TrainingState:
         fast(model)
     if machine.dtype == "float8":
         float8(model)
-    average = WeightAverage(model, training.average) if training.average else None
+    return state_of(model, job)
+
+
+def state_of(model: nn.Module, job: AnyJob) -> TrainingState:
+    """Return the state of a run before its first step, of a finished model."""
+    rate = job.config.training.average
+    average = WeightAverage(model, rate) if rate else None
     return TrainingState(model, optimizer(model, job.config.optimizer), average)

@@ -24,6 +24,7 @@ from headway.models import parameter_count
 from headway.runs.attention_over_time import FOLDER as GLIMPSES
 from headway.runs.attention_over_time import FilmFolder
 from headway.runs.dry_run import DryRun, EvaluationLimit
+from headway.runs.memory import peak_of_processes, states_of_process
 from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
@@ -42,6 +43,7 @@ from headway.training import (
     Event,
     Glimpses,
     MetricsLog,
+    Objective,
     Observer,
     RecordedGradients,
     StepLog,
@@ -54,9 +56,11 @@ from headway.training import (
     learning_rate,
     prefetched,
 )
+from headway.training.loop import Stream
 from headway.transforms import not_in_float8
 from headway.transforms.recorder import CudaRecorder
-from headway.transforms.shard import Replicas
+from headway.transforms.replicate import Replicas
+from headway.transforms.shard import Uncounted
 
 LOGGED = {"plan", "train", "valid", "sample", "saved", "resumed", "finished"}
 
@@ -164,8 +168,8 @@ def _checkpoints(run: TrainingState, resolved: Resolved, folder: Path) -> Checkp
         folder / CHECKPOINTS,
         checkpoint.every or resolved.budget,
         checkpoint.keep,
-        save_model=lambda path: job.bundle(run.model).save(path),
-        replicas=None if ranks.is_alone else Replicas(run.model, ranks, seed),
+        save_model=lambda model, path: job.bundle(model).save(path),
+        replicas=run.shards or (None if ranks.is_alone else Replicas(run.model, ranks, seed)),
     )
 
 
@@ -199,12 +203,15 @@ def _announce_resumed(run: TrainingState, checkpoint: Path, skipped: object, mod
 def _announce(run: TrainingState, resolved: Resolved) -> None:
     job, machine, pace = resolved.job, resolved.machine, resolved.pace
     training = job.config.training
+    if not machine.ranks.is_alone:
+        text = f"memory of a process: {states_of_process(run)}; activations are not included"
+        run.emit("note", text=text)
     if machine.dtype == "float8" and (left := not_in_float8(run.model)):
         run.emit("note", text=f"float8: {left}; these stay in bfloat16")
     run.emit(
         "plan",
         parameters=parameter_count(run.model),
-        machine=_described(machine, job.config.machine),
+        machine=_described(machine, job.config.machine, run),
         steps=training.steps,
         time=training.time,
         seed=training.seed,
@@ -214,7 +221,7 @@ def _announce(run: TrainingState, resolved: Resolved) -> None:
     )
 
 
-def _described(machine: Machine, config: MachineConfig) -> str:
+def _described(machine: Machine, config: MachineConfig, run: TrainingState) -> str:
     """Describe the machine and what it decides about a run, for the terminal."""
     parts = config.micro_batches or 1
     return " · ".join(
@@ -222,6 +229,7 @@ def _described(machine: Machine, config: MachineConfig) -> str:
             str(machine),
             *(["CUDA graphs"] if config.graphs else []),
             *([f"batches in {parts} parts"] if parts > 1 else []),
+            *(["each with a part of the model"] if run.shards is not None else []),
         ]
     )
 
@@ -248,10 +256,10 @@ def _train(
             run.emit("sample", **sample)
         return scores_of_first(scores, ranks)
 
-    def keep_best() -> None:
+    def keep_best(model: nn.Module) -> None:
         if ranks.is_first:
             with ranks.watch.long("the best model, which is saved"):
-                job.bundle(run.model).save(folder / MODEL, overwrite=True)
+                job.bundle(model).save(folder / MODEL, overwrite=True)
 
     evaluation = Evaluation(
         evaluate,
@@ -261,7 +269,8 @@ def _train(
         observed.patience,
     )
     evaluation.catch_up(run)
-    filmed = ranks.is_first and go_on.batches is None  # a dry run has no report
+    # a dry run has no report, and a model in parts is not gathered for pictures
+    filmed = ranks.is_first and go_on.batches is None and run.shards is None
     glimpses = _glimpses(job, folder, run) if filmed else []
     budget.begin(run)
     if save.replicas is not None:
@@ -276,6 +285,9 @@ def _train(
     stop = run.stop or "done"
     outcome = Outcome(folder, stop, run.step, run.best, run.best_step, run.seconds)
     best = {"metric": observed.metric, "best": run.best, "best_step": run.best_step}
+    if not ranks.is_alone:
+        peaks = peak_of_processes(machine.device, ranks)
+        run.emit("note", text=f"memory of the processes at the peak: {peaks}")
     run.emit("finished", stop=stop, **best, seconds=run.seconds)
     if ranks.is_first:
         with ranks.watch.long("the report"):
@@ -301,6 +313,14 @@ def _glimpses(job: AnyJob, folder: Path, run: TrainingState) -> list[Glimpses]:
     return [glimpses]
 
 
+def _of_this_process(run: TrainingState, job: AnyJob, ranks: Ranks) -> tuple[Objective, Stream]:
+    """Return the loss and the batches of this process."""
+    if run.shards is None:
+        return job.objective, job.batches.shared(ranks, run.epoch, run.position)
+    batches = job.batches.shared(ranks, run.epoch, run.position, Uncounted)
+    return run.shards.objective(job.objective), batches
+
+
 def _fit(
     run: TrainingState,
     resolved: Resolved,
@@ -314,7 +334,7 @@ def _fit(
     if config.machine.graphs:
         set_up_gpu(repeats_shapes=True)
         recorded = RecordedGradients(run.model, job.objective, CudaRecorder)
-    batches = job.batches.shared(machine.ranks, run.epoch, run.position)
+    objective, batches = _of_this_process(run, job, machine.ranks)
     with (
         prefetched(batches) if machine.prefetches else nullcontext(batches) as stream,
         beside_others(machine) as busy,
@@ -322,7 +342,7 @@ def _fit(
         fit(
             run,
             stream,
-            job.objective,
+            objective,
             [
                 *([job.objective] if isinstance(job.objective, Observer) else []),
                 *([] if recorded is None else [recorded]),

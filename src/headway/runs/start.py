@@ -13,13 +13,14 @@ from headway.base.ranks import Ranks
 from headway.base.settings import flat, override
 from headway.base.sharing import Interrupted
 from headway.runs.dry_run import DRY_RUN, EvaluationLimit
-from headway.runs.memory import fitted_to_memory
-from headway.runs.pace import untrained
+from headway.runs.memory import fitted_to_memory, is_sharded
+from headway.runs.pace import state_of, untrained
 from headway.runs.recipes import AnyRunConfig
 from headway.runs.resolve import Resolved, as_decided, resolve
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.task import AnyTask
 from headway.training import TrainingState
+from headway.transforms.shard import Shards
 
 DECIDED = "the settings and the data of process 0"
 """What the other processes wait for, for messages."""
@@ -59,9 +60,13 @@ def begun(
     except Interrupted:
         ranks.shared(None, DECIDED)
         return None
-    decided = {"settings": flat(resolved.job.config), "seconds": resolved.budget.step_seconds}
+    decided = {
+        "settings": flat(resolved.job.config),
+        "seconds": resolved.budget.step_seconds,
+        "is_sharded": is_sharded(resolved.job.config, run.model, resolved.machine),
+    }
     ranks.shared(decided, DECIDED)
-    return Start(resolved, run)
+    return Start(resolved, _in_parts(run, resolved) if decided["is_sharded"] else run)
 
 
 def _as_first(task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks) -> Start | None:
@@ -78,7 +83,14 @@ def _as_first(task: AnyTask, config: AnyRunConfig, folder: Path, ranks: Ranks) -
     config = override(config, decided["settings"], "process 0")
     with ranks.watch.long("the reading of the data"):
         resolved = as_decided(task, config, folder, ranks, decided["seconds"])
-        return Start(resolved, untrained(resolved.job, resolved.machine))
+        run = untrained(resolved.job, resolved.machine)
+    return Start(resolved, _in_parts(run, resolved) if decided["is_sharded"] else run)
+
+
+def _in_parts(run: TrainingState, resolved: Resolved) -> TrainingState:
+    """Return the state of a run with this process's part of the model, and an optimizer of it."""
+    shards = Shards(run.model, resolved.machine.ranks, resolved.job.config.training.seed)
+    return replace(state_of(run.model, resolved.job), shards=shards)
 
 
 def _emit_baseline(job: AnyJob, go_on: EvaluationLimit, emit: Emit) -> None:

@@ -20,7 +20,7 @@ from headway.evaluation.scores import Metric, Scores
 from headway.runs.data_files import data_files
 from headway.runs.recipes import AnyRunConfig
 from headway.tasks.job import AnyJob
-from headway.transforms.shard import digest
+from headway.transforms.replicate import digest
 
 
 def for_processes(config: AnyRunConfig, folder: Path, ranks: Ranks) -> AnyRunConfig:

@@ -8,22 +8,27 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from headway.base.errors import DataError
 from headway.base.files import read_json, remove_unfinished_files, write_file
 from headway.base.folders import new_folder, newest_verified
+from headway.base.ranks import ALONE, Ranks
 from headway.base.shapes import Tensor
 from headway.base.tensors import read_tensors, write_tensors
 from headway.training.budget import Budget
 from headway.training.state import COUNTERS, StepReport, TrainingState, averaged
-from headway.transforms.shard import Replicas
+from headway.transforms.replicate import Replicas
+from headway.transforms.shard import part_of, whole_tensor
+from headway.transforms.tracing import sharded
 
-SaveModel = Callable[[Path], None]
+SaveModel = Callable[[nn.Module, Path], None]
 """Saves the model that is being trained, with all that its verbs need, in a new folder."""
 CHECKPOINTS = "checkpoints"
 """The folder of checkpoints in the folder of a run."""
@@ -34,13 +39,21 @@ MODEL = "model"
 def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = None) -> None:
     """Write the training state to `folder` durably and atomically, with a manifest of hashes.
 
-    save_model: saves the model, too, in a form that verbs can use.
+    save_model: saves the model, too, in a form that verbs can use. All processes of a sharded run
+    call this function: each writes a file with its part of the tensors, which are whole.
     """
-    with new_folder(folder) as path:
+    ranks = ALONE if run.shards is None else run.shards.ranks
+    with _folder_of_all(folder, ranks) as path:
         if save_model is not None:
-            with averaged(run):
-                save_model(path / MODEL)
-        write_tensors(path / "state.safetensors", _tensors(run))
+            with averaged(run) as model:
+                if ranks.is_first:
+                    save_model(model, path / MODEL)
+        part = "" if ranks.is_alone else f"-{ranks.rank + 1}-of-{ranks.size}"
+        with ranks.waiting(f"the tensors of {folder.name}"):
+            tensors = _part_of(_tensors(run), ranks)
+        write_tensors(path / f"state{part}.safetensors", tensors)
+        if not ranks.is_first:
+            return
         counters = {name: getattr(run, name) for name in COUNTERS}
         groups = [
             {k: v for k, v in group.items() if k != "params"}
@@ -50,12 +63,40 @@ def save_state(run: TrainingState, folder: Path, save_model: SaveModel | None = 
         write_file(path / "state.json", json.dumps(state, indent=1).encode())
 
 
+@contextmanager
+def _folder_of_all(folder: Path, ranks: Ranks) -> Iterator[Path]:
+    """A temporary folder that all processes fill; the first one completes it (`new_folder`)."""
+    what = f"the checkpoint {folder.name}"
+    if ranks.is_first:
+        with new_folder(folder) as path:
+            ranks.shared(str(path), what)
+            yield path
+            ranks.totals([0.0], what)
+    else:
+        yield Path(ranks.shared("", what))
+        ranks.totals([0.0], what)
+
+
+def _part_of(tensors: dict[str, Tensor], ranks: Ranks) -> dict[str, Tensor]:
+    """Return the tensors that this process writes, of which it gathers all rows.
+
+    The random state is that of the first process.
+    """
+    own = {}
+    for number, (name, tensor) in enumerate(sorted(tensors.items(), key=itemgetter(0))):
+        whole = whole_tensor(tensor)
+        writer = 0 if name.startswith("rng.") else number % ranks.size
+        if writer == ranks.rank:
+            own[name] = whole.cpu() if whole is not tensor else tensor
+    return own
+
+
 def load_state(run: TrainingState, folder: Path) -> None:
     """Restore the training state that `save_state` wrote to `folder`, in place.
 
     Raises DataError if the checkpoint belongs to another model or optimizer.
     """
-    where = str(folder / "state.safetensors")
+    where = str(folder)
     state = read_json(folder / "state.json")
     expected = _tensors(run)
     moments = tuple(f"optimizer.{name}." for name, _ in run.model.named_parameters())
@@ -63,7 +104,9 @@ def load_state(run: TrainingState, folder: Path) -> None:
     def is_known(name: str) -> bool:
         return name in expected or name.startswith(moments)
 
-    tensors = read_tensors(folder / "state.safetensors")
+    tensors: dict[str, Tensor] = {}
+    for path in sorted(folder.glob("state*.safetensors")):
+        tensors |= read_tensors(path)
     missing = [n for n in expected if n not in tensors and not n.startswith("optimizer.")]
     # a run may continue without its average, or without a GPU
     unused = {f"average.{name}" for name, _ in run.model.named_parameters()} | {"rng.cuda"}
@@ -96,7 +139,7 @@ def load_state(run: TrainingState, folder: Path) -> None:
             k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)
         }
         on_cpu = () if id(parameter) in fused else ("step",)
-        moved = {k: v if k in on_cpu else v.to(parameter.device) for k, v in saved_moments.items()}
+        moved = {k: v if k in on_cpu else _like(parameter, v) for k, v in saved_moments.items()}
         if moved:
             run.optimizer.state[parameter] = moved
     for group, saved in zip(groups, state["groups"], strict=True):
@@ -124,9 +167,9 @@ def _tensors(run: TrainingState) -> dict[str, Tensor]:
 
 
 def _tensors_of_all(run: TrainingState) -> Iterator[Tensor]:
-    """Return the tensors that all processes have alike, by name: all but random states."""
+    """Return the tensors that all processes have alike: all but random states and parts."""
     tensors = sorted(_tensors(run).items(), key=itemgetter(0))
-    return (tensor for name, tensor in tensors if not name.startswith("rng."))
+    return (t for name, t in tensors if not name.startswith("rng.") and not sharded(t))
 
 
 def _buffers(run: TrainingState) -> Iterator[tuple[str, Tensor]]:
@@ -146,7 +189,13 @@ def _fill(tensors: dict[str, Tensor], saved: dict[str, Tensor], where: str) -> N
                 where,
                 "train with the configuration of the checkpoint, or start a new run",
             )
-        tensor.copy_(saved[name])
+        tensor.copy_(part_of(saved[name], tensor))
+
+
+def _like(parameter: Tensor, saved: Tensor) -> Tensor:
+    """Return a tensor on the device of a parameter, and in parts if the parameter is."""
+    moved = saved.to(parameter.device)
+    return part_of(moved, parameter) if saved.shape == parameter.shape else moved
 
 
 LOST = 600.0
@@ -210,19 +259,22 @@ class Checkpointing:
         self.saved_step = run.step
 
     def _write_together(self, run: TrainingState, replicas: Replicas) -> None:
-        """Check that all processes have the same state, and let the first write it."""
+        """Check that all processes have the same state, and let the first write it, or all."""
         ranks = replicas.ranks
         replicas.check_equal(_tensors_of_all(run), f"after step {run.step}")
         with ranks.watch.long("a checkpoint"):
-            if ranks.is_first:
+            if ranks.is_first or run.shards is not None:
                 self._write(run)
         ranks.totals([0.0], f"the checkpoint of step {run.step}")
 
     def _write(self, run: TrainingState) -> None:
         path = self.folder / f"step-{run.step}"
-        if path.exists():
+        ranks = ALONE if run.shards is None else run.shards.ranks
+        if ranks.shared(path.exists(), "whether there is a checkpoint"):
             return
         save_state(run, path, self.save_model if run.best is None else None)
+        if not ranks.is_first:
+            return
         # Older checkpoints are deleted only now that this one is durable.
         names = (re.fullmatch(r"step-(\d+)", p.name) for p in self.folder.iterdir())
         steps = sorted(int(name[1]) for name in names if name is not None)

@@ -24,7 +24,8 @@ from headway.training.recorded import RecordedGradients
 from headway.training.signals import StopRequest
 from headway.training.state import Observer, StepReport, TrainingState
 from headway.transforms.fast.recurrent import fast_gradients
-from headway.transforms.shard import Replicas
+from headway.transforms.replicate import Replicas
+from headway.transforms.shard import whole_tensor
 
 T = TypeVar("T")
 Stream = Iterator[tuple[int, int, Any]]
@@ -88,7 +89,8 @@ def fit(
     loop = _Loop(run, stream, objective, learning_rate, accumulate, clip, precision, recorded)
     loop.replicas = replicas
     while run.step < steps and run.stop is None:
-        report = loop.step()
+        with nullcontext() if replicas is None else replicas.watched(run.step + 1):
+            report = loop.step()
         run.seconds += report.seconds
         started = time.perf_counter()
         for observer in observers:
@@ -222,7 +224,7 @@ class _Loop:
         targets = float(max(count, 1))
         if not divides_and_checks(self.run.optimizer, losses.device):
             torch._foreach_div_(gradients, targets)
-            norm = torch.nn.utils.clip_grad_norm_(trained, self.clip)
+            norm = whole_tensor(torch.nn.utils.clip_grad_norm_(trained, self.clip))
             return read(losses, nats, norm.to(losses.device)), False
         norm = torch.nn.utils.get_total_norm(gradients) / targets
         values = read_later(losses, nats, norm)

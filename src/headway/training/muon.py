@@ -10,6 +10,8 @@ from torch import nn
 
 from headway.base.devices import multiplies_bfloat16
 from headway.base.shapes import Float, Tensor
+from headway.transforms.shard import part_of, whole_tensor
+from headway.transforms.tracing import sharded
 
 
 class CombinedOptimizer(torch.optim.Optimizer):
@@ -70,6 +72,8 @@ NEWTON_SCHULZ = 3.4445, -4.7750, 2.0315
 class Float32Muon(torch.optim.Muon):
     """torch's Muon with O in float32, for processors without instructions for bfloat16."""
 
+    in_bfloat16 = False
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every matrix that has a gradient."""
@@ -86,10 +90,18 @@ class Float32Muon(torch.optim.Muon):
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(matrix)
                 mean = state["momentum_buffer"].lerp_(matrix.grad, 1 - momentum)
-                update = orthogonal(matrix.grad.lerp(mean, momentum))
+                # a process that has some rows needs the whole matrix for them
+                whole = whole_tensor(matrix.grad.lerp(mean, momentum))
+                update = orthogonal(whole.bfloat16() if self.in_bfloat16 else whole)
                 matrix.mul_(1 - rate * group["weight_decay"])
-                matrix.add_(update, alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
+                matrix.add_(part_of(update, matrix), alpha=-rate * 0.2 * max(matrix.shape) ** 0.5)
         return loss
+
+
+class ShardedMuon(Float32Muon):
+    """torch's Muon, with O in bfloat16, for matrices of which each process has a part."""
+
+    in_bfloat16 = True
 
 
 def orthogonal(matrix: Float[Tensor, "A B"]) -> Float[Tensor, "A B"]:
@@ -124,7 +136,8 @@ def muon(
     learning rate and weight decay: Liu et al. 2025, section 2.2.
     """
     in_bfloat16 = all(multiplies_bfloat16(parameter.device.type) for parameter in parameters)
-    kind = torch.optim.Muon if in_bfloat16 else Float32Muon
+    in_parts = ShardedMuon if sharded(*parameters) else torch.optim.Muon
+    kind = in_parts if in_bfloat16 else Float32Muon
     return kind(
         parameters,
         lr=lr,

@@ -37,15 +37,15 @@ class Evaluation:
     """Observer that evaluates the averaged weights and keeps the best.
 
     metric: name of the metric that selects the best weights. every: number of steps between
-    evaluations, or the budget of the run, whose parts they end. keep_best: saves the model; called
-    while it has the best weights. patience: number of evaluations without a new best after which
+    evaluations, or the budget of the run, whose parts they end. keep_best: saves the model,
+    which has the best weights. patience: number of evaluations without a new best after which
     the run stops; if None, it never stops early.
     """
 
     evaluator: Evaluator
     metric: str
     every: int | Budget
-    keep_best: Callable[[], None]
+    keep_best: Callable[[nn.Module], None]
     patience: int | None = None
 
     def after_step(self, run: TrainingState, report: StepReport) -> None:
@@ -77,9 +77,9 @@ class Evaluation:
             return
         started = time.perf_counter()
         run.model.eval()
-        with averaged(run):
+        with averaged(run) as model:
             try:
-                scores = self.evaluator(run.model)
+                scores = self.evaluator(model)
             except Interrupted as interrupted:
                 run.stop = interrupted.stop
                 return
@@ -87,7 +87,7 @@ class Evaluation:
             is_best = _is_best(metric, run)
             if is_best:
                 run.best, run.best_step, run.metric = metric.value, run.step, metric.name
-                self.keep_best()
+                self.keep_best(model)
         run.evaluated, run.evaluated_fraction = run.step, run.fraction
         run.stale = 0 if is_best else run.stale + 1
         if self.patience is not None and run.stale >= self.patience and run.stop is None:
@@ -176,8 +176,8 @@ class Glimpses:
         run.model.eval()
         device = next(run.model.parameters()).device
         forked = [device] if device.type == "cuda" else []
-        with averaged(run), torch.random.fork_rng(forked):
-            self.look(run.model, run.step, loss)
+        with averaged(run) as model, torch.random.fork_rng(forked):
+            self.look(model, run.step, loss)
         self.step, self.cost = run.step, self.clock() - started
 
     def _affordable(self, run: TrainingState) -> float:

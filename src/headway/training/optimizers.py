@@ -14,6 +14,7 @@ from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
 from headway.training.muon import CombinedOptimizer, hidden_matrices, muon
 from headway.transforms.freeze import depths
+from headway.transforms.tracing import sharded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,9 +154,10 @@ def _adamw(
 
 def divides_and_checks(optimizer: torch.optim.Optimizer, device: torch.device) -> bool:
     """Whether `update_if_finite` is for this optimizer and device: torch's fused AdamW on CUDA,
-    which can do both for the loss scaling of float16 (`torch.amp.GradScaler`)."""
+    which can do both for the loss scaling of float16 (`torch.amp.GradScaler`), of whole tensors."""
     is_fused = isinstance(optimizer, torch.optim.AdamW) and optimizer.defaults["fused"]
-    return bool(is_fused and device.type == "cuda")
+    parameters = (p for group in optimizer.param_groups for p in group["params"])
+    return bool(is_fused and device.type == "cuda" and not sharded(*parameters))
 
 
 def update_if_finite(

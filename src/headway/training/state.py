@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from torch import nn
 
 from headway.base.metrics_file import Event
 from headway.training.averaging import WeightAverage
+from headway.transforms.shard import Shards
 
 
 @dataclass
@@ -25,7 +26,8 @@ class TrainingState:
     last step that was evaluated. fraction: the part of the budget that is used (`training.budget`);
     evaluated_fraction: at the last evaluation. evaluations, evaluation_seconds: the number of
     evaluations and their time. unlogged: sums over the steps since the last line of the log.
-    stop: the reason why the run ends; None while it runs.
+    stop: the reason why the run ends; None while it runs. shards: the parts of a model of which
+    every process has one; None if each has all of it.
     """
 
     model: nn.Module
@@ -47,6 +49,7 @@ class TrainingState:
     evaluation_seconds: float = 0.0
     unlogged: dict[str, float] = field(default_factory=dict)
     stop: str | None = None
+    shards: Shards | None = None
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
 
     def emit(self, kind: str, **values: Any) -> None:
@@ -55,9 +58,20 @@ class TrainingState:
             listener({"kind": kind, "step": self.step, **values})
 
 
-def averaged(run: TrainingState) -> AbstractContextManager[None]:
-    """A context in which the model has its averaged weights, if the run averages them."""
-    return nullcontext() if run.average is None else run.average.applied(run.model)
+@contextmanager
+def averaged(run: TrainingState) -> Iterator[nn.Module]:
+    """Return the whole model inside the block, with its averaged weights if the run averages them.
+
+    All processes of a sharded run enter it together.
+    """
+    if run.shards is not None:
+        with run.shards.whole({} if run.average is None else run.average.weights) as model:
+            yield model
+    elif run.average is not None:
+        with run.average.applied(run.model):
+            yield run.model
+    else:
+        yield run.model
 
 
 COUNTERS = (

@@ -1,101 +1,207 @@
-"""One model on several processes: each has a copy of it, and computes its part of every batch.
+"""One model on several processes, each of which holds a part of it: FSDP2 of torch.
 
-    gradient = sum over processes r of the gradient of part r,   divided once by all targets
+Process r of N holds the r-th part of the rows of each parameter, of its gradient, of the means of
+the optimizer and of the average of the weights. `PLAN` says which parameters are gathered together,
+and when. Zhao et al. 2023.
 
-So all copies get the same update and stay equal, to the last bit. The gradients are added up after
-the backward pass, in buckets: on CPUs, which compute and send with the same cores, sending them
-during the pass saves nothing (docs/howto/many_processes.md).
+    memory of a process = parameters * (weight + gradient + means + average) / N + gathered groups
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
-from headway.base.errors import HeadwayError
+from headway.base.errors import UsageError
 from headway.base.ranks import Ranks
 from headway.base.shapes import Tensor
+from headway.transforms.compile import Compiled
+from headway.transforms.float8 import Float8Linear
+from headway.transforms.quantize import is_quantized
+from headway.transforms.replicate import Replicas
+from headway.transforms.stacks import stacked_blocks
+from headway.transforms.tracing import sharded as is_sharded
 
-BUCKET = 8_000_000
-"""Maximum number of numbers that are sent at once, unless a single gradient has more."""
+
+class Objective(nn.Module):
+    """The computation of a loss as one module: FSDP2 gathers parameters at calls of modules."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.loss: Any = None
+
+    def forward(self, objective: Callable[..., Any], batch: object) -> Tensor:
+        self.loss = objective(self.model, batch)
+        total: Tensor = self.loss.total
+        return total
 
 
-class Replicas:
-    """The copies of a model, one per process.
+@dataclass(frozen=True)
+class Group:
+    """Modules, each of whose parameters are gathered together for its forward and backward pass.
 
-    seed: that of the run. A model may name its buffers that are sums over the examples since the
-    last update in an attribute `summed`; they are added up, too.
+    is_freed: whether they are freed after the forward pass, and gathered again for the backward
+    pass.
+    """
+
+    modules: Callable[[Objective], Sequence[nn.Module]]
+    is_freed: bool
+
+
+PLAN = {
+    "a block of a stack": Group(lambda whole: stacked_blocks(whole.model), is_freed=True),
+    "everything else": Group(lambda whole: [whole], is_freed=False),
+}
+"""Embeddings, norms, heads and recurrent cells are few parameters, or are used all the time."""
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """A batch of another process, in place of a part without examples: it counts for nothing.
+
+    All processes must compute, since they gather the parameters together.
+    """
+
+    batch: Any
+
+
+class Shards(Replicas):
+    """The parts of a model, one per process. Makes the parameters of `model` parts, in place.
+
+    The optimizer and the averages are made afterwards. UsageError for a model whose parameters
+    cannot be divided.
     """
 
     def __init__(self, model: nn.Module, ranks: Ranks, seed: int) -> None:
-        self.ranks, self.seed = ranks, seed
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.sums: list[Tensor] = [getattr(model, name) for name in getattr(model, "summed", ())]
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import FSDPModule, fully_shard
 
-    def begin(self, step: int) -> None:
-        """Seed the random numbers of a step: those of a process depend only on the seed of the run,
-        the step, its rank and the number of processes, and are part of no checkpoint."""
-        key = [self.seed, step, self.ranks.rank, self.ranks.size]
-        torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+        if obstacle := obstacle_to_shards(model):
+            raise UsageError(
+                f"machine.shard=shard: the model cannot be sharded, since {obstacle}",
+                hint="use --machine.shard replicate, or leave out what prevents it",
+            )
+        self._whole = _without_weights(model)
+        self._objective = Objective(model)
+        device = next(model.parameters()).device.type
+        mesh = init_device_mesh(device, (ranks.size,))
+        for group in PLAN.values():
+            for module in group.modules(self._objective):
+                fully_shard(module, mesh=mesh, reshard_after_forward=group.is_freed)
+        for module in self._objective.modules():
+            if isinstance(module, FSDPModule):
+                # gradients are sums, which the loop divides once; gloo has no other operation
+                module.set_gradient_divide_factor(1.0)
+                module.set_force_sum_reduction_for_comms(True)
+                module.set_reduce_scatter_unused_params(True)
+        super().__init__(model, ranks, seed)
+        self.model = model
+
+    def objective(self, objective: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an objective that gathers the parameters where the forward pass needs them."""
+
+        def compute(model: Any, batch: Any) -> Any:
+            is_counted = not isinstance(batch, Uncounted)
+            sums = [] if is_counted else [tensor.clone() for tensor in self.sums]
+            total = self._objective(objective, batch if is_counted else batch.batch)
+            loss, self._objective.loss = self._objective.loss, None
+            if is_counted:
+                return replace(loss, total=total)
+            for tensor, before in zip(self.sums, sums, strict=True):
+                tensor.copy_(before)
+            return replace(loss, total=total * 0, nats=loss.nats * 0, count=0)
+
+        return compute
+
+    def watched(self, step: int) -> AbstractContextManager[None]:
+        """A context for a step, whose passes gather parameters at any time."""
+        return self.ranks.waiting(f"step {step}")
 
     @torch.no_grad()
     def add(self, numbers: Sequence[float], step: int) -> list[float]:
-        """Add up the gradients and `numbers` over all processes, and return the numbers.
+        """Add up `numbers` and the sums of the model; FSDP2 has added up the gradients."""
+        totals = self.ranks.totals(numbers, f"the losses of step {step}")
+        for tensor in self.sums:
+            self.ranks.add(tensor, f"the sums of step {step}")
+        return totals
 
-        A parameter whose gradient is None in all processes keeps it.
+    @contextmanager
+    def whole(self, weights: Mapping[str, Tensor]) -> Iterator[nn.Module]:
+        """Return the whole model inside the block, in every process.
+
+        weights: used instead of the parameters of these names, such as averages.
         """
-        own = [parameter.grad is not None for parameter in self.parameters]
-        totals = self.ranks.totals([*numbers, *map(float, own)], f"the losses of step {step}")
-        used = totals[len(numbers) :]
-        trained = [p for p, count in zip(self.parameters, used, strict=True) if count]
-        for parameter in trained:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        gradients = [p.grad for p in trained if p.grad is not None]
-        for bucket in _buckets([*gradients, *self.sums]):
-            flat = torch.cat([tensor.flatten() for tensor in bucket])
-            self.ranks.add(flat, f"the gradients of step {step}")
-            parts = flat.split_with_sizes([tensor.numel() for tensor in bucket])
-            for tensor, part in zip(bucket, parts, strict=True):
-                tensor.copy_(part.view_as(tensor))
-        return totals[: len(numbers)]
-
-    def check_equal(self, tensors: Iterable[Tensor], when: str) -> None:
-        """Raise HeadwayError if the tensors differ between the processes. when: for the message."""
-        if self.ranks.is_alone:
-            return
-        first, *others = self.ranks.gathered(digest(tensors), f"the comparison of models {when}")
-        if different := [rank for rank, other in enumerate(others, start=1) if other != first]:
-            raise HeadwayError(
-                f"the models of processes {', '.join(map(str, different))} and 0 differ {when}, "
-                "and must be equal",
-                hint="resume from an earlier checkpoint; processes on different processors need "
-                "not compute the same last digits",
-            )
+        own = dict(self.model.named_parameters())
+        parameters = dict(self._whole.named_parameters())
+        try:
+            with torch.no_grad(), self.ranks.waiting("the gathering of the model"):
+                for name, parameter in parameters.items():
+                    size = parameter.numel() * parameter.element_size()
+                    parameter.untyped_storage().resize_(size)
+                    parameter.copy_(whole_tensor(weights.get(name, own[name])))
+            self._whole.train(self.model.training)
+            yield self._whole
+        finally:
+            for parameter in parameters.values():
+                parameter.untyped_storage().resize_(0)
 
 
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """Group consecutive tensors of one dtype and device."""
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        kind = (tensor.dtype, tensor.device)
-        is_other = bool(bucket) and (bucket[0].dtype, bucket[0].device) != kind
-        if is_other or (sum(t.numel() for t in bucket) + tensor.numel() > BUCKET and bucket):
-            yield bucket
-            bucket = []
-        bucket.append(tensor)
-    if bucket:
-        yield bucket
+def obstacle_to_shards(model: nn.Module) -> str | None:
+    """Return why the parameters of a model cannot be divided, or None if they can."""
+    if is_quantized(model):
+        return "its weights are quantized"
+    if any(isinstance(module, Float8Linear) for module in model.modules()):
+        return "its linear layers are in float8"
+    if any(isinstance(block.forward, Compiled) for block in stacked_blocks(model)):
+        return "its blocks are compiled"
+    return None
 
 
-def digest(tensors: Iterable[Tensor]) -> str:
-    """Return the hash of the bytes of tensors."""
-    sha256 = hashlib.sha256()
-    for tensor in tensors:
-        data = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-        sha256.update(data.numpy().data)
-    return sha256.hexdigest()
+def _without_weights(model: nn.Module) -> nn.Module:
+    """Return a copy of the model that shares its buffers, and whose parameters have no memory."""
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in model.buffers()}
+    for parameter in model.parameters():
+        empty = nn.Parameter(torch.empty_like(parameter), parameter.requires_grad)
+        empty.untyped_storage().resize_(0)
+        memo[id(parameter)] = empty
+    return copy.deepcopy(model, memo)
+
+
+def bytes_here(tensor: Tensor) -> int:
+    """Return the number of bytes that this process holds of a tensor."""
+    parts: Any = tensor
+    local: Tensor = parts.to_local() if is_sharded(tensor) else tensor
+    return local.numel() * local.element_size()
+
+
+@torch.no_grad()
+def whole_tensor(tensor: Tensor) -> Tensor:
+    """Return all rows of a tensor of which the processes have parts; another one as it is."""
+    if not is_sharded(tensor):
+        return tensor
+    parts: Any = tensor
+    whole: Tensor = parts.full_tensor()
+    return whole
+
+
+@torch.no_grad()
+def part_of(whole: Tensor, like: Tensor) -> Tensor:
+    """Return this process's rows of a tensor, if it has only those of the tensor `like`."""
+    if not is_sharded(like):
+        return whole
+    from torch.distributed.tensor import DTensor
+
+    assert isinstance(like, DTensor)
+    mesh, rows = like.device_mesh, whole.to(like.device).contiguous()
+    chunks, number = rows.chunk(mesh.size()), mesh.get_local_rank()
+    own = chunks[number] if number < len(chunks) else rows[:0]
+    return DTensor.from_local(
+        own, mesh, like.placements, run_check=False, shape=rows.shape, stride=rows.stride()
+    )
