@@ -25,13 +25,13 @@ from headway.data.dialogues import (
     read_preferences,
 )
 from headway.data.formats.lines import ending, read_lines
-from headway.data.formats.records import begun, json_lines
+from headway.data.formats.records import begun
 from headway.data.formats.split_files import TRAIN, split_files
 from headway.data.image_sources import READERS, read_images
 from headway.data.images import is_image
 from headway.data.rows import ENDINGS, TABLES, read_rows
 from headway.tasks.classification.label_files import Columns, read_labelled
-from headway.tasks.question_answering.question_files import is_squad, read_questions
+from headway.tasks.question_answering.question_files import read_questions
 from headway.tasks.sentence_embedding.similar_files import read_similar
 from headway.tasks.tagging.tag_files import COLUMNS as TAGGED
 from headway.tasks.tagging.tag_files import read_tagged
@@ -114,7 +114,7 @@ def _having(*columns: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(names.split()) for names in columns)
 
 
-QUESTIONS = Kind("questions", "answer", _questions, _having("question context"))
+QUESTIONS = Kind("questions", "answer", _questions, _having("question context", "paragraphs"))
 SENTENCES = Kind("tagged sentences", "tag", _tagged, _having("words tags", "tokens"))
 IMAGES = Kind(
     "labelled images",
@@ -152,8 +152,6 @@ def kind_of(path: Path) -> Kind | None:
     suffix = ending(path) if path.is_file() else ""
     if suffix in TAGGED and suffix not in (*TABLES, ".txt"):
         return SENTENCES
-    if suffix == ".json" and is_squad(begun(json_lines(path))[0]):
-        return QUESTIONS
     if suffix in ENDINGS:
         first = next(read_rows(path, {}), None)
         columns = set() if first is None else first.values.keys()
