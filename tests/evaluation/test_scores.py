@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 import torch
 
-from headway.evaluation import bits_per_byte, mean_nats, score_translations
+from headway.evaluation import bits_per_byte, nats_of, score_translations
 
 OUTPUTS = ["the old baker waves", "two dogs play in the garden", "a red lemon"]
 REFERENCES = ["the old baker waves at us", "two dogs play in the garden", "one yellow lemon"]
@@ -26,9 +26,9 @@ def test_unequal_or_empty_lists_are_refused():
 
 def test_perplexity_is_over_tokens_not_over_batches():
     batches = [(8.0, 2), (1.0, 8)]
-    assert mean_nats(lambda batch: batch, batches) == pytest.approx(0.9)
+    assert nats_of(lambda batch: batch, batches).mean == pytest.approx(0.9)
     with pytest.raises(ValueError, match="no targets"):
-        mean_nats(lambda batch: batch, [])
+        nats_of(lambda batch: batch, [])
     assert not torch.is_inference_mode_enabled()
 
 

@@ -14,10 +14,11 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from headway.base.settings import flat
+from headway.base.sharing import Interrupted
 from headway.cli.main import main
 from headway.runs import DryRun, recipes, saved
 from headway.runs.dry_run import EvaluationLimit
-from headway.training import Interrupted, StopRequest
+from headway.training import StopRequest
 from tests.safety_net.cases import CASES, with_prerequisites
 from tests.safety_net.tiny_data import write_all
 

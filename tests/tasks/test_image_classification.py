@@ -12,6 +12,7 @@ from headway import load
 from headway.base.devices import MachineConfig, prepare
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
+from headway.base.sharing import Share
 from headway.bundle import ImageEncoderBundle
 from headway.cli.main import main
 from headway.data.image_examples import examples_of_images
@@ -92,7 +93,7 @@ def test_training_python_and_the_command_line_give_the_same_scores(tmp_path, cap
     bundle = load(run)
     held_out = TASK.held_out(bundle, run, saved(run), NO_OPTIONS)
     counts = []
-    scores = TASK.evaluate(bundle, held_out, progress=counts.append)
+    scores = TASK.evaluate(bundle, held_out, share=Share(counts.append))
     assert scores.numbers() == {name: best[name] for name in scores.numbers()}
     assert list(scores.numbers()) == ["accuracy", "macro_f1", "matthews", "loss"]
     assert counts == [0] and registry.task("image_classification") is TASK

@@ -9,6 +9,7 @@ import torch
 from headway import load
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
+from headway.base.sharing import Share
 from headway.cli.main import main
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import export
@@ -95,7 +96,7 @@ def test_as_many_tokens_are_scored_as_requested_in_whole_batches(run):
     bundle, done = load(run), []
     chosen = LanguageScoring(tokens=40)
     examples = TASK.held_out(bundle, run, saved(run), chosen)
-    scores = TASK.evaluate(bundle, examples, chosen, done.append)
+    scores = TASK.evaluate(bundle, examples, chosen, Share(done.append))
     assert len(examples) > 66 >= scores.counts["tokens"] > 40  # batches of 3 windows of 11
     assert done[0] == 0 and len(done) == 2 and done == sorted(done)
 

@@ -10,6 +10,7 @@ import torch
 import headway
 from headway.base.errors import DataError, UsageError
 from headway.base.metrics_file import read_metrics
+from headway.base.sharing import Share
 from headway.cli.main import main
 from headway.data.stream import Batches
 from headway.models import WordsConfig, words_model
@@ -194,7 +195,7 @@ def test_an_evaluation_can_be_stopped_before_each_batch(tmp_path):
     task, bundle = registry.task("word_vectors"), headway.load(run)
     examples = task.held_out(bundle, run, saved(run), NO_OPTIONS)
     progress_counts = []
-    scores = task.evaluate(bundle, examples, progress=progress_counts.append)
+    scores = task.evaluate(bundle, examples, share=Share(progress_counts.append))
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     counts = []
     for epoch, _, batch in Batches(windows, windows.batch).stream(0, 0):

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from headway import load
 from headway.base.ranks import started
 from headway.base.settings import COMMAND_LINE, flat, override
+from headway.base.sharing import WHOLE, Share
 from headway.blocks.dropout import Dropout
 from headway.cli.flags import split_words
 from headway.cli.train import configured
 from headway.runs import pace, start, train
+from headway.runs.recipes import saved_or_none
+from headway.tasks.registry import task_of_config
 from tests.fixtures.command_line import rows
 from tests.fixtures.ranks import codes_of, run_ranks, start_ranks
 from tests.safety_net.cases import CASES, with_prerequisites
@@ -44,7 +48,7 @@ def config_of(name):
 
 def train_families():
     """Train each case alone and together, and print the difference of its losses and scores."""
-    shown = {}
+    shown, evaluated = {}, {}
     start.untrained = without_dropout
     with started(lambda error: print(error, file=sys.stderr)) as ranks:
         if ranks.is_first:
@@ -58,14 +62,29 @@ def train_families():
                     train(config_of(name), alone, observers=[expected])
             ranks.totals([0.0], f"{name} alone")
             train(config_of(name), together, observers=[losses], ranks=ranks)
+            difference = difference_of_evaluations(alone, ranks)
             if ranks.is_first:
                 shown[name] = [
                     furthest(expected.of_steps[:FIRST], losses.of_steps[:FIRST]),
                     furthest(expected.of_steps, losses.of_steps),
                     furthest(scores(alone), scores(together)),
                 ]
+                evaluated[name] = difference
     if shown:
-        print(json.dumps(shown))
+        print(json.dumps([shown, evaluated]))
+
+
+def difference_of_evaluations(run, ranks):
+    """Return by how much a shared evaluation of a model differs from that of one process."""
+    config, bundle = saved_or_none(run), load(run, "cpu")
+    task = task_of_config(config)
+    held_out = task.held_out(bundle, run, config, task.evaluation())
+    (alone, shared) = (
+        task.evaluate(bundle, held_out, task.evaluation(), share)
+        for share in (WHOLE, Share(ranks=ranks))
+    )
+    assert alone.counts == shared.counts and alone.samples == shared.samples
+    return furthest(alone.numbers().values(), shared.numbers().values())
 
 
 def without_dropout(job, machine):
@@ -103,10 +122,11 @@ def scores(run):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 4])
 def test_each_family_has_the_losses_of_one_process(size, tmp_path):
-    printed = run_ranks(train_families, size, tmp_path)
-    shown = json.loads(printed[0].splitlines()[-1])
+    printed = run_ranks(train_families, size, tmp_path, seconds=1500)
+    shown, evaluated = json.loads(printed[0].splitlines()[-1])
     assert set(FAMILIES) <= shown.keys()
     print(json.dumps(shown, indent=1))
+    assert not any(evaluated.values())
     assert all(first < 1e-6 for first, *_ in shown.values())
     assert all(max(numbers) < LATER for numbers in shown.values())
 

@@ -11,6 +11,7 @@ import torch
 
 from headway.base.errors import HeadwayError, UsageError
 from headway.base.ranks import ALONE, Ranks, started
+from headway.base.sharing import Interrupted, Share
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches, Order
 from headway.models import GPT
@@ -114,6 +115,7 @@ def compare_with_one_process():
             ranks.check_same({"optimizer.lr": 0.1 * (ranks.rank + 1), "seed": 3}, "settings")
         except UsageError as error:
             shown["disagreement"] = str(error)
+        shown["shared work"] = shared_work(ranks)
         shown["gradients"] = []
         for first in (0, 1, 3):
             (totals, own), (expected, whole) = gradients(ranks, first), gradients(ALONE, first)
@@ -137,6 +139,29 @@ def compare_with_one_process():
             shown["different models"] = error.what
         shown["not finite"] = message_of_not_finite(ranks)
         print(json.dumps(shown))
+
+
+def shared_work(ranks):
+    """Return results of batches that the processes share, and what each process computed."""
+    computed, seen = [], []
+
+    def compute(batch):
+        computed.append(batch)
+        return [batch / 3, f"text {batch}", torch.full((batch, 2), 1 / 3)]
+
+    share = Share(seen.append, ranks).after(100)
+    results = share.each([3, 0, 1, 2, 4], compute, size=lambda batch: batch)
+    sums = share.split([5, 6, 7], lambda part: [item * len(part) for item in part])
+    with pytest.raises(Interrupted) as interrupted:
+        Share(lambda done: stop_at(done, ranks), ranks).each(range(6), float)
+    tensors = [tensor.tolist() for *_, tensor in results]
+    values = [result[:-1] for result in results]
+    return [values, tensors, computed, seen, sums, interrupted.value.stop]
+
+
+def stop_at(done, ranks):
+    if ranks.rank == 1 and done == 3:
+        raise Interrupted("a signal")
 
 
 def message_of_not_finite(ranks):
@@ -172,6 +197,18 @@ def test_processes_add_numbers_and_exchange_values(two):
     for shown in two:
         assert shown["totals"] == [2.0, 1.0] and shown["of the first"] == {"rank": 0}
         assert shown["of all"] == ["x", "xx"]
+
+
+def test_processes_share_the_batches_of_an_evaluation_and_keep_their_order(two):
+    batches = [3, 0, 1, 2, 4]
+    for rank, shown in enumerate(two):
+        values, tensors, computed, seen, sums, stop = shown["shared work"]
+        assert values == [[batch / 3, f"text {batch}"] for batch in batches]
+        third = torch.tensor(1 / 3).item()
+        assert tensors == [[[third] * 2] * batch for batch in batches]
+        assert computed == batches[rank::2]
+        assert seen == [[100, 103, 106, 100], [103, 104, 100]][rank]
+        assert sums == [10, 6, 14] and stop == "a signal"
 
 
 def test_processes_that_disagree_are_refused_with_the_difference(two):

@@ -8,11 +8,11 @@ from torch import nn
 
 from headway.base.errors import DataError
 from headway.base.metrics_file import read_metrics
+from headway.base.sharing import Interrupted
 from headway.evaluation.scores import Metric, Scores
 from headway.training import (
     Checkpointing,
     Evaluation,
-    Interrupted,
     MetricsLog,
     StepReport,
     TrainingState,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.blocks import MaskedTokenHead, Pooling, pool_text
 from headway.bundle.arguments import checked
 from headway.bundle.contract import InputSpec, ProbeRequest
@@ -202,18 +203,16 @@ class EncoderBundle(StoredBundle, Attending):
         self,
         rows: Sequence[Sequence[int]],
         pooling: Pooling,
-        progress: Callable[[int], None] = lambda done: None,
+        share: Share = WHOLE,
         skipped: int = 0,
     ) -> Float[Tensor, "N D"]:
         """Return the vectors of encoded texts (special tokens included), without normalisation.
 
-        skipped: number of tokens at the beginning of a text that a mean leaves out. progress:
-        called before each batch with the number of texts processed so far.
+        skipped: number of tokens at the beginning of a text that a mean leaves out. share: of an
+        evaluation.
         """
-        vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
-        done = 0
-        for chosen in shortest_first(rows, BATCH):
-            progress(done)
+
+        def compute(chosen: Sequence[int]) -> Float[Tensor, "B D"]:
             batch = self._batch([rows[i] for i in chosen])
             hidden = self.model.encode(batch.tokens, batch.keys, batch.types)
             keys = batch.keys
@@ -221,8 +220,12 @@ class EncoderBundle(StoredBundle, Attending):
                 positions = torch.arange(hidden.shape[1], device=hidden.device)
                 kept = positions >= skipped
                 keys = kept.expand(hidden.shape[:2]) if keys is None else keys & kept
-            vectors[chosen] = pool_text(hidden, keys, pooling).float()
-            done += len(chosen)
+            return pool_text(hidden, keys, pooling).float()
+
+        vectors = torch.zeros(len(rows), self.config.model_dim, device=self.device)
+        batches = list(shortest_first(rows, BATCH))
+        for chosen, pooled in zip(batches, share.each(batches, compute, len), strict=True):
+            vectors[chosen] = pooled.to(vectors.device)
         return vectors
 
     @property

@@ -12,6 +12,7 @@ from torch import nn
 from headway.attention import record_attention
 from headway.base.errors import UsageError
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.data.encoder_batches import collate_encoder_batch, shortest_first
 from headway.data.word_targets import WordSequence
 from headway.text import EncoderTokenizer, positions_of_words
@@ -93,22 +94,24 @@ def word_outputs(
     model: nn.Module,
     rows: Sequence[WordSequence],
     pad: int,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> list[Float[Tensor, "W ..."]]:
     """Return the model's outputs at the first token of each word: one CPU tensor per sequence.
 
-    progress: called before each batch with the number of sequences processed so far.
+    share: of an evaluation.
     """
     device = str(next(model.parameters()).device)
-    outputs: list[Tensor] = [torch.empty(0)] * len(rows)
-    done = 0
-    for chosen in shortest_first([row.ids for row in rows], WORD_ROWS):
-        progress(done)
+
+    def compute(chosen: Sequence[int]) -> list[Tensor]:
         batch = collate_encoder_batch([rows[i].ids for i in chosen], None, pad).to(device)
-        batch_outputs = model(batch.tokens, batch.keys).float()
-        for row, i in enumerate(chosen):
-            outputs[i] = batch_outputs[row, list(rows[i].firsts)].cpu()
-        done += len(chosen)
+        outputs = model(batch.tokens, batch.keys).float()
+        return [outputs[row, list(rows[i].firsts)].cpu() for row, i in enumerate(chosen)]
+
+    batches = list(shortest_first([row.ids for row in rows], WORD_ROWS))
+    outputs: list[Tensor] = [torch.empty(0)] * len(rows)
+    for chosen, of_batch in zip(batches, share.each(batches, compute, len), strict=True):
+        for i, output in zip(chosen, of_batch, strict=True):
+            outputs[i] = output
     return outputs
 
 

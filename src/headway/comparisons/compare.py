@@ -14,6 +14,7 @@ from headway.base.errors import HeadwayError
 from headway.base.files import lock, read_json, write_file
 from headway.base.metrics_file import read_metrics
 from headway.base.settings import override
+from headway.base.sharing import WHOLE
 from headway.comparisons.plans import Plan
 from headway.evaluation.scores import Metric, Scores
 from headway.models import parameter_count
@@ -192,7 +193,7 @@ def _measure(folder: Path, config: AnyRunConfig, variant: str, options: object) 
 def _scores(task: AnyTask, bundle: Any, examples: Any, options: object) -> Scores:
     if task.compares is not None:
         return task.compares.evaluate(bundle, examples, options)
-    return task.evaluate(bundle, examples, options, lambda done: None)
+    return task.evaluate(bundle, examples, options, WHOLE)
 
 
 def _numbers(row: Mapping[str, object]) -> dict[str, float]:

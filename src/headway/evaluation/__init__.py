@@ -12,7 +12,7 @@ from headway.evaluation.paired import PairedDifference as PairedDifference
 from headway.evaluation.paired import Sums as Sums
 from headway.evaluation.paired import paired_bootstrap as paired_bootstrap
 from headway.evaluation.perplexity import bits_per_byte as bits_per_byte
-from headway.evaluation.perplexity import mean_nats as mean_nats
+from headway.evaluation.perplexity import nats_of as nats_of
 from headway.evaluation.ranking import correct_ranks as correct_ranks
 from headway.evaluation.ranking import pearson as pearson
 from headway.evaluation.ranking import ranks as ranks

@@ -4,25 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
+from headway.base.sharing import WHOLE, Share
+
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Nats:
+    """A negative log-likelihood in nats, and the number of target tokens."""
+
+    total: float = 0.0
+    count: int = 0
+
+    def __add__(self, other: Nats) -> Nats:
+        return Nats(self.total + other.total, self.count + other.count)
+
+    @property
+    def mean(self) -> float:
+        """Per target token, not per batch; exp of it is the perplexity."""
+        return self.total / self.count
+
 
 @torch.inference_mode()
-def mean_nats(loss: Callable[[Any], tuple[float, int]], batches: Iterable[object]) -> float:
-    """Return the negative log-likelihood per target token in nats; exp of it is the perplexity.
+def nats_of(
+    loss: Callable[[B], tuple[float, int]],
+    batches: Iterable[B],
+    share: Share = WHOLE,
+    size: Callable[[B], int] = lambda batch: 1,
+) -> Nats:
+    """Return the negative log-likelihood of all batches.
 
-    loss: computes the sum and the number of targets of one batch. The mean is over tokens, not over
-    batches. Raises ValueError if there are no targets.
+    loss: computes the sum and the number of targets of one batch. size: the number of examples of a
+    batch, for the progress. Raises ValueError if there are no targets.
     """
-    total, count = 0.0, 0
-    for batch in batches:
-        nats, targets = loss(batch)
-        total, count = total + nats, count + targets
-    if not count:
+    sums = Nats()
+    for nats, targets in share.each(batches, loss, size):
+        sums += Nats(nats, targets)
+    if not sums.count:
         raise ValueError("the batches have no targets, so the mean is undefined")
-    return total / count
+    return sums
 
 
 def bits_per_byte(nats: float, num_bytes: int) -> float:

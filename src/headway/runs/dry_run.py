@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headway.base.settings import MOST
+from headway.base.sharing import Interrupted
 from headway.runs.recipes import AnyRunConfig, with_settings
-from headway.training import Interrupted, StepReport, StopRequest, TrainingState
+from headway.training import StepReport, StopRequest, TrainingState
 
 DRY_RUN = "dry run"
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import COMMAND_LINE, fields_of, override
+from headway.base.sharing import Share
 from headway.base.threads import threads_of_run
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
@@ -78,7 +79,7 @@ def evaluate_model(
     recorded = None if config is None else config.machine.threads
     with threads_of_run(recorded if threads is None else None):
         scores = task.evaluate(
-            bundle, examples, settings, lambda done: progress(min(done / count, 1.0))
+            bundle, examples, settings, Share(lambda done: progress(min(done / count, 1.0)))
         )
     return ModelScores(task, scores, count)
 

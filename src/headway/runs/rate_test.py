@@ -17,6 +17,7 @@ import numpy as np
 
 from headway.base.errors import UsageError
 from headway.base.ranks import ALONE
+from headway.base.sharing import Interrupted
 from headway.runs.dry_run import EvaluationLimit
 from headway.runs.out_of_memory import memory_explained
 from headway.runs.recipes import AnyRunConfig
@@ -24,7 +25,6 @@ from headway.runs.start import begun
 from headway.tasks.registry import task_of_config
 from headway.training import (
     Event,
-    Interrupted,
     NonFinite,
     Observer,
     StepReport,

@@ -16,6 +16,7 @@ from headway.base.errors import DataError, HeadwayError, UsageError
 from headway.base.files import lock, write_file
 from headway.base.folders import INPUT
 from headway.base.ranks import ALONE, Ranks
+from headway.base.sharing import Interrupted, Share
 from headway.bundle.files import verify_files
 from headway.data.bad_rows import LEFT_OUT, LEFT_OUT_FILE
 from headway.evaluation.scores import Scores
@@ -28,7 +29,7 @@ from headway.runs.recipes import AnyRunConfig
 from headway.runs.report import PAGE, write_report
 from headway.runs.resolve import Resolved
 from headway.runs.start import begun
-from headway.runs.together import check_same_data, evaluated_by_first, for_processes
+from headway.runs.together import check_same_data, for_processes, scores_of_first
 from headway.tasks.job import AnyJob
 from headway.tasks.registry import task_of_config
 from headway.tasks.task import AnyTask
@@ -40,7 +41,6 @@ from headway.training import (
     Evaluation,
     Event,
     Glimpses,
-    Interrupted,
     MetricsLog,
     Observer,
     RecordedGradients,
@@ -241,11 +241,12 @@ def _train(
 
     def evaluate(model: nn.Module) -> Scores:
         subject = (job.evaluated or job.bundle)(model)
-        with machine.precision():
-            scores = task.evaluate(subject, job.held_out, job.evaluation, go_on.from_here())
+        share = Share(go_on.from_here(), ranks)
+        with machine.precision(), ranks.watch.long("an evaluation"):
+            scores = task.evaluate(subject, job.held_out, job.evaluation, share)
         for sample in scores.samples:
             run.emit("sample", **sample)
-        return scores
+        return scores_of_first(scores, ranks)
 
     def keep_best() -> None:
         if ranks.is_first:
@@ -253,7 +254,7 @@ def _train(
                 job.bundle(run.model).save(folder / MODEL, overwrite=True)
 
     evaluation = Evaluation(
-        evaluated_by_first(evaluate, ranks),
+        evaluate,
         observed.metric,
         observed.every or budget,
         keep_best,

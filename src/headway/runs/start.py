@@ -11,6 +11,7 @@ from headway.base.config_files import RUN_FILE
 from headway.base.errors import DataError
 from headway.base.ranks import Ranks
 from headway.base.settings import flat, override
+from headway.base.sharing import Interrupted
 from headway.runs.dry_run import DRY_RUN, EvaluationLimit
 from headway.runs.memory import fitted_to_memory
 from headway.runs.pace import untrained
@@ -18,7 +19,7 @@ from headway.runs.recipes import AnyRunConfig
 from headway.runs.resolve import Resolved, as_decided, resolve
 from headway.tasks.job import AnyJob, Emit
 from headway.tasks.task import AnyTask
-from headway.training import Interrupted, TrainingState
+from headway.training import TrainingState
 
 DECIDED = "the settings and the data of process 0"
 """What the other processes wait for, for messages."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from headway import __version__
 from headway.base.devices import select_device
@@ -22,7 +20,6 @@ from headway.evaluation.scores import Metric, Scores
 from headway.runs.data_files import data_files
 from headway.runs.recipes import AnyRunConfig
 from headway.tasks.job import AnyJob
-from headway.training import Interrupted
 from headway.transforms.shard import digest
 
 
@@ -87,29 +84,12 @@ def tensors_of(value: object) -> Iterator[Tensor]:
             yield from tensors_of(part)
 
 
-def evaluated_by_first(
-    evaluate: Callable[[nn.Module], Scores], ranks: Ranks
-) -> Callable[[nn.Module], Scores]:
-    """Return an evaluation that the first process does, and whose metrics all processes get.
+def scores_of_first(scores: Scores, ranks: Ranks) -> Scores:
+    """Return the metrics of the first process, which decide what is the best model.
 
-    If it is interrupted, it is in all processes.
+    Those of other processes may differ where an evaluation samples outputs.
     """
-
-    def together(model: nn.Module) -> Scores:
-        what = "an evaluation"
-        if not ranks.is_first:
-            sent: dict[str, Any] = ranks.shared({}, what)
-            if sent["stop"]:
-                raise Interrupted(sent["stop"])
-            return Scores(tuple(Metric(**metric) for metric in sent["metrics"]))
-        try:
-            with ranks.watch.long(what):
-                scores = evaluate(model)
-        except Interrupted as interrupted:
-            ranks.shared({"stop": interrupted.stop}, what)
-            raise
-        metrics = [asdict(metric) for metric in scores.metrics]
-        ranks.shared({"stop": "", "metrics": metrics}, what)
+    if ranks.is_alone:
         return scores
-
-    return evaluate if ranks.is_alone else together
+    metrics = ranks.shared([asdict(metric) for metric in scores.metrics], "the scores")
+    return Scores(tuple(Metric(**metric) for metric in metrics))

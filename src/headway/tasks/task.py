@@ -15,11 +15,12 @@ from typing import Any, Generic, TypeVar
 
 from headway.base.devices import Machine
 from headway.base.settings import required
+from headway.base.sharing import Share
 from headway.bundle import Bundle
 from headway.data.stream import Batch
 from headway.evaluation.scores import Scores
 from headway.interop import Exported, ExportedCTranslate2, ExportedGGUF
-from headway.tasks.job import AnyJob, Emit, Job, Progress
+from headway.tasks.job import AnyJob, Emit, Job
 from headway.tasks.sections import (
     ExamplesConfig,
     ObservationConfig,
@@ -275,8 +276,9 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     returns the job of the run.
 
     evaluation: the class of the options of an evaluation, a dataclass of settings with defaults.
-    evaluate(bundle, examples, options, progress): evaluates a bundle, in training and in `headway
-    eval`. It raises DataError for an example with a label that the model does not have.
+    evaluate(bundle, examples, options, share): evaluates a bundle, in training and in `headway
+    eval`, alone or with other processes (`Share.each`). It raises DataError for an example with a
+    label that the model does not have.
     read(bundle, paths, config, options): reads labelled examples, which have a length, from files.
     config: the configuration of the run, for the names of columns; None for a model without a run.
     held_out(bundle, run, config, options): returns the held-out examples of a run. reads: whether
@@ -294,7 +296,7 @@ class Task(Generic[RunConfig, Model, Examples, Options]):
     check: Callable[[RunConfig], object]
     prepare: Callable[[RunConfig, Path, Machine, Emit], Job[Any, Examples, Options]]
     evaluation: type[Options]
-    evaluate: Callable[[Model, Examples, Options, Progress], Scores]
+    evaluate: Callable[[Model, Examples, Options, Share], Scores]
     read: Callable[[Model, Sequence[Path], RunSettings | None, Options], Examples]
     held_out: Callable[[Model, Path, Any, Options], Examples]
     next_commands: Sequence[str]

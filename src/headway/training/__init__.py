@@ -35,7 +35,6 @@ from headway.training.observers import EVALUATING as EVALUATING
 from headway.training.observers import Averaging as Averaging
 from headway.training.observers import Evaluation as Evaluation
 from headway.training.observers import Glimpses as Glimpses
-from headway.training.observers import Interrupted as Interrupted
 from headway.training.optimizers import AutomaticOptimizerConfig as AutomaticOptimizerConfig
 from headway.training.optimizers import OptimizerConfig as OptimizerConfig
 from headway.training.optimizers import for_start as for_start

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from headway.base.sharing import Interrupted
 from headway.evaluation.scores import Metric, Scores
 from headway.training.budget import Budget
 from headway.training.state import StepReport, TrainingState, averaged
@@ -20,17 +21,6 @@ Evaluator = Callable[[nn.Module], Scores]
 
 EVALUATING = 0.15
 """Maximum fraction of a time limit that evaluations take, the first and the last one excepted."""
-
-
-class Interrupted(Exception):
-    """Raised by an evaluator that was interrupted and has no scores.
-
-    stop: the reason why the run ends (`TrainingState.stop`).
-    """
-
-    def __init__(self, stop: str = "interrupted") -> None:
-        super().__init__(stop)
-        self.stop = stop
 
 
 @dataclass

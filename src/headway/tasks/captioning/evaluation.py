@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
+from headway.base.chunks import chunks
 from headway.base.errors import DataError
+from headway.base.sharing import WHOLE, Share
 from headway.evaluation import CorpusScores, score_against_several
-from headway.evaluation.progress import in_examples
+from headway.evaluation.perplexity import Nats
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.captioning.cider import cider_d
 from headway.tasks.captioning.config import CaptionEvaluation
@@ -29,7 +31,7 @@ def evaluate(
     bundle: CaptionerBundle,
     examples: CaptionExamples,
     options: CaptionEvaluation = DEFAULTS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate a captioner.
 
@@ -39,13 +41,14 @@ def evaluate(
     DataError if no language is left.
     """
     passes = 1 + len(examples.columns)
-    count = _Count(in_examples(progress, len(examples), passes * len(examples)))
-    nats = _nats(bundle, examples, count)
+    share = share.in_examples(len(examples), passes * len(examples))
+    nats, done = _nats(bundle, examples, share), len(examples)
     languages = []
     for language in examples.columns:
         chosen = examples.chosen(language, options.images)
-        if len(chosen) > 1 and nats[language].tokens:
-            outputs = _captions(bundle, examples, language, chosen, options, count)
+        if len(chosen) > 1 and nats[language].count:
+            outputs = _captions(bundle, examples, language, chosen, options, share.after(done))
+            done += len(chosen)
             references = [examples.captions[i][language] for i in chosen]
             ciders = cider_d(outputs, references)
             corpus = score_against_several(outputs, references)
@@ -58,36 +61,12 @@ def evaluate(
     return _scores(bundle, examples, options, languages)
 
 
-@dataclass
-class _Count:
-    """Counts the processed images over all passes, and reports their number before each batch."""
-
-    progress: Callable[[int], None]
-    images: int = 0
-
-    def begin(self, batch: int) -> None:
-        self.progress(self.images)
-        self.images += batch
-
-
-@dataclass
-class _Nats:
-    """A total in nats over tokens, and the number of tokens."""
-
-    total: float = 0.0
-    tokens: int = 0
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.tokens
-
-
 @dataclass(frozen=True)
 class _Language:
     """The scores of one language. chosen: the indices of the images; outputs: their captions."""
 
     name: str
-    nats: _Nats
+    nats: Nats
     chosen: list[int]
     outputs: list[str]
     ciders: list[float]
@@ -101,7 +80,7 @@ class _Language:
 
 
 @torch.inference_mode()
-def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> dict[str, _Nats]:
+def _nats(bundle: CaptionerBundle, examples: CaptionExamples, share: Share) -> dict[str, Nats]:
     """Compute the nats of each language. An image is encoded once for all its captions."""
     model, reader, device = bundle.model, bundle.reader, bundle.device
     firsts = {
@@ -110,21 +89,25 @@ def _nats(bundle: CaptionerBundle, examples: CaptionExamples, count: _Count) -> 
     }
     captions, _ = caption_tokens(examples.captions, examples.columns, reader, bundle.longest)
     images = sorted(captions)
-    sums = {language: _Nats() for language in examples.columns}
-    for start in range(0, len(images), BATCH):
-        chosen = images[start : start + BATCH]
-        count.begin(len(chosen))
+
+    def compute(chosen: Sequence[int]) -> list[tuple[float, int]]:
+        sums = [(0.0, 0) for _ in firsts]
         pixels = examples.images.batch(chosen, reader.images)
         batch = collate_captions(pixels, [captions[i] for i in chosen], chosen).to(str(device))
         hidden = model.decode(batch.read, model.encode(batch.images)[batch.of])
-        for language, first in firsts.items():
+        for language, first in enumerate(firsts.values()):
             real = batch.real & (batch.read[:, :1] == first)
             targets = batch.targets[real]
             if len(targets):
                 _, nats = cross_entropy_of(model)(hidden[real], model.output.weight, targets)
-                sums[language].total += nats.item()
-                sums[language].tokens += len(targets)
-    return sums
+                sums[language] = (nats.item(), len(targets))
+        return sums
+
+    nats = dict.fromkeys(firsts, Nats())
+    for sums in share.each(chunks(images, BATCH), compute, len):
+        for language, (total, count) in zip(firsts, sums, strict=True):
+            nats[language] += Nats(total, count)
+    return nats
 
 
 def _captions(
@@ -133,17 +116,17 @@ def _captions(
     language: str,
     chosen: Sequence[int],
     options: CaptionEvaluation,
-    count: _Count,
+    share: Share,
 ) -> list[str]:
     """Generate the best caption of each of the chosen images."""
-    captions: list[str] = []
     name = language if bundle.languages else None
-    for start in range(0, len(chosen), BATCH):
-        batch = chosen[start : start + BATCH]
-        count.begin(len(batch))
+
+    def compute(batch: Sequence[int]) -> list[str]:
         pixels = examples.images.batch(batch, bundle.reader.images)
-        captions += [best[0].text for best in bundle.search_tensors(pixels, name, options)]
-    return captions
+        return [best[0].text for best in bundle.search_tensors(pixels, name, options)]
+
+    captions = share.each(chunks(chosen, BATCH), compute, len)
+    return [text for texts in captions for text in texts]
 
 
 def _scores(
@@ -157,7 +140,7 @@ def _scores(
     The details of a single language are not nested under "languages".
     """
     sums = [language.nats for language in languages]
-    overall = sum(nats.total for nats in sums) / sum(nats.tokens for nats in sums)
+    overall = sum(nats.total for nats in sums) / sum(nats.count for nats in sums)
     means = {
         name: sum(language.metrics[name] for language in languages) / len(languages)
         for name in ("cider", "bleu", "chrf")

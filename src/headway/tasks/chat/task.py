@@ -6,20 +6,21 @@ Supervised fine-tuning: the loss of a language model on the answers only. Ouyang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 
+from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.settings import override
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import TextBundle
 from headway.data.dialogues import has_dialogues
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches
 from headway.decoding import GenerationConfig, generate_from_tokens
-from headway.evaluation import mean_nats
-from headway.evaluation.progress import in_examples
+from headway.evaluation import nats_of
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
@@ -102,7 +103,7 @@ def evaluate(
     bundle: TextBundle,
     dialogues: EncodedDialogues,
     options: ChatScoring = ALL,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Score conversations: the loss on their answers, and the fraction of exact answers.
 
@@ -113,28 +114,22 @@ def evaluate(
     chosen = evenly_spaced(len(dialogues), options.conversations)
     rows = rows_of(chosen, dialogues.lengths, int(dialogues.lengths[chosen].max()))
     questions = questions_of(dialogues, bundle.tokenizer.ends, options.answers)
-    report = in_examples(progress, len(dialogues), len(rows) + len(questions))
-    objective, targets = TextObjective(), 0
+    share = share.in_examples(len(dialogues), len(rows) + len(questions))
+    objective = TextObjective()
 
-    def batches() -> Iterator[DialogueBatch]:
-        for first in range(0, len(rows), ROWS):
-            report(first)
-            yield packed(dialogues, rows[first : first + ROWS]).to(str(bundle.device))
-
-    def loss(batch: DialogueBatch) -> tuple[float, int]:
-        nonlocal targets
-        computed = objective(bundle.model, batch)
-        targets += computed.count
+    def loss(chosen: Sequence[Sequence[int]]) -> tuple[float, int]:
+        computed = objective(bundle.model, packed(dialogues, chosen).to(str(bundle.device)))
         return computed.nats.item(), computed.count
 
-    metrics = [Metric("nats", mean_nats(loss, batches()), higher_is_better=False)]
-    outputs = answers_to(bundle, questions, lambda done: report(len(rows) + done))
+    nats = nats_of(loss, chunks(rows, ROWS), share, len)
+    metrics = [Metric("nats", nats.mean, higher_is_better=False)]
+    outputs = answers_to(bundle, questions, share.after(len(rows)))
     decode = bundle.tokenizer.decode
     references = [decode(question.answer).strip() for question in questions]
     if questions:
         exact = sum(map(str.__eq__, outputs, references)) / len(questions)
         metrics.append(Metric("exact", exact))
-    counts = {"conversations": len(chosen), "targets": targets, "answers": len(questions)}
+    counts = {"conversations": len(chosen), "targets": nats.count, "answers": len(questions)}
     shown = range(min(options.sample, len(questions)))
     samples: Sequence[Mapping[str, str]] = [
         {
@@ -150,18 +145,19 @@ def evaluate(
 def answers_to(
     bundle: TextBundle,
     questions: Sequence[Question],
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> list[str]:
     """Return the model's answers to questions, by greedy decoding, stripped."""
-    answers: list[str] = []
     longest = max((len(question.answer) for question in questions), default=0)
     config = GenerationConfig(temperature=0.0, max_tokens=longest + SPARE)
-    for first in range(0, len(questions), ROWS):
-        progress(first)
-        prompts = [question.prompt for question in questions[first : first + ROWS]]
+
+    def compute(batch: Sequence[Question]) -> list[str]:
+        prompts = [question.prompt for question in batch]
         outputs = generate_from_tokens(bundle.model, bundle.tokenizer, prompts, config)
-        answers += [output[0].text.strip() for output in outputs]
-    return answers
+        return [output[0].text.strip() for output in outputs]
+
+    answers = share.each(chunks(questions, ROWS), compute, len)
+    return [text for texts in answers for text in texts]
 
 
 def score_lines(scores: Scores) -> list[str]:

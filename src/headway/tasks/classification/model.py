@@ -16,6 +16,7 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import read_json
 from headway.base.settings import required, setting
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import (
     Attending,
     Classified,
@@ -183,25 +184,27 @@ class ClassifierBundle(StoredBundle, Attending):
     def logits(
         self,
         texts: Sequence[Texts],
-        progress: Callable[[int], None] = lambda done: None,
+        share: Share = WHOLE,
         *,
         first: int = 1,
     ) -> Float[Tensor, "N C"]:
         """Compute the output of the head for each text, in order.
 
-        progress: called before each batch with the number of texts processed so far. first: the
-        number of the first text, in errors.
+        share: of an evaluation. first: the number of the first text, in errors.
         """
         rows, types = self.reader.encode(texts, first)
-        logits = torch.zeros(len(rows), self.reader.outputs, device=self.device)
-        done = 0
-        for chosen in shortest_first(rows, ROWS):
-            progress(done)
-            done += len(chosen)
+
+        def compute(chosen: Sequence[int]) -> Float[Tensor, "B C"]:
             batch = collate_encoder_batch(
                 [rows[i] for i in chosen], [types[i] for i in chosen], self.reader.pad
             ).to(str(self.device))
-            logits[chosen] = self.model(batch.tokens, batch.keys, batch.types).float()
+            outputs: Tensor = self.model(batch.tokens, batch.keys, batch.types)
+            return outputs.float()
+
+        logits = torch.zeros(len(rows), self.reader.outputs, device=self.device)
+        batches = list(shortest_first(rows, ROWS))
+        for chosen, of_batch in zip(batches, share.each(batches, compute, len), strict=True):
+            logits[chosen] = of_batch.to(logits.device)
         return logits
 
     def reading(self, text: str, second: str | None = None) -> ForwardPass:

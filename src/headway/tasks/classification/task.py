@@ -6,7 +6,7 @@ A language model or an encoder with a head. Radford et al. 2018, sections 3.2 an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -16,6 +16,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import DataError, UsageError
 from headway.base.settings import override
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import ClassOptions, EncoderBundle, TextBundle, label_cells, label_scores
 from headway.data.encoder_batches import EncoderBatch
 from headway.data.split import check_known
@@ -299,7 +300,7 @@ def evaluate(
     bundle: ClassifierBundle,
     texts: Sequence[LabelledText],
     options: NoOptions = NO_OPTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate a classifier (`score_classes`) or a regression model (`number_scores`).
 
@@ -311,7 +312,7 @@ def evaluate(
     unit = "texts" if isinstance(texts[0].texts, str) else "pairs"
     if bundle.reader.numbers is not None:
         true = [text.number for text in texts]
-        logits = bundle.logits([text.texts for text in texts], progress)[:, 0]
+        logits = bundle.logits([text.texts for text in texts], share)[:, 0]
         predicted = [bundle.reader.numbers.restored(z) for z in logits.tolist()]
         metrics = tuple(
             Metric(name, value, higher_is_better=name != "mse")
@@ -320,7 +321,7 @@ def evaluate(
         return Scores(metrics, {unit: len(texts)})
     numbers = {label: i for i, label in enumerate(bundle.labels)}
     check_known(labels_of(texts), numbers, "label")
-    logits = bundle.logits([text.texts for text in texts], progress).cpu()
+    logits = bundle.logits([text.texts for text in texts], share).cpu()
     return score_classes(logits, [numbers[text.label] for text in texts], bundle.labels, unit)
 
 

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import torch
 
 from headway.base.errors import UsageError
+from headway.base.sharing import Share
 from headway.bundle import Bundle
 from headway.data.stream import Batch, Batches, Order
 from headway.evaluation.scores import Metric, Scores
@@ -102,9 +103,9 @@ class TaskExamples:
     def __len__(self) -> int:
         return len(self.examples)
 
-    def scores(self, student: object, progress: Callable[[int], None]) -> Scores:
+    def scores(self, student: object, share: Share) -> Scores:
         """Evaluate the student with `Task.evaluate` of the teacher's task."""
-        return self.task.evaluate(student, self.examples, self.options, progress)
+        return self.task.evaluate(student, self.examples, self.options, share)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +120,17 @@ class ComparedBatches:
     weights: DistillationConfig
 
     @torch.inference_mode()
-    def scores(self, student: object, progress: Callable[[int], None]) -> Scores:
+    def scores(self, student: object, share: Share) -> Scores:
         """Compute the mean difference per text; lower is better."""
         assert isinstance(student, DistillationStudent)
-        total, count = 0.0, 0
-        for batch in self.batches():
-            progress(count)
+
+        def compute(batch: Batch) -> tuple[float, int]:
             loss = self.objective(student, DistillationBatch(batch, self.weights))
-            total, count = total + loss.total.item(), count + loss.count
+            return loss.total.item(), loss.count
+
+        total, count = 0.0, 0
+        for difference, texts in share.each(self.batches(), compute):
+            total, count = total + difference, count + texts
         return Scores((Metric("difference", total / count, higher_is_better=False),))
 
 

@@ -15,6 +15,7 @@ from torch import nn
 from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import flat, override
+from headway.base.sharing import WHOLE, Share
 from headway.blocks.hidden_states import layer_map, record_blocks, stack_of
 from headway.bundle import Bundle
 from headway.evaluation.scores import Scores
@@ -106,7 +107,7 @@ def distillation_job(
             return None
         metric = str(flat(config)["evaluation.metric"])
         with machine.precision():
-            score = held_out.scores(examples.bundle(model), progress)[metric]
+            score = held_out.scores(examples.bundle(model), Share(progress))[metric]
         name = metric.replace("_", " ")
         return f"the teacher's {name} on the held-out examples: {score:.4f}"
 
@@ -276,10 +277,10 @@ def evaluate(
     student: object,
     examples: Compared,
     options: NoOptions = NO_OPTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate a student as its teacher's task does, or by its difference from the teacher."""
-    return examples.scores(student, progress)
+    return examples.scores(student, share)
 
 
 DISTILLATION = Task(

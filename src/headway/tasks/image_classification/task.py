@@ -6,16 +6,18 @@ few images: Touvron et al. 2021.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.blocks import patchify
 from headway.bundle import ClassOptions, ImageEncoding, label_cells, label_scores
 from headway.data.image_examples import ImageExamples, examples_of_corpus
@@ -155,7 +157,7 @@ def evaluate(
     bundle: ImageClassifierBundle,
     images: ImageExamples,
     options: NoOptions = NO_OPTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate an image classifier (`score_classes`).
 
@@ -166,11 +168,11 @@ def evaluate(
     check_known(labelled, numbers, "class")
     if not len(images):
         raise DataError("no images to evaluate")
-    parts = []
-    for start in range(0, len(images), IMAGES_AT_ONCE):
-        progress(start)
-        batch = images.batch(range(start, min(start + IMAGES_AT_ONCE, len(images))), bundle.reader)
-        parts.append(bundle.logits(batch.to(bundle.device)).cpu())
+
+    def compute(chosen: Sequence[int]) -> Float[Tensor, "B C"]:
+        return bundle.logits(images.batch(chosen, bundle.reader).to(bundle.device)).cpu()
+
+    parts = share.each(chunks(range(len(images)), IMAGES_AT_ONCE), compute, len)
     true = [numbers[label] for label in images.labels]
     return score_classes(torch.cat(parts), true, bundle.labels, "images", TOP)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -16,10 +16,11 @@ from headway.base.devices import Machine
 from headway.base.errors import UsageError
 from headway.base.settings import override
 from headway.base.shapes import Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import TextBundle
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
-from headway.evaluation import bits_per_byte, mean_nats
+from headway.evaluation import bits_per_byte, nats_of
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import NO_SETTINGS, Exported, ExportedCTranslate2, ExportedGGUF
 from headway.models import GPT
@@ -189,7 +190,7 @@ def evaluate(
     bundle: TextBundle,
     text: ScoredText,
     options: LanguageScoring = AS_THE_RUN,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Score a text in consecutive windows without overlap.
 
@@ -201,30 +202,23 @@ def evaluate(
     the whole text; and perplexity = exp(nats), infinite if that overflows.
     """
     windows, corpus = _chosen(bundle, text.windows, options), text.corpus
-    objective, count = TextObjective(), 0
-    limit = None
+    objective, limit = TextObjective(), None
     if windows.tokens is not None:
         limit = -(-windows.tokens // (windows.batch_size * windows.length))
 
-    def batches() -> Iterator[TextBatch]:
-        all_batches = in_order(corpus, windows.batch_size, windows.length, str(bundle.device))
-        for batch in islice(all_batches, limit):
-            progress(count)
-            yield batch
-
     def loss(batch: TextBatch) -> tuple[float, int]:
-        nonlocal count
         batch_loss = objective(bundle.model, batch)
-        count += batch_loss.count
         return batch_loss.nats.item(), batch_loss.count
 
-    nats = mean_nats(loss, batches())
+    all_batches = in_order(corpus, windows.batch_size, windows.length, str(bundle.device))
+    scored = nats_of(loss, islice(all_batches, limit), share, lambda batch: batch.tokens.numel())
+    nats = scored.mean
     not_predicted = len(corpus.offsets) if corpus.has_separate_ends else 1
     bits = bits_per_byte(nats * (len(corpus) - not_predicted), corpus.num_bytes)
     metrics = {"nats": nats, "bits_per_byte": bits, "perplexity": perplexity(nats)}
     return Scores(
         tuple(Metric(name, value, higher_is_better=False) for name, value in metrics.items()),
-        {"tokens": count, "bytes": corpus.num_bytes, "window": windows.length},
+        {"tokens": scored.count, "bytes": corpus.num_bytes, "window": windows.length},
         _samples(bundle, options),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +15,11 @@ import torch
 import torch.nn.functional as F
 
 from headway.base.errors import DataError, HeadwayWarning, UsageError
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.prepared import numbered
 from headway.data.rows import ENDINGS as TABLES
-from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.masked_language_modeling.config import (
     EncoderDataConfig,
@@ -171,7 +172,7 @@ def evaluate(
     bundle: EncoderBundle,
     text: HeldOutText,
     options: EncoderScoring = USUAL,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate an encoder on held-out sequences with masked words, and on sentences.
 
@@ -189,10 +190,10 @@ def evaluate(
     metrics: list[Metric] = []
     counts: dict[str, int] = {}
     details: dict[str, object] = {"held_out_sequences": {}}
-    first = progress
+    first = share
     if text.sources and options.sentences:  # the sequences are the first half of the work
         rows = sum(min(options.sequences, len(source.plan(0))) for source in text.sources.values())
-        first = in_examples(progress, len(text) // 2, rows)
+        first = share.in_examples(len(text) // 2, rows)
     if text.sources:
         metrics, details["held_out_sequences"] = _of_sequences(
             bundle, text, options.sequences, first
@@ -201,7 +202,7 @@ def evaluate(
         sentences = evenly(text.sentences, options.sentences)
         done = len(text) // 2 if text.sources else 0
         perplexity = pseudo_perplexity(
-            bundle, sentences, lambda part: progress(done + int(part * (len(text) - done)))
+            bundle, sentences, lambda work: share.after(done).in_examples(len(text) - done, work)
         )
         numbers = {"per_token": perplexity.per_token, "per_word": perplexity.per_word}
         metrics += [
@@ -231,20 +232,22 @@ def evenly(sentences: Sequence[str], most: int) -> Sequence[str]:
 
 @torch.inference_mode()
 def _of_sequences(
-    bundle: EncoderBundle, text: HeldOutText, most: int, progress: Callable[[int], None]
+    bundle: EncoderBundle, text: HeldOutText, most: int, share: Share
 ) -> tuple[list[Metric], dict[str, dict[str, float]]]:
     """Evaluate at most `most` sequences of each text; return totals and scores of each text."""
     total, done = RowScores(), 0
     by_text = dict.fromkeys(text.sources, RowScores())
     masked = np.zeros(bundle.tokenizer.size, dtype=np.int64)
     for name, source in text.sources.items():
-        for batch in evaluation_batches(source, text.batch_size, most, str(bundle.device)):
-            progress(done)
-            scores, targets = _batch_scores(bundle, batch)
-            by_text[name] += scores
-            total += scores
+        batches = evaluation_batches(source, text.batch_size, most, str(bundle.device))
+        of_batches = share.after(done).each(
+            batches, partial(_batch_scores, bundle), lambda batch: len(batch.targets)
+        )
+        for sums, targets in of_batches:
+            by_text[name] += RowScores(*sums)
+            total += RowScores(*sums)
             masked += np.bincount(targets, minlength=len(masked))
-            done += len(batch.targets)
+        done += min(most, len(source.plan(0)))
     numbers = total.numbers()
     numbers["below_unigram"] = entropy(masked) - numbers["mlm_nats"]
     metrics = [
@@ -254,10 +257,8 @@ def _of_sequences(
     return metrics, {name: scores.numbers() for name, scores in by_text.items()}
 
 
-def _batch_scores(
-    bundle: EncoderBundle, batch: MaskedBatch
-) -> tuple[RowScores, npt.NDArray[np.int64]]:
-    """Return the totals of one batch, and the ids of its masked words."""
+def _batch_scores(bundle: EncoderBundle, batch: MaskedBatch) -> tuple[Sequence[Any], Sequence[int]]:
+    """Return the totals of one batch (`RowScores`), and the ids of its masked words."""
     outputs = judge(bundle.model, batch)
     nats = F.cross_entropy(outputs.words, outputs.targets, reduction="sum").item()
     correct = int((outputs.words.argmax(-1) == outputs.targets).sum())
@@ -266,7 +267,7 @@ def _batch_scores(
         nats = F.cross_entropy(outputs.follows, batch.elsewhere, reduction="sum").item()
         correct = int((outputs.follows.argmax(-1) == batch.elsewhere).sum())
         scores += RowScores(pair_nats=nats, pairs=len(outputs.follows), pairs_right=correct)
-    return scores, outputs.targets.cpu().numpy()
+    return astuple(scores), outputs.targets.tolist()
 
 
 def entropy(counts: npt.NDArray[np.int64]) -> float:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from headway.base.chunks import chunks
 from headway.base.errors import UsageError
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.bundle.encoder import FRAME
 from headway.data.encoder_batches import EncoderBatch, collate_encoder_batch
@@ -49,13 +51,13 @@ class PseudoPerplexity:
 def pseudo_perplexity(
     bundle: EncoderBundle,
     texts: Sequence[str],
-    progress: Callable[[float], object] = lambda part: None,
+    share_of: Callable[[int], Share] = lambda work: WHOLE,
 ) -> PseudoPerplexity:
     """Compute -sum_t log P(w_t | all w but w_t), masking one token at a time.
 
     Salazar et al. 2020, section 2. Each text is encoded by itself, in parts if it is longer than
-    the model's maximum length. The cost is one sequence per token. progress: called before each
-    batch with the fraction of the tokens that is done. Raises UsageError for a model without a head
+    the model's maximum length. The cost is one sequence per token. share_of: returns the
+    share of an evaluation, from the number of tokens. Raises UsageError for a model without a head
     for masked tokens, and if the texts have no tokens.
     """
     if bundle.model.masked_lm_head is None:
@@ -75,17 +77,19 @@ def pseudo_perplexity(
     if not rows:
         raise UsageError("the texts have no tokens, so there is no pseudo-perplexity")
     rows.sort(key=lambda row: len(row[0]))  # stable sort by length: little padding
-    total = 0.0
-    for start in range(0, len(rows), ROWS):
-        progress(start / len(rows))
-        chosen = rows[start : start + ROWS]
+
+    def compute(chosen: Sequence[tuple[list[int], int]]) -> float:
         batch, positions = _masked(chosen, bundle)
         hidden = bundle.model.encode(batch.tokens, batch.keys, batch.types)
         logits = bundle.model.words(
             hidden[torch.arange(len(chosen), device=hidden.device), positions]
         ).float()
         true = torch.tensor([ids[position] for ids, position in chosen], device=logits.device)
-        total += F.cross_entropy(logits, true, reduction="sum").item()
+        return F.cross_entropy(logits, true, reduction="sum").item()
+
+    total = 0.0
+    for nats in share_of(len(rows)).each(chunks(rows, ROWS), compute, len):
+        total += nats
     return PseudoPerplexity(total, len(rows), words)
 
 

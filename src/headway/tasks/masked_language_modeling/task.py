@@ -17,6 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Tensor
+from headway.base.sharing import Share
 from headway.bundle import EncoderBundle, FilledText, FillInput, FillOptions, WordPrediction
 from headway.data.padding import IGNORED
 from headway.data.stream import Batches
@@ -180,7 +181,7 @@ def _baseline(
         sentences = evenly(held_out.sentences, evaluation.sentences)
         with machine.precision():
             before = pseudo_perplexity(
-                start, sentences, lambda part: progress(int(part * len(sentences)))
+                start, sentences, lambda work: Share(progress).in_examples(len(sentences), work)
             )
         return (
             f"before: pseudo-perplexity {before.per_word:,.1f} per word "

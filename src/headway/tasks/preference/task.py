@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.settings import override
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import TextBundle
 from headway.data.dialogues import has_preferences
 from headway.data.split import evenly_spaced
@@ -98,7 +100,7 @@ def evaluate(
     bundle: TextBundle,
     held_out: HeldOutPairs,
     options: PreferenceScoring = USUAL,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Score pairs of answers, and answers of the model's own.
 
@@ -110,14 +112,16 @@ def evaluate(
     the divergence from the reference, in nats per answer; length and length_before are the mean
     numbers of tokens of the answers of the model and of the reference.
     """
-    pairs, margins, chosen = held_out.pairs, [], []
-    for first in range(0, len(pairs), ROWS):
-        progress(first)
-        batch = pairs.batch(range(first, min(first + ROWS, len(pairs)))).to(str(bundle.device))
-        answers = answer_pairs(bundle.model, batch)
-        margins += answers.margins.tolist()
-        chosen += (answers.chosen - answers.chosen_reference).tolist()
-    gained = np.array(margins)
+    pairs = held_out.pairs
+
+    def compute(numbers: Sequence[int]) -> list[list[float]]:
+        answers = answer_pairs(bundle.model, pairs.batch(numbers).to(str(bundle.device)))
+        gained: list[float] = answers.margins.tolist()
+        return [gained, (answers.chosen - answers.chosen_reference).tolist()]
+
+    parts = share.each(chunks(range(len(pairs)), ROWS), compute, len)
+    gained = np.array([margin for margins, _ in parts for margin in margins])
+    chosen = [gain for _, gains in parts for gain in gains]
     metrics = [
         Metric("accuracy", float(((gained > 0) + 0.5 * (gained == 0)).mean())),
         Metric("margin", float(gained.mean())),

@@ -4,7 +4,7 @@ and its Hugging Face folders."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -217,21 +217,18 @@ class QuestionAnsweringBundle(BundleWithReader, Attending):
         self,
         pairs: Sequence[tuple[str, str]],
         top: int = 1,
-        progress: Callable[[int], None] = lambda done: None,
         *,
         first: int = 1,
     ) -> list[list[PredictedAnswer]]:
         """Answer pairs (question, context). The answers of a pair do not depend on other pairs.
 
-        top: the number of answers per question. progress: called before each batch with the number
-        of questions answered so far. first: the number of the first question, in errors.
+        top: the number of answers per question. first: the number of the first question, in errors.
         """
         if top < 1:
             raise UsageError(f"{top=} must be at least 1")
         _check_texts(pairs, first)
         answers: list[list[PredictedAnswer]] = []
         while len(answers) < len(pairs):
-            progress(len(answers))
             batch = pairs[len(answers) : len(answers) + QUESTIONS]
             questions, window_spans = self._best_spans(batch, top)
             answers += [

@@ -6,7 +6,7 @@ An encoder with a head for the start and the end of an answer. Devlin et al. 201
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from headway.base.devices import Machine
 from headway.base.errors import DataError, HeadwayWarning
 from headway.base.settings import override
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.data.split import evenly_spaced
 from headway.evaluation.scores import Metric, Scores
@@ -45,6 +46,7 @@ from headway.tasks.question_answering.data import (
     target_answer,
 )
 from headway.tasks.question_answering.model import (
+    QUESTIONS,
     AnsweredQuestion,
     AnswerInput,
     AnswerOptions,
@@ -179,7 +181,7 @@ def evaluate(
     bundle: QuestionAnsweringBundle,
     questions: Sequence[Question],
     options: AnswerScoring = ALL_QUESTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Compute F1 and exact match of the most probable answers (`score_answers`).
 
@@ -192,8 +194,12 @@ def evaluate(
             raise DataError(f"question {question.id} has no answer in its context", question.where)
     chosen = [questions[i] for i in evenly_spaced(len(questions), options.questions)]
     pairs = [(question.question, question.context) for question in chosen]
-    answers = bundle.answer_all(pairs, progress=progress)
-    predictions = [best[0].text if best else "" for best in answers]
+
+    def compute(batch: Sequence[tuple[str, str]]) -> list[str]:
+        return [best[0].text if best else "" for best in bundle.answer_all(batch)]
+
+    batches = [pairs[i : i + QUESTIONS] for i in range(0, len(pairs), QUESTIONS)]
+    predictions = [text for texts in share.each(batches, compute, len) for text in texts]
     targets = [[answer.text for answer in question.answers] for question in chosen]
     scores = score_answers(predictions, targets)
     metrics = (Metric("f1", scores.f1), Metric("exact", scores.exact))

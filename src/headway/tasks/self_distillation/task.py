@@ -5,23 +5,24 @@ Caron et al. 2021 (DINO). Labels of the images are used for the scores only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
 from headway import interop
+from headway.base.chunks import chunks
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Int, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.blocks import PrototypeHead
 from headway.bundle import ImageEncoderBundle, ImageEncoding
 from headway.data.image_examples import ImageExamples, examples_of_corpus
 from headway.data.image_reader import IMAGES_AT_ONCE
 from headway.data.split import evenly_spaced
 from headway.data.stream import Batches, Shuffled
-from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.interop import Exported
 from headway.models import SelfDistilled, ViT, initialise_vit
@@ -114,7 +115,7 @@ def evaluate(
     bundle: ImageEncoderBundle,
     examples: NeighbourExamples,
     options: NeighbourOptions = DEFAULTS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Compute k-nearest-neighbour accuracy, accuracy of a linear classifier, and spread of vectors.
 
@@ -135,12 +136,12 @@ def evaluate(
         missing = "labelled images as neighbours" if len(images) else "images to evaluate"
         raise DataError(f"no {missing}")
     chosen = evenly_spaced(len(known), options.known_limit)
-    report = in_examples(progress, len(examples), len(images) + len(chosen))
-    vectors = _vectors(bundle, images, range(len(images)), report)
+    share = share.in_examples(len(examples), len(images) + len(chosen))
+    vectors = _vectors(bundle, images, range(len(images)), share)
     metrics = [Metric("spread", spread(vectors))]
     counts = {"known": len(chosen), "images": len(images)}
     if len(numbers) > 1:
-        known_vectors = _vectors(bundle, known, chosen, lambda done: report(len(images) + done))
+        known_vectors = _vectors(bundle, known, chosen, share.after(len(images)))
         labels = _numbers(known, chosen, numbers)
         true = _numbers(images, range(len(images)), numbers)
         with torch.autocast("cpu", enabled=False):
@@ -154,15 +155,14 @@ def _vectors(
     bundle: ImageEncoderBundle,
     images: ImageExamples,
     chosen: Sequence[int],
-    progress: Callable[[int], None],
+    share: Share,
 ) -> Float[Tensor, "N D"]:
     """Compute the vectors of the chosen images, on the CPU."""
-    vectors = []
-    for start in range(0, len(chosen), IMAGES_AT_ONCE):
-        progress(start)
-        batch = images.batch(chosen[start : start + IMAGES_AT_ONCE], bundle.reader)
-        vectors.append(bundle.encode(batch.to(bundle.device)).cpu())
-    return torch.cat(vectors)
+
+    def compute(batch: Sequence[int]) -> Float[Tensor, "B D"]:
+        return bundle.encode(images.batch(batch, bundle.reader).to(bundle.device)).cpu()
+
+    return torch.cat(share.each(chunks(chosen, IMAGES_AT_ONCE), compute, len))
 
 
 def _numbers(

@@ -16,11 +16,11 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import EncoderBundle
 from headway.data.formats.lines import ending
 from headway.data.rows import ENDINGS as TABLES
 from headway.evaluation import correct_ranks, pearson, spearman
-from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.models import Bert
 from headway.models.bert_heads import remove_heads
@@ -86,7 +86,7 @@ def embedding_job(
     def baseline(progress: Callable[[int], None]) -> str:
         encoder = bundle(start.model.to(machine.device))
         with machine.precision():
-            scores = evaluate(encoder, prepared.held_out, evaluation, progress)
+            scores = evaluate(encoder, prepared.held_out, evaluation, Share(progress))
         metrics = ", ".join(f"{name} {value:.3f}" for name, value in scores.numbers().items())
         return f"before training: {metrics}"
 
@@ -153,7 +153,7 @@ def evaluate(
     bundle: EncoderBundle,
     pairs: SimilarPairs,
     options: EmbedScoring = USUAL,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate an encoder on the first pairs, by `scores_of_vectors`.
 
@@ -164,17 +164,17 @@ def evaluate(
     most = options.pairs or (MOST if pairs.scores is None else len(pairs))
     scores = None if pairs.scores is None else pairs.scores[:most]
     chosen = SimilarPairs(pairs.first[:most], pairs.second[:most], scores)
-    report = in_examples(progress, len(pairs), 2 * len(chosen))
-    first = _vectors(bundle, chosen.first, report)
-    second = _vectors(bundle, chosen.second, lambda done: report(len(first) + done))
+    share = share.in_examples(len(pairs), 2 * len(chosen))
+    first = _vectors(bundle, chosen.first, share)
+    second = _vectors(bundle, chosen.second, share.after(len(first)))
     return scores_of_vectors(first, second, chosen)
 
 
 def _vectors(
-    bundle: EncoderBundle, rows: Sequence[Sequence[int]], progress: Callable[[int], None]
+    bundle: EncoderBundle, rows: Sequence[Sequence[int]], share: Share
 ) -> Float[Tensor, "N D"]:
     """Compute the vectors of texts, normalised to length 1."""
-    return F.normalize(bundle.pooled(rows, bundle.pooling, progress), dim=-1).cpu()
+    return F.normalize(bundle.pooled(rows, bundle.pooling, share), dim=-1).cpu()
 
 
 def scores_of_vectors(

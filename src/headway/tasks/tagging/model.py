@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from headway.base.errors import UsageError
 from headway.base.files import are_distinct_names, is_count
 from headway.base.settings import setting
 from headway.base.shapes import Float, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.bundle import (
     Attending,
     BundleWithReader,
@@ -312,10 +313,10 @@ class TaggerBundle(BundleWithReader, Attending):
         )
 
     def word_logits(
-        self, rows: Sequence[WordSequence], progress: Callable[[int], None] = lambda done: None
+        self, rows: Sequence[WordSequence], share: Share = WHOLE
     ) -> list[Float[Tensor, "W C"]]:
         """Compute the logits of the tags of each word (`word_outputs`)."""
-        return word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, progress)
+        return word_outputs(self.model, rows, self.tokenizer.special_tokens.pad, share)
 
     def _best(self, rows: Sequence[WordSequence]) -> list[list[tuple[int, float]]]:
         """Return the index and the probability of the most probable tag of each word."""

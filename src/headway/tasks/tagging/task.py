@@ -5,7 +5,7 @@ An encoder with a head on the first token of every word. Devlin et al. 2019, sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,7 @@ from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
 from headway.base.shapes import Bool, Int, Tensor
+from headway.base.sharing import WHOLE, Share
 from headway.base.transfers import positions_where, upload
 from headway.bundle import EncoderBundle
 from headway.data.split import check_known
@@ -185,7 +186,7 @@ def evaluate(
     bundle: TaggerBundle,
     sentences: Sequence[TaggedSentence],
     options: NoOptions = NO_OPTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Evaluate a tagger: F1, precision and recall if the tags have spans; accuracy; the loss.
 
@@ -198,7 +199,7 @@ def evaluate(
     if not any(targets):
         raise DataError("no tagged words to evaluate")
     rows_of = bundle.reader.encode([sentence.words for sentence in sentences])
-    logits = bundle.word_logits([row for rows in rows_of for row in rows], progress)
+    logits = bundle.word_logits([row for rows in rows_of for row in rows], share)
     word_logits = torch.cat(logits)  # N C, in the order of the sentences
     true = torch.tensor([numbers[tag] for tags in targets for tag in tags])
     loss = F.cross_entropy(word_logits, true).item()

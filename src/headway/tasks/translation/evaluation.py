@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from headway.base.errors import UsageError
+from headway.base.sharing import WHOLE, Share
 from headway.data.stream import ByTokens
-from headway.evaluation import mean_nats, score_against_several
+from headway.evaluation import nats_of, score_against_several
 from headway.evaluation.bleu import DEFAULT, TRANSLATION_METRICS
 from headway.evaluation.paired import Sums
-from headway.evaluation.progress import in_examples
+from headway.evaluation.perplexity import Nats
 from headway.evaluation.scores import Metric, Scores
 from headway.evaluation.text_overlap import score_texts
-from headway.tasks.translation.batches import TranslationBatch, collate
+from headway.tasks.translation.batches import collate
 from headway.tasks.translation.breakdown import (
     bleu_by_length,
     f1_by_frequency,
@@ -38,7 +41,7 @@ def evaluate(
     bundle: TranslatorBundle,
     examples: TranslationExamples,
     options: TranslationScoring = FIVE_BEAMS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Compute BLEU and chrF of translations (0 to 100), and nats of the references.
 
@@ -63,16 +66,17 @@ def evaluate(
     counts: dict[str, int] = {}
     scored_pairs = len(examples.corpus) if searching is bundle else 0
     searched = 0 if examples.corruption is not None else len(examples.pairs)
-    report = in_examples(progress, len(examples), scored_pairs + searched)
+    share = share.in_examples(len(examples), scored_pairs + searched)
     in_float32 = torch.autocast(bundle.device.type, enabled=False)
     with in_float32 if options.float32 else nullcontext():
         if searching is bundle:
-            nats, counts["target_tokens"] = _nats(bundle, examples, report)
-            scored = [Metric("nats", nats, higher_is_better=False)]
+            nats = _nats(bundle, examples, share)
+            counts["target_tokens"] = nats.count
+            scored = [Metric("nats", nats.mean, higher_is_better=False)]
         if examples.corruption is not None:
             return Scores(tuple(scored), counts, details={"pairs": examples.name})
         sources = [pair.source for pair in examples.pairs]
-        outputs = _translated(searching, sources, options, lambda done: report(scored_pairs + done))
+        outputs = _translated(searching, sources, options, share.after(scored_pairs))
         others = placeholder_sums(searching, examples.pairs, outputs, options)
     if PLACEHOLDERS in others:
         counts["with_placeholders"] = int(others[PLACEHOLDERS].terms.sum(0)[1])
@@ -125,14 +129,18 @@ def _translated(
     bundle: TranslatorBundle,
     sources: Sequence[str],
     options: TranslationScoring,
-    progress: Callable[[int], None],
+    share: Share,
 ) -> list[str]:
     """Return the best translation of each source: by beam search, or of samples by chrF."""
-    if options.mbr:
-        ranked = bundle.sample(sources, options.mbr, options.seed, progress=progress)
-    else:
-        ranked = bundle.search(sources, options, progress=progress)
-    return [best[0].text for best in ranked]
+
+    def compute(part: list[str]) -> list[str]:
+        if options.mbr:
+            ranked = bundle.sample(part, options.mbr, options.seed, progress=share.progress)
+        else:
+            ranked = bundle.search(part, options, progress=share.progress)
+        return [best[0].text for best in ranked]
+
+    return share.split(sources, compute)
 
 
 def _details(
@@ -162,29 +170,20 @@ def _details(
     return details
 
 
-def _nats(
-    bundle: TranslatorBundle, examples: TranslationExamples, progress: Callable[[int], None]
-) -> tuple[float, int]:
-    """Return the mean negative log-likelihood per target token, and the number of tokens."""
+def _nats(bundle: TranslatorBundle, examples: TranslationExamples, share: Share) -> Nats:
+    """Return the negative log-likelihood of the references."""
     corpus, tokenizer = examples.corpus, bundle.tokenizer
     objective = TranslationObjective(tokenizer.target.pad)
     sides = corpus.source.lengths, corpus.target.lengths
     longest = 1 + max(int(lengths.max()) for lengths in sides)
     order = ByTokens(sides[0], sides[1], max(examples.tokens, longest), seed=0)
-    pairs = tokens = 0
 
-    def loss(batch: TranslationBatch) -> tuple[float, int]:
-        nonlocal pairs, tokens
-        progress(pairs)
-        batch_loss = objective(bundle.model, batch)
-        pairs, tokens = pairs + len(batch.indices), tokens + batch_loss.count
+    def loss(chosen: npt.NDArray[np.int64]) -> tuple[float, int]:
+        batch = collate(corpus, chosen, tokenizer, examples.corruption)
+        batch_loss = objective(bundle.model, batch.to(str(bundle.device)))
         return batch_loss.nats.item(), batch_loss.count
 
-    batches = (
-        collate(corpus, chosen, tokenizer, examples.corruption).to(str(bundle.device))
-        for chosen in order(0)
-    )
-    return mean_nats(loss, batches), tokens
+    return nats_of(loss, order(0), share, len)
 
 
 def _samples(pairs: Sequence[Pair], outputs: Sequence[str], count: int) -> list[Mapping[str, str]]:

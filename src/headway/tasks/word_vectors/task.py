@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from headway.base.devices import Machine
 from headway.base.errors import DataError
 from headway.base.settings import override
+from headway.base.sharing import WHOLE, Share
 from headway.data.rows import read_texts
 from headway.data.stream import Batches
-from headway.evaluation.progress import in_examples
+from headway.evaluation import nats_of
 from headway.evaluation.scores import Metric, Scores
 from headway.models import WordsConfig, words_model
 from headway.tasks.job import Emit, Job, Summary, update_size
@@ -171,7 +173,7 @@ def evaluate(
     bundle: WordsBundle,
     examples: WordExamples,
     options: NoOptions = NO_OPTIONS,
-    progress: Callable[[int], None] = lambda done: None,
+    share: Share = WHOLE,
 ) -> Scores:
     """Compute the mean loss per target in nats; for next-word models the perplexity as well.
 
@@ -189,19 +191,26 @@ def evaluate(
     objective = objective_of(config, examples.negatives)
     windows = Windows(examples.corpus, bundle.vocabulary.counts, examples.settings)
     batches = Batches(windows, windows.batch, str(bundle.device))
-    total, count = 0.0, 0
-    report = in_examples(progress, len(examples), min(BATCHES, batches.batches_per_epoch))
-    for batch_number, (epoch, _, batch) in enumerate(islice(batches.stream(0, 0), BATCHES)):
-        report(batch_number)
-        loss = objective(bundle.model, batch)
-        total, count = total + loss.nats.item(), count + loss.count
-        if epoch:
-            break
-    nats = total / count
-    metrics = [Metric("loss", nats, higher_is_better=False)]
+
+    def loss(batch: WordBatch) -> tuple[float, int]:
+        batch_loss = objective(bundle.model, batch)
+        return batch_loss.nats.item(), batch_loss.count
+
+    chosen = islice(_of_one_epoch(batches), BATCHES)
+    work = min(BATCHES, batches.batches_per_epoch)
+    nats = nats_of(loss, chosen, share.in_examples(len(examples), work))
+    metrics = [Metric("loss", nats.mean, higher_is_better=False)]
     if is_next_word:
-        metrics.append(Metric("perplexity", math.exp(min(nats, 50.0)), higher_is_better=False))
-    return Scores(tuple(metrics), {"targets": count, "words": len(examples)})
+        perplexity = math.exp(min(nats.mean, 50.0))
+        metrics.append(Metric("perplexity", perplexity, higher_is_better=False))
+    return Scores(tuple(metrics), {"targets": nats.count, "words": len(examples)})
+
+
+def _of_one_epoch(batches: Batches[Any, WordBatch]) -> Iterator[WordBatch]:
+    for epoch, _, batch in batches.stream(0, 0):
+        yield batch
+        if epoch:
+            return
 
 
 def score_lines(scores: Scores) -> list[str]:
