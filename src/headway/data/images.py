@@ -156,18 +156,24 @@ def _pillow() -> Any:
 
 
 class _decoder_errors:
-    """A context manager that turns errors of a decoder into DataError and hides its warnings."""
+    """A context manager that turns errors of a decoder into DataError and hides its warnings.
+
+    Warnings of Headway are shown after the block, as the filters of the caller decide.
+    """
 
     def __init__(self, where: str, data: bytes) -> None:
         self.where, self.data = where, data
-        self.quiet = warnings.catch_warnings()
+        self.quiet = warnings.catch_warnings(record=True)
 
     def __enter__(self) -> None:
-        self.quiet.__enter__()
+        self.caught = self.quiet.__enter__()
         warnings.simplefilter("ignore")
+        warnings.simplefilter("always", HeadwayWarning)
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.quiet.__exit__(kind, error, trace)
+        for caught in self.caught:
+            warnings.warn(caught.message, stacklevel=2)
         if isinstance(error, HeadwayError) or not isinstance(error, Exception):
             return
         reason = str(error).split("\n", 1)[0][:120] or type(error).__name__
@@ -234,14 +240,12 @@ def _pixels(image: Image, conversion: Conversion, where: str) -> Pixels:
 @cache
 def _warn_of_clipping() -> None:
     """Warn once that the preprocessing of a model clips 16-bit images."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", HeadwayWarning)  # not among a decoder's hidden warnings
-        warnings.warn(
-            "images with 16 bits are clipped at 255, as transformers does for this model; convert "
-            "them to 8 bits",
-            HeadwayWarning,
-            stacklevel=2,
-        )
+    warnings.warn(
+        "images with 16 bits are clipped at 255, as transformers does for this model; convert "
+        "them to 8 bits",
+        HeadwayWarning,
+        stacklevel=2,
+    )
 
 
 def to_pixels(image: object, where: str, conversion: Conversion = "blend") -> Pixels:

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from headway.inspection.document import Document, HeadEffect, Prediction
 from headway.inspection.page import encode, write_page
 from tests.fixtures.documents import TARGET, encoder_frame, image_frame, translator_frame
-from tests.fixtures.page_views import eventually
+from tests.fixtures.page_views import eventually, settle
 
 
 def with_effects():
@@ -107,7 +107,7 @@ def test_a_part_leads_to_its_numbers_and_to_its_step_of_the_walkthrough(opened, 
 def test_pointing_at_a_head_draws_what_it_reads_for_all_tokens(opened, file):
     page = opened(file, "view=model&map=cross&layer=1&head=0")
     canvas = page.locator(".body canvas").first
-    page.wait_for_timeout(200)
+    settle(page)
     before = canvas.evaluate("canvas => canvas.toDataURL()")
     height = int(canvas.bounding_box()["height"])
     for y in range(60, height - 60, 4):  # the column of head 1 of the encoder

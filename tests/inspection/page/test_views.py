@@ -18,13 +18,7 @@ from tests.fixtures.documents import (
     image_frame,
     translator_frame,
 )
-from tests.fixtures.page_views import OF_WEIGHTS, VIEWS, choose_head, eventually
-
-
-def settle(page):
-    """Wait until the requested view is drawn: its layer may still have to be unpacked."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    expect(page.locator(".sentence")).not_to_contain_text("Loading this layer")
+from tests.fixtures.page_views import OF_WEIGHTS, VIEWS, choose_head, eventually, settle
 
 
 def sentence(page):
