@@ -45,7 +45,7 @@ COMMANDS = {
     "Inspect": ("inspect", "ui", "look", "figures", "lecture"),
     "Learn": ("exercise",),
     "Data": ("data",),
-    "Runs": ("report", "export", "quantize", "runs", "eval"),
+    "Runs": ("report", "export", "quantize", "runs", "eval", "bench"),
     "System": ("doctor", "config", "schema", "completion"),
 }
 """Group of the help -> its commands. "Use" has the verbs of the tasks, too."""

@@ -37,7 +37,7 @@ class Question:
 
     answers: reference answers, possibly from several annotators; `context[a.start :]` begins with
     `a.text`. Empty if the context does not contain an answer (SQuAD 2.0). where: the file, and the
-    question's id or its line.
+    question's id or its line. title: that of the article, if the file has it.
     """
 
     id: str
@@ -45,6 +45,7 @@ class Question:
     context: str
     answers: tuple[Answer, ...]
     where: str
+    title: str = ""
 
 
 def read_questions(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Question]:
@@ -81,15 +82,17 @@ class _SquadRow:
     context: str
     row: Any
     where: str
+    title: str
 
 
 def _squad(article: Row) -> Iterator[_SquadRow]:
     where = f"{article.path}, article {article.line}"
+    title = plain_text(article.values.get("title")) or ""
     for j, paragraph in enumerate(_list(article.values, _PARAGRAPHS, where)):
         inside = f"{where}, paragraph {j + 1}"
         context = _text(paragraph, "context", inside)
         for k, row in enumerate(_list(paragraph, "qas", inside)):
-            yield _SquadRow(article.path, context, row, f"{inside}, question {k + 1}")
+            yield _SquadRow(article.path, context, row, f"{inside}, question {k + 1}", title)
 
 
 def _of_squad(squad_row: _SquadRow) -> Question:
@@ -98,7 +101,7 @@ def _of_squad(squad_row: _SquadRow) -> Question:
     where = f"{squad_row.path}, question {question_id}"
     text = _text(row, "question", where)
     if row.get("is_impossible") is True:
-        return Question(question_id, text, context, (), where)
+        return Question(question_id, text, context, (), where, squad_row.title)
     answers = list(_in_lists(row.get("answers"), where))
     if not answers:
         raise DataError(
@@ -106,14 +109,15 @@ def _of_squad(squad_row: _SquadRow) -> Question:
             where,
             'add one, or label the question as unanswerable: "is_impossible": true',
         )
-    return _checked(Question(question_id, text, context, tuple(answers), where))
+    return _checked(Question(question_id, text, context, tuple(answers), where, squad_row.title))
 
 
 def _of_record(row: Row) -> Question:
     values, where = row.values, row.where
     text, context = (_text(values, key, where) for key in ("question", "context"))
     question_id = plain_text(values.get("id")) or str(row.line)
-    return _checked(Question(question_id, text, context, tuple(_answers(row)), where))
+    title = plain_text(values.get("title")) or ""
+    return _checked(Question(question_id, text, context, tuple(_answers(row)), where, title))
 
 
 def _answers(row: Row) -> Iterator[Answer]:
