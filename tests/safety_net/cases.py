@@ -236,6 +236,20 @@ _CASES: dict[str, Case] = {
         GENERATE,
         ("chat",),
     ),
+    "reward": Case(
+        "reward",
+        (
+            *words("problems.jsonl --from runs/chat --training.batch-size 4 --objective.samples 3"),
+            *words("--objective.tokens 8 --data.reward words --evaluation.prompts 6"),
+            *words("--evaluation.groups 2 --evaluation.sample 1"),
+            *HELD_OUT,
+            *QUICK,
+            *LOOP,
+        ),
+        (),
+        GENERATE,
+        ("chat",),
+    ),
     # encoders
     "bert": encoder("bert"),
     "bert-tiny": encoder("bert-tiny"),

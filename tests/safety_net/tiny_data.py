@@ -109,6 +109,16 @@ def _write_texts(folder: Path) -> None:
         for location in LOCATIONS
     ]
     _write(folder / "preferences.jsonl", [json.dumps(row) for row in preferences])
+    problems = [
+        {
+            "prompt": f"Where is the {name}?",
+            "answer": f"The {name} is {location}.",
+            "kind": location,
+        }
+        for name in ANIMALS
+        for location in LOCATIONS
+    ]
+    _write(folder / "problems.jsonl", [json.dumps(row) for row in problems])
 
 
 def _write_tables(folder: Path) -> None:

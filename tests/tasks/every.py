@@ -42,6 +42,7 @@ EVERY: dict[str, TaskCase] = {
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
     "chat": TaskCase("chat", ("The fox",)),
     "preference": TaskCase("prefer", ("The fox",)),
+    "reward": TaskCase("reward", ("The fox",)),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
         "classify",

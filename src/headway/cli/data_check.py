@@ -20,9 +20,11 @@ from headway.data.bad_rows import BadRows
 from headway.data.dialogues import (
     LAYOUTS,
     PAIRS,
+    PROMPTS,
     Dialogue,
     read_dialogues,
     read_preferences,
+    read_problems,
 )
 from headway.data.formats.lines import ending, read_lines
 from headway.data.formats.records import begun
@@ -94,6 +96,10 @@ def _preferences(path: Path, bad_rows: BadRows) -> Iterator[Example]:
         yield "\n".join(f"{turn.role}: {turn.content}" for turn in turns), ()
 
 
+def _problems(path: Path, bad_rows: BadRows) -> Iterator[Example]:
+    return ((problem.question, ()) for problem in read_problems([path], bad_rows))
+
+
 def _similar(path: Path, bad_rows: BadRows) -> Iterator[Example]:
     pairs = read_similar([path], bad_rows=bad_rows)
     return ((f"{pair.first}\n{pair.second}", ()) for pair in pairs)
@@ -127,6 +133,7 @@ TEXTS = Kind("texts", "gpt", _texts, _having("text"), "what the texts say")
 CONVERSATIONS = Kind("conversations", "chat", _dialogues, tuple(LAYOUTS))
 KINDS = (
     Kind("pairs of answers", "prefer", _preferences, (PAIRS,)),
+    Kind("prompts with answers", "reward", _problems, _having(*(f"{n} answer" for n in PROMPTS))),
     CONVERSATIONS,
     QUESTIONS,
     SENTENCES,

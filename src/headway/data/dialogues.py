@@ -4,6 +4,7 @@ messages                     [{"role": "user", "content": "Hello"}, ...]
 conversations                [{"from": "human", "value": "Hello"}, ...]        (ShareGPT)
 instruction, input, output   texts; the input may be missing or empty         (Alpaca)
 prompt, completion           texts, or lists of messages
+prompt, answer               a text or a list of messages, and the right answer
 prompt, chosen, rejected     the same, with a better and a worse answer
 chosen, rejected             lists of messages that begin with the same prompt
 """
@@ -11,7 +12,7 @@ chosen, rejected             lists of messages that begin with the same prompt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +26,7 @@ from headway.data.rows import Row, read_rows
 SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 NAMES = {"human": USER, "gpt": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT}
 """Other names of roles -> their names here. Roles such as tool keep theirs."""
-DIALOGUES, PREFERENCES = "conversations", "pairs of answers"
+DIALOGUES, PREFERENCES, PROBLEMS = "conversations", "pairs of answers", "prompts with answers"
 """What a file contains, for errors."""
 
 Example = TypeVar("Example")
@@ -50,10 +51,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A conversation; `where` is its file and line."""
+    """A conversation; `where` is its file and line, `kind` names a group of conversations."""
 
     turns: tuple[Turn, ...]
     where: str = ""
+    kind: str = ""
 
     @property
     def question(self) -> str:
@@ -64,6 +66,26 @@ class Dialogue:
                 break
             before.append(turn.content)
         return "\n".join(before)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt whose answers can be verified.
+
+    answer: the right one. kind: names a group of problems. values: all values of the row, for
+    functions that verify answers by more than `answer`. where: file and line.
+    """
+
+    prompt: tuple[Turn, ...]
+    answer: str
+    kind: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
+    where: str = ""
+
+    @property
+    def question(self) -> str:
+        """The prompt as a text, by which equal prompts are found."""
+        return "\n".join(turn.content for turn in self.prompt)
 
 
 @dataclass(frozen=True)
@@ -146,6 +168,8 @@ LAYOUTS: Mapping[frozenset[str], Callable[[Row], tuple[Turn, ...]]] = {
     frozenset({"prompt", "completion"}): _completion,
 }
 """The columns of a layout of conversations -> reads its turns."""
+PROMPTS = ("prompt", "messages")
+"""The columns of the prompt of a problem."""
 PAIRS = frozenset({"chosen", "rejected"})
 """The columns of a layout of pairs of answers."""
 
@@ -158,6 +182,12 @@ def has_dialogues(path: Path) -> bool:
 def has_preferences(path: Path) -> bool:
     """Return whether the first row of a file is a pair of answers."""
     return _columns(path) >= PAIRS
+
+
+def has_problems(path: Path) -> bool:
+    """Return whether the first row of a file is a prompt with an answer."""
+    columns = _columns(path)
+    return "answer" in columns and not columns.isdisjoint(PROMPTS)
 
 
 def _columns(path: Path) -> set[str]:
@@ -183,6 +213,14 @@ def read_preferences(
     return _read(paths, _preference, bad_rows)
 
 
+def read_problems(paths: Sequence[Path], bad_rows: BadRows = NONE_LEFT_OUT) -> Iterator[Problem]:
+    """Yield the prompts with answers of files in order. As `read_dialogues`.
+
+    A conversation is one, too: its last turn is the answer.
+    """
+    return _read(paths, _problem, bad_rows)
+
+
 def _read(
     paths: Sequence[Path], parse: Callable[[Row], Example], bad_rows: BadRows
 ) -> Iterator[Example]:
@@ -193,10 +231,32 @@ def _read(
 def _dialogue(row: Row) -> Dialogue:
     for columns, turns in LAYOUTS.items():
         if columns <= row.values.keys():
-            return Dialogue(turns(row), row.where)
+            return Dialogue(turns(row), row.where, _kind(row))
     layouts = "; ".join(" and ".join(sorted(columns)) for columns in LAYOUTS)
     keys = ", ".join(repr(key)[:30] for key in list(row.values)[:12])
     raise DataError(f"expected a conversation, with the keys {layouts}; found {keys}", row.where)
+
+
+def _kind(row: Row) -> str:
+    kind = row.values.get("kind")
+    return kind if isinstance(kind, str) else ""
+
+
+def _problem(row: Row) -> Problem:
+    if "answer" in row.values:
+        column = next((name for name in PROMPTS if name in row.values), PROMPTS[0])
+        prompt, answer = _side(row, column, USER), row.label("answer")
+    else:
+        *before, last = _dialogue(row).turns
+        if last.role != ASSISTANT or not before:
+            raise DataError(
+                "expected a prompt with its answer",
+                row.where,
+                "write the keys prompt and answer, or a conversation that ends with the answer of "
+                "the assistant",
+            )
+        prompt, answer = tuple(before), last.content
+    return Problem(prompt, answer, _kind(row), row.values, row.where)
 
 
 def _preference(row: Row) -> Preference:

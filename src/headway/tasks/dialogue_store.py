@@ -40,7 +40,7 @@ TRAIN, VALID = "train", "valid"
 TOKENS = "tokens"
 CHUNK = 256
 NO_ANSWER, CUT = "without an answer to learn", "with answers beyond the length only"
-TRUNCATED = "truncated"
+TRUNCATED, KINDS = "truncated", "kinds"
 Example = TypeVar("Example")
 Encoded = TypeVar("Encoded", bound=Sized)
 OPEN_ROWS = 64
@@ -96,11 +96,12 @@ class EncodedDialogues(TargetSequences):
     """Conversations as tokens.
 
     skipped: the numbers of conversations that were left out, by reason. truncated: the number that
-    lost their end.
+    lost their end. kinds: the kind of each conversation; empty if none has a kind.
     """
 
     skipped: Counter[str]
     truncated: int
+    kinds: Sequence[str] = ()
 
     @classmethod
     def open(cls, folder: Path, renderer: Renderer, vocabulary: int) -> EncodedDialogues:
@@ -108,8 +109,12 @@ class EncodedDialogues(TargetSequences):
         store = Store.open(folder, renderer.fingerprint, "tokenizer and chat template")
         stored = TargetSequences.stored(store, TOKENS, vocabulary)
         skipped = Counter({name: store.number(name) for name in (NO_ANSWER, CUT)})
+        kinds = store.metadata.get(KINDS, [])
+        if not isinstance(kinds, list) or len(kinds) not in (0, len(stored)):
+            raise store.error(f"{KINDS} must be a list with the kind of each conversation")
+        truncated = store.number(TRUNCATED)
         return cls(
-            stored.tokens, stored.is_target, stored.offsets, skipped, store.number(TRUNCATED)
+            stored.tokens, stored.is_target, stored.offsets, skipped, truncated, [*map(str, kinds)]
         )
 
 
@@ -135,15 +140,21 @@ def write_dialogues(
     """
     counts: Counter[str] = Counter()
     done = 0
+    kinds: list[str] = []
+
+    def render(dialogue: Dialogue) -> tuple[str, RenderedDialogue]:
+        return dialogue.kind, renderer.render(dialogue)
+
     with new_store(folder, renderer.fingerprint) as store:
         for chunk in chunks(dialogues, CHUNK):
             kept: list[RenderedDialogue] = []
-            for rendered in bad_rows.parsed(chunk, renderer.render):
+            for kind, rendered in bad_rows.parsed(chunk, render):
                 short = truncated(rendered, length)
                 # the first token has none before it that predict it
                 if any(short.is_target[1:]):
                     counts[TRUNCATED] += len(rendered.tokens) > len(short.tokens)
                     kept.append(short)
+                    kinds.append(kind)
                 else:
                     counts[CUT if any(rendered.is_target) else NO_ANSWER] += 1
             if kept:
@@ -157,6 +168,8 @@ def write_dialogues(
                 hint="give turns of the assistant, or a larger --training.length",
             )
         store.metadata |= {name: counts[name] for name in (NO_ANSWER, CUT, TRUNCATED)}
+        if any(kinds):
+            store.metadata[KINDS] = kinds
     return EncodedDialogues.open(folder, renderer, vocabulary)
 
 

@@ -77,6 +77,11 @@ OWN: dict[str, Entry] = {
         kind="language model",
         families=("gpt",),
     ),
+    "reward": Entry(  # before chat, which also reads files of messages
+        path="headway.tasks.reward.task:REWARD",
+        recipes=("reward",),
+        kind="language model",
+    ),
     "chat": Entry(
         path="headway.tasks.chat.task:CHAT",
         recipes=("chat",),

@@ -117,10 +117,11 @@ def read_chat(
 
 @dataclass(frozen=True)
 class Question:
-    """The tokens up to the last answer of a conversation, and those of this answer."""
+    """The tokens up to the last answer of a conversation, those of this answer, and its kind."""
 
     prompt: list[int]
     answer: list[int]
+    kind: str = ""
 
 
 def questions_of(
@@ -138,5 +139,7 @@ def questions_of(
         while start > 1 and is_target[start - 1]:
             start -= 1
         if tokens[last - 1] in ends:
-            questions.append(Question(tokens[:start].tolist(), tokens[start:last].tolist()))
+            kind = dialogues.kinds[index] if dialogues.kinds else ""
+            prompt, answer = tokens[:start].tolist(), tokens[start:last].tolist()
+            questions.append(Question(prompt, answer, kind))
     return [questions[i] for i in evenly_spaced(len(questions), most)]
