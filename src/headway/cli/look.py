@@ -40,7 +40,8 @@ def look(run: str, image: Path, /, *, flags: LookFlags = LookFlags()) -> None:
     """Show the attention of [CLS] over an image, head by head: headway look RUN photo.jpg.
 
     One attention map for each head; brighter patches have larger weights. Heads of a DINO model
-    outline objects although it was trained without labels.
+    outline objects although it was trained without labels. For SigLIP, which has no [CLS], the
+    attention is that of the learned query that collects the vector of the image.
 
     Parameters
     ----------
@@ -59,8 +60,9 @@ def look(run: str, image: Path, /, *, flags: LookFlags = LookFlags()) -> None:
             hint="headway inspect shows the attention of any model",
         )
     depth = bundle.vit.config.num_layers
-    index = depth - 1 if flags.layer is None else index_from_one("--layer", flags.layer, depth)
+    index = None if flags.layer is None else index_from_one("--layer", flags.layer, depth)
     attention = image_attention_of_heads(bundle, image, layer=index, size=flags.size)
-    title = f"block {index + 1} of {depth}, {image.name}"
+    block = f"block {depth if index is None else index + 1} of {depth}"
+    title = f"{block if bundle.query_attention is None else 'learned query'}, {image.name}"
     overlays(flags.output, attention, title=title, outlined=flags.outline or None)
     say(f"drawn     {flags.output}")

@@ -80,12 +80,36 @@ def image_attention_of_heads(
     """Return the attention of [CLS] to the patches, for each head of one block. Caron et al. 2021,
     figure 1.
 
-    layer: encoder block, counted from 0; if None, the last. size: length of the shorter side in
-    pixels, for the whole image with interpolated positions; if None, the image is cropped and
-    resized as for predictions. Raises UsageError for a model without [CLS], for a block that does
-    not exist, or for weights that do not sum to 1.
+    A model whose image vector a learned query collects (SigLIP) has the attention of this query
+    instead. layer: encoder block, counted from 0; if None, the last. size: length of the shorter
+    side in pixels, for the whole image with interpolated positions; if None, the image is cropped
+    and resized as for predictions. Raises UsageError for a model with neither [CLS] nor a learned
+    query, for a block that does not exist, or for weights that do not sum to 1.
     """
     vit, reader = bundle.vit, bundle.reader
+    if bundle.query_attention is None:
+        model: nn.Module = vit
+        name = _attention_of_class_token(vit, layer)
+    else:
+        model, name = bundle.model, bundle.query_attention
+        if layer is not None:
+            raise UsageError(
+                "the learned query of this model attends after the last block, and has no layers",
+                hint="leave out the layer",
+            )
+    _check_shares(model, name)
+    pixels = to_pixels(image, "the image", reader.conversion)
+    sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
+    images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
+    with record_attention(model, (name,)) as maps:
+        bundle.encode(images.to(bundle.device))
+    weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
+    names = [f"head {i + 1}" for i in range(len(weights))]
+    return _looks(patches_of(vit, sized), names, weights)
+
+
+def _attention_of_class_token(vit: ViT, layer: int | None) -> str:
+    """Return the name of the attention layer of a block. Raises UsageError if there is none."""
     if not vit.config.class_token:
         raise UsageError(
             "the model has no class token, whose attention would be shown",
@@ -94,16 +118,7 @@ def image_attention_of_heads(
     depth = vit.config.num_layers
     if layer is not None and not 0 <= layer < depth:
         raise UsageError(f"the encoder has no layer {layer}: its layers are 0 to {depth - 1}")
-    name = f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
-    _check_shares(vit, name)
-    pixels = to_pixels(image, "the image", reader.conversion)
-    sized = reader.sized(pixels) if size is None else _whole(pixels, size, vit, reader)
-    images = reader.normalised(torch.from_numpy(sized.transpose(2, 0, 1).copy())[None])
-    with record_attention(vit, (name,)) as maps:
-        vit.encode(images.to(bundle.device))
-    weights = maps[name][0][0, :, 0].cpu()  # B H T S -> H S
-    names = [f"head {i + 1}" for i in range(len(weights))]
-    return _looks(patches_of(vit, sized), names, weights)
+    return f"encoder.blocks.{depth - 1 if layer is None else layer}.attention"
 
 
 def _looks(patches: ImagePatches, names: list[str], weights: Float[Tensor, "N S"]) -> Looks:

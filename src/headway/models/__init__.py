@@ -25,6 +25,7 @@ from headway.models.contracts import (
 )
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
+from headway.models.image_text import ImageText, ImageTextConfig, TextTowerConfig
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import (
     backbone_of,
@@ -52,11 +53,14 @@ __all__ = [
     "CaptionerConfig",
     "DecodeState",
     "GPTConfig",
+    "ImageText",
+    "ImageTextConfig",
     "NextWord",
     "SelfDistilled",
     "Stepper",
     "TextClassifier",
     "TextClassifierConfig",
+    "TextTowerConfig",
     "Translator",
     "TranslatorConfig",
     "ViT",

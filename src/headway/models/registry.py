@@ -23,6 +23,7 @@ from headway.models.captioner import Captioner, CaptionerConfig
 from headway.models.classifier import TextClassifierConfig, text_classifier
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
+from headway.models.image_text import ImageText, ImageTextConfig
 from headway.models.translator import Translator
 from headway.models.translator_config import TranslatorConfig
 from headway.models.vit import ViT, ViTConfig
@@ -50,6 +51,7 @@ MODELS: Extended[ModelSpec] = Extended(
         "vit": ModelSpec(ViTConfig, ViT),
         "vit-classifier": ModelSpec(ViTClassifierConfig, vit_classifier),
         "captioner": ModelSpec(CaptionerConfig, Captioner),
+        "image-text": ModelSpec(ImageTextConfig, ImageText),
         "words": ModelSpec(WordsConfig, words_model),
     },
     "headway.models",
