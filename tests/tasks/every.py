@@ -41,6 +41,7 @@ EVERY: dict[str, TaskCase] = {
     "language_modeling": TaskCase("gpt-tiny", ("The fox",)),
     "chat": TaskCase("chat", ("The fox",)),
     "preference": TaskCase("prefer", ("The fox",)),
+    "seeing": TaskCase("see", ("The fox",), exports=False),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
         "classify",

@@ -25,6 +25,7 @@ from headway.models.contracts import (
 )
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
+from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig, WithImages
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import (
     backbone_of,
@@ -52,6 +53,8 @@ __all__ = [
     "CaptionerConfig",
     "DecodeState",
     "GPTConfig",
+    "MultimodalGPT",
+    "MultimodalGPTConfig",
     "NextWord",
     "SelfDistilled",
     "Stepper",
@@ -63,6 +66,7 @@ __all__ = [
     "ViTClassifier",
     "ViTClassifierConfig",
     "ViTConfig",
+    "WithImages",
     "WordVectors",
     "WordsConfig",
     "backbone_of",

@@ -23,13 +23,12 @@ from headway.evaluation.progress import in_examples
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    Question,
     check_chat,
     held_out_chat,
     prepare_chat,
-    questions_of,
     read_chat,
 )
+from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
     DialogueBatch,
     EncodedDialogues,
