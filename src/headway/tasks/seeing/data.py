@@ -17,6 +17,7 @@ from headway.bundle import ImageEncoding, TextBundle
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.dialogues import DIALOGUES, ENDINGS, Dialogue, read_dialogues
 from headway.data.formats.images import LabelledImage
+from headway.data.formats.split_files import files_of
 from headway.data.image_corpus import ImageCorpus
 from headway.data.image_examples import ImageExamples, examples_of_corpus, examples_of_images
 from headway.data.image_reader import ImageReader
@@ -134,7 +135,7 @@ def check_seeing(config: SeeRunConfig) -> None:
             "no training conversations are named",
             hint="headway data fetch drawn-shapes; headway train see data/drawn-shapes",
         )
-    CONVERSATIONS.check(config)
+    files_of(data.train, data.valid, ENDINGS, DIALOGUES)
     if training.frozen and training.encoder is None:
         raise UsageError(
             "training.frozen freezes a pre-trained encoder, and none is named",
