@@ -144,7 +144,7 @@ def test_a_model_with_images_shares_its_parameters_and_adds_the_images():
 
 def test_a_wrong_number_of_images_is_refused():
     model = made()
-    with pytest.raises(ValueError, match="6 places of patches, but 2 images of 6 patches each"):
+    with pytest.raises(ValueError, match="6 positions of patches, but 2 images of 6 patches each"):
         model.start(torch.tensor([ROWS[0]]), images=images(2))
 
 

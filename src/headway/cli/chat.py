@@ -106,7 +106,7 @@ def _check_images(
             hint="headway train see CONVERSATIONS trains a multimodal language model",
         )
     if template is not None:
-        raise UsageError("--image excludes --template: the chat template places the images")
+        raise UsageError("--image excludes --template: images need the chat template of the model")
     for image in images:
         if not image.is_file():
             raise UsageError("no such file", str(image), "check the path")

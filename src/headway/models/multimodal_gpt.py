@@ -45,7 +45,7 @@ class MultimodalGPTConfig(GPTConfig):
     """
 
     image_token: int = count(
-        0, "id of the token at whose places the patches of images stand", VOCABULARY, least=0
+        0, "id of the token whose positions in a prompt are those of patches", VOCABULARY, least=0
     )
     vit: ViTConfig = section(ViTConfig)
 
@@ -139,7 +139,7 @@ class MultimodalGPT(GPT):
         places = int((tokens == self.config.image_token).sum())
         if places != count * self.config.patches:
             raise ValueError(
-                f"the prompts have {places} places of patches, but {count} images of "
+                f"the prompts have {places} positions of patches, but {count} images of "
                 f"{self.config.patches} patches each"
             )
 

@@ -52,7 +52,7 @@ from headway.training.objectives.contract import Loss
 ROWS = 32
 """Number of conversations that are computed at once in an evaluation."""
 SPARE = 8
-"""Number of tokens that an answer may have more than the longest reference."""
+"""Number of tokens that are generated beyond the length of the longest reference answer."""
 
 SeeingJob = Job[SeenBatch, SeenDialogues, SeeScoring]
 ALL = SeeScoring()
