@@ -204,6 +204,24 @@ def _write_images(folder: Path) -> None:
         table.append("\t".join(cells))
     _write(folder / "captions.tsv", table)
     np.savez(folder / "captions.npz", images=np.stack(arrays))
+    seen = [
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "image", "path": f"images/{name}/{number:02}.png"},
+                        {"type": "text", "text": "What is this?"},
+                    ],
+                },
+                {"role": "assistant", "content": CAPTIONS[name]["en"]},
+            ],
+            "kind": "naming" if number % 2 else "caption",
+        }
+        for number in range(30)
+        for name in [list(SHADES)[number % 3]]
+    ]
+    _write(folder / "seen.jsonl", [json.dumps(row) for row in seen])
     (folder / "dark.png").write_bytes(png(_pixels(92, 101)))
     (folder / "light.png").write_bytes(png(_pixels(138, 102)))
 

@@ -43,6 +43,7 @@ EVERY: dict[str, TaskCase] = {
     "chat": TaskCase("chat", ("The fox",)),
     "preference": TaskCase("prefer", ("The fox",)),
     "reward": TaskCase("reward", ("The fox",)),
+    "seeing": TaskCase("see", ("The fox",), exports=False),
     "masked_language_modeling": TaskCase(HF_ENCODER, ("The [MASK] sees .",)),
     "classification": TaskCase(
         "classify",

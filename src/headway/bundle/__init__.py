@@ -14,6 +14,7 @@ from headway.bundle.class_prediction import label_scores as label_scores
 from headway.bundle.contract import WRITTEN as WRITTEN
 from headway.bundle.contract import BeamSearching as BeamSearching
 from headway.bundle.contract import Bundle as Bundle
+from headway.bundle.contract import ImageReading as ImageReading
 from headway.bundle.contract import InputSpec as InputSpec
 from headway.bundle.contract import Neighbour as Neighbour
 from headway.bundle.contract import ProbeRequest as ProbeRequest
@@ -42,6 +43,7 @@ from headway.bundle.image_encoder import ImageEncoding as ImageEncoding
 from headway.bundle.image_text import ImageTextBundle as ImageTextBundle
 from headway.bundle.image_text import ImageTextReader as ImageTextReader
 from headway.bundle.image_text import ZeroShotClassifier as ZeroShotClassifier
+from headway.bundle.language_model import GeneratingBundle as GeneratingBundle
 from headway.bundle.language_model import TextBundle as TextBundle
 from headway.bundle.probe import ImagePatches as ImagePatches
 from headway.bundle.probe import Probe as Probe

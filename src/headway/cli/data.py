@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from headway.base.settings import setting
 from headway.cli.flags import OUTPUT, as_flags
+from headway.datasets.drawn_shapes import DrawnShapes
 from headway.datasets.fetch import Fetched
 from headway.datasets.fetch import fetch as fetch_data
 from headway.datasets.instructions import TEXT, FetchedInstructions
@@ -49,7 +50,8 @@ def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
     name
         Name of the data set; emoji-names: names of emoji in English and another language.
         shakespeare: the works of Shakespeare. instructions: instructions with exact answers, for a
-        chat model. ui-en-fr, ui-en-de: messages of open-source programs.
+        chat model. drawn-shapes: images of coloured shapes, and questions about them. ui-en-fr,
+        ui-en-de: messages of open-source programs.
     """
     folder = flags.output or Path("data") / _folder_name(name, flags.target, flags.hold_out)
     with progress("fetching") as report:
@@ -68,6 +70,9 @@ def fetch(name: str, /, *, flags: FetchFlags = FetchFlags()) -> None:
         say(describe_instructions(fetched))
         text = f"{folder / TEXT} --data.split line --data.vocabulary 600"
         talk.print(f"next      {program()} train gpt-tiny {text}")
+    elif isinstance(fetched, DrawnShapes):
+        say(describe_shapes(fetched))
+        talk.print(f"next      {program()} train see {folder}")
     elif isinstance(fetched, FetchedStrings):
         say(describe_strings(fetched))
         languages = f"--source en --target {fetched.target}"
@@ -180,3 +185,13 @@ def describe_instructions(fetched: FetchedInstructions) -> str:
         f"data      {fetched.folder}: instructions {sizes}{how}; {TEXT} for pre-training\n"
         "          valid: contents that are not in train; new-phrasings: also other phrasings"
     )
+
+
+def describe_shapes(fetched: DrawnShapes) -> str:
+    """The line on drawn shapes, by split."""
+    sizes = " · ".join(
+        f"{count:,} {split} ({fetched.questions[split]:,} questions)"
+        for split, count in fetched.images.items()
+    )
+    how = " (reused)" if fetched.reused else ""
+    return f"data      {fetched.folder}: images {sizes}{how}"

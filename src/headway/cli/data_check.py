@@ -10,18 +10,21 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from headway.base.errors import DataError, HeadwayError
 from headway.base.settings import setting
 from headway.cli.flags import as_flags
 from headway.data.bad_rows import BadRows
 from headway.data.dialogues import (
+    IMAGE,
     LAYOUTS,
     PAIRS,
     PROMPTS,
     Dialogue,
+    Turn,
     read_dialogues,
     read_preferences,
     read_problems,
@@ -311,17 +314,35 @@ def marked_example(dialogue: Dialogue, model: Path | None) -> list[tuple[str, bo
     Raises DataError if the template makes it ambiguous which tokens are learned.
     """
     if model is None:
-        turns = [(f"\n{turn.role}: ", turn.content, turn.is_learned) for turn in dialogue.turns]
+        turns = [(f"\n{turn.role}: ", _text(turn), turn.is_learned) for turn in dialogue.turns]
         return [part for role, text, learned in turns for part in ((role, False), (text, learned))]
     # imports torch, which checks without a model do not need
+    from headway.bundle import ImageReading
     from headway.tasks.dialogue_store import load_chat_start, template_of_bundle
+    from headway.tasks.opening import load
     from headway.tasks.target_mask import renderer_of
 
-    bundle = load_chat_start(str(model))
-    with renderer_of(bundle.tokenizer, template_of_bundle(bundle)) as renderer:
+    bundle: Any = load(model, "cpu")
+    reads_images = isinstance(bundle, ImageReading)
+    if not reads_images:
+        bundle = load_chat_start(str(model))
+    patches = bundle.patches if reads_images else 0
+    with renderer_of(bundle.tokenizer, template_of_bundle(bundle), patches) as renderer:
         rendered = renderer.render(dialogue)
     strings = bundle.tokenizer.token_strings(rendered.tokens)
-    return list(zip(strings, rendered.is_target, strict=True))
+    places = bundle.places(rendered.tokens) if reads_images else []
+    for first in places[:: patches or 1]:
+        strings[first] = f"<image of {patches} patches>"
+    inside = {place for number, place in enumerate(places) if number % patches}
+    marked = zip(strings, rendered.is_target, strict=True)
+    return [part for number, part in enumerate(marked) if number not in inside]
+
+
+def _text(turn: Turn) -> str:
+    """Return the content of a turn, with the names of its images."""
+    texts = turn.content.split(IMAGE) if turn.images else [turn.content]
+    names = [f"<{Path(str(image)).name}>" for image in turn.images]
+    return "".join(chain.from_iterable(zip_longest(texts, names, fillvalue="")))
 
 
 def _raise_faults(path: Path, faults: Sequence[str], hint: str) -> None:

@@ -7,6 +7,9 @@ prompt, completion           texts, or lists of messages
 prompt, answer               a text or a list of messages, and the right answer
 prompt, chosen, rejected     the same, with a better and a worse answer
 chosen, rejected             lists of messages that begin with the same prompt
+
+The content of a message is a text, or a list of texts and images:
+[{"type": "image", "path": "x.png"}, {"type": "text", "text": "What is this?"}].
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from headway.base.errors import DataError
 from headway.data.bad_rows import NONE_LEFT_OUT, BadRows
 from headway.data.formats.lines import ending
 from headway.data.formats.records import ENDINGS as ENDINGS
+from headway.data.images import image_file
 from headway.data.rows import Row, read_rows
 
 SYSTEM, USER, ASSISTANT = ROLES = ("system", "user", "assistant")
 NAMES = {"human": USER, "gpt": ASSISTANT, "model": ASSISTANT, "bot": ASSISTANT}
 """Other names of roles -> their names here. Roles such as tool keep theirs."""
+IMAGE = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""The character at which an image stands in the content of a turn that has images."""
 DIALOGUES, PREFERENCES, PROBLEMS = "conversations", "pairs of answers", "prompts with answers"
 """What a file contains, for errors."""
 
@@ -36,12 +42,14 @@ Example = TypeVar("Example")
 class Turn:
     """A message of a conversation.
 
-    weight: 1 if an answer of the assistant is learned, 0 if it is only read.
+    weight: 1 if an answer of the assistant is learned, 0 if it is only read. images: the images
+    that stand in the content, at the characters `IMAGE`: paths, or what `to_pixels` takes.
     """
 
     role: str
     content: str
     weight: int = 1
+    images: tuple[object, ...] = ()
 
     @property
     def is_learned(self) -> bool:
@@ -51,11 +59,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A conversation; `where` is its file and line, `kind` names a group of conversations."""
+    """A conversation; `where` is its file and line, `kind` what its last question asks for."""
 
     turns: tuple[Turn, ...]
     where: str = ""
     kind: str = ""
+
+    @property
+    def images(self) -> tuple[object, ...]:
+        """The images of all turns, in order."""
+        return tuple(image for turn in self.turns for image in turn.images)
 
     @property
     def question(self) -> str:
@@ -64,7 +77,7 @@ class Dialogue:
         for turn in self.turns:
             if turn.role == ASSISTANT:
                 break
-            before.append(turn.content)
+            before += [turn.content, *map(str, turn.images)]
         return "\n".join(before)
 
 
@@ -112,21 +125,21 @@ def _messages(row: Row, column: str) -> tuple[Turn, ...]:
     value = row.values.get(column)
     if not isinstance(value, list) or not value:
         raise row.fault(column, "a list of messages, each with role and content")
-    return tuple(_turn(item, f"{column}[{n}]", row.where) for n, item in enumerate(value))
+    return tuple(_turn(item, f"{column}[{n}]", row) for n, item in enumerate(value))
 
 
-def _turn(item: object, name: str, where: str) -> Turn:
+def _turn(item: object, name: str, row: Row) -> Turn:
+    where = row.where
     if not isinstance(item, Mapping):
         raise DataError(f"{name} must be an object with role and content", where)
     role = item.get("role", item.get("from"))
     content = item.get("content", item.get("value"))
     if not isinstance(role, str) or not role:
         raise DataError(f"{name} has no role", where, 'write {"role": "user", "content": "..."}')
-    if isinstance(content, list):  # parts of a message
-        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
-        texts = [part for part in parts if isinstance(part, str)]
-        content = "".join(texts) if len(texts) == len(parts) else None
-    if not isinstance(content, str):
+    images: tuple[object, ...] = ()
+    if isinstance(content, list):
+        content, images = _joined(content, name, row)
+    if not isinstance(content, str) or (images and NAMES.get(role, role) == ASSISTANT):
         hint = "only texts are learned: delete the row, or leave it out with --data.bad-rows skip:N"
         raise DataError(f"{name} of the role {role!r} has no text as its content", where, hint)
     weight = item.get("weight", 1)
@@ -136,7 +149,29 @@ def _turn(item: object, name: str, where: str) -> Turn:
         raise DataError(
             f"{name}: weight={str(weight)[:40]} must be 0 (only read) or 1 (learned)", where
         )
-    return Turn(NAMES.get(role, role), content, int(weight))
+    return Turn(NAMES.get(role, role), content, int(weight), images)
+
+
+def _joined(parts: list[object], name: str, row: Row) -> tuple[str | None, tuple[Path, ...]]:
+    """Return the parts of a message as one text with `IMAGE` for each image, and the files of the
+    images; None if a part is neither."""
+    texts: list[str] = []
+    images: list[Path] = []
+    for number, part in enumerate(parts):
+        text = part.get("text") if isinstance(part, Mapping) else None
+        if isinstance(part, Mapping) and part.get("type") == "image":
+            text = IMAGE
+            images.append(
+                image_file(
+                    row.path.parent, part.get("path"), f"{name}.content[{number}].path", row.where
+                )
+            )
+        elif isinstance(text, str):
+            text = text.replace(IMAGE, " ")
+        if not isinstance(text, str):
+            return None, ()
+        texts.append(text)
+    return "".join(texts), tuple(images)
 
 
 def _instruction(row: Row) -> tuple[Turn, ...]:

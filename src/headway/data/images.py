@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from headway.base.errors import DataError, HeadwayError, HeadwayWarning, UsageError
 from headway.base.files import read_bytes
-from headway.data.media_kinds import recognised
+from headway.data.media_kinds import recognised, remedy_of
 from headway.data.wav import is_wav
 
 if TYPE_CHECKING:
@@ -69,6 +69,34 @@ _MIDDLE = 257  # 65,535 / 255: sixteen bits to eight
 def is_image(name: str) -> bool:
     """Return whether a file with that name is an image or sound file, by its suffix."""
     return Path(name).suffix.lower() in ENDINGS
+
+
+def image_file(folder: Path, value: object, name: str, where: str, hint: str = "") -> Path:
+    """Return the image file that a row of a table in `folder` names, relative to that folder.
+
+    value: what the row has. name, where: of the value and of the row, for errors. hint: how to fix
+    a value that is no path. Raises DataError if there is no such file, or if it is no image file.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"the value of {name} is missing, or not an image path", where, hint)
+    file = folder / value.strip()
+    try:
+        exists = file.is_file()
+    except (OSError, ValueError):  # too long for a name, or with a zero in it
+        exists = False
+    if not exists:
+        raise DataError(
+            f"no such image file: {str(file)[:200]}",
+            where,
+            "paths are relative to the folder of the table",
+        )
+    if not is_image(file.name):
+        raise DataError(
+            f"an image file must end in {', '.join(ENDINGS)}, but this is {file.name}",
+            where,
+            remedy_of(file),
+        )
+    return file
 
 
 def suffix_of(data: bytes) -> str | None:

@@ -13,8 +13,9 @@ from headway.base.errors import DataError, UsageError
 from headway.base.files import json_bytes, read_json, write_file
 from headway.base.folders import new_folder
 from headway.data.split import SPLITS, split_of
-from headway.datasets import instructions, interface_strings, shakespeare
+from headway.datasets import drawn_shapes, instructions, interface_strings, shakespeare
 from headway.datasets.descriptions import FILE, Description, reused, version_of
+from headway.datasets.drawn_shapes import DrawnShapes, draw_shapes
 from headway.datasets.instructions import FetchedInstructions, fetch_instructions
 from headway.datasets.interface_strings import FetchedStrings, StringOptions, fetch_strings
 from headway.datasets.shakespeare import FetchedTexts, fetch_shakespeare
@@ -38,7 +39,7 @@ class Fetched:
     reused: bool
 
 
-AnyFetched = Fetched | FetchedTexts | FetchedStrings | FetchedInstructions
+AnyFetched = Fetched | FetchedTexts | FetchedStrings | FetchedInstructions | DrawnShapes
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,11 @@ DATASETS: dict[str, Dataset] = {
         about="41,000 instructions of ten kinds with exact answers, and a text for pre-training, "
         "generated; no target language",
         fetch=lambda _, folder, __: fetch_instructions(folder),
+    ),
+    drawn_shapes.NAME: Dataset(
+        about="9,000 images of coloured shapes, drawn here, and 33,000 questions about them in "
+        "English, for a first model that reads images; no target language",
+        fetch=lambda _, folder, __: draw_shapes(folder),
     ),
     "ui-en-fr": _interface_strings("ui-en-fr", "French"),
     "ui-en-de": _interface_strings("ui-en-de", "German"),

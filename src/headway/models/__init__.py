@@ -26,6 +26,7 @@ from headway.models.contracts import (
 from headway.models.gpt import GPT
 from headway.models.gpt_config import GPTConfig
 from headway.models.image_text import ImageText, ImageTextConfig, TextTowerConfig
+from headway.models.multimodal_gpt import MultimodalGPT, MultimodalGPTConfig, WithImages
 from headway.models.self_distilled import SelfDistilled
 from headway.models.student_initialisation import (
     backbone_of,
@@ -55,6 +56,8 @@ __all__ = [
     "GPTConfig",
     "ImageText",
     "ImageTextConfig",
+    "MultimodalGPT",
+    "MultimodalGPTConfig",
     "NextWord",
     "SelfDistilled",
     "Stepper",
@@ -67,6 +70,7 @@ __all__ = [
     "ViTClassifier",
     "ViTClassifierConfig",
     "ViTConfig",
+    "WithImages",
     "WordVectors",
     "WordsConfig",
     "backbone_of",

@@ -16,7 +16,7 @@ import torch
 from headway.base.chunks import chunks
 from headway.base.errors import DataError, UsageError
 from headway.base.shapes import Int, Tensor
-from headway.bundle import TextBundle
+from headway.bundle import GeneratingBundle, TextBundle
 from headway.data.bad_rows import BadRows
 from headway.data.dialogues import Dialogue
 from headway.data.padding import IGNORED
@@ -101,7 +101,7 @@ class EncodedDialogues(TargetSequences):
 
     skipped: Counter[str]
     truncated: int
-    kinds: Sequence[str] = ()
+    kinds: Sequence[str]
 
     @classmethod
     def open(cls, folder: Path, renderer: Renderer, vocabulary: int) -> EncodedDialogues:
@@ -120,7 +120,8 @@ class EncodedDialogues(TargetSequences):
 
 def truncated(dialogue: RenderedDialogue, length: int) -> RenderedDialogue:
     """Return the first tokens of a conversation, as many as predict `length` tokens."""
-    return RenderedDialogue(dialogue.tokens[: length + 1], dialogue.is_target[: length + 1])
+    tokens, is_target = dialogue.tokens[: length + 1], dialogue.is_target[: length + 1]
+    return replace(dialogue, tokens=tokens, is_target=is_target)
 
 
 def write_dialogues(
@@ -131,12 +132,16 @@ def write_dialogues(
     folder: Path,
     bad_rows: BadRows,
     progress: Progress = lambda done: None,
+    append_more: Callable[[StoreWriter, Sequence[RenderedDialogue]], None] = lambda store, kept: (
+        None
+    ),
 ) -> EncodedDialogues:
     """Encode conversations into the new folder `folder`, and open it.
 
     length: the number of positions of a conversation, after which it is truncated. A conversation
     of which no target is left is left out, and counted. bad_rows: the policy for conversations that
-    cannot be rendered. Raises DataError if none is left.
+    cannot be rendered. append_more: appends further arrays to the store, for the conversations that
+    are kept. Raises DataError if none is left.
     """
     counts: Counter[str] = Counter()
     done = 0
@@ -159,6 +164,7 @@ def write_dialogues(
                     counts[CUT if any(rendered.is_target) else NO_ANSWER] += 1
             if kept:
                 append(store, TOKENS, kept, vocabulary)
+                append_more(store, kept)
             done += len(chunk)
             progress(done)
         if not store.size(TOKENS):
@@ -313,7 +319,7 @@ def bundle_of(trained: GPT, start: TextBundle, config: LanguageTuningRunConfig) 
     return TextBundle(model, start.tokenizer, start.settings)
 
 
-def template_of_bundle(bundle: TextBundle) -> ChatTemplate:
+def template_of_bundle(bundle: GeneratingBundle) -> ChatTemplate:
     """Return the chat template of a model. Raises UsageError if it has none."""
     template = bundle.settings.template
     if template is None or template.default is None:

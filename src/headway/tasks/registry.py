@@ -99,6 +99,12 @@ OWN: dict[str, Entry] = {
         recipes=("prefer",),
         kind="language model",
     ),
+    "seeing": Entry(
+        path="headway.tasks.seeing.task:SEEING",
+        recipes=("see",),
+        kind="multimodal language model",
+        families=("multimodal-gpt",),
+    ),
     "word_vectors": Entry(
         path="headway.tasks.word_vectors.task:WORD_VECTORS",
         recipes=("words",),

@@ -25,13 +25,12 @@ from headway.evaluation.by_kind import KINDS, by_kind, kind_lines
 from headway.evaluation.scores import Metric, Scores
 from headway.tasks.chat.config import LONGEST, ChatRunConfig, ChatScoring, chat
 from headway.tasks.chat.data import (
-    Question,
     check_chat,
     held_out_chat,
     prepare_chat,
-    questions_of,
     read_chat,
 )
+from headway.tasks.dialogue_questions import Question, questions_of
 from headway.tasks.dialogue_store import (
     DialogueBatch,
     EncodedDialogues,
