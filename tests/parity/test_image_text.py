@@ -37,7 +37,7 @@ STRANGE = [
     "🦊 fox\u00a0tab\tend",
     "\u2581under\u2581line",
     "e\u0301 combining",
-    "dog " * 40,
+    "dog " * 90,
 ]
 
 

@@ -78,8 +78,9 @@ class AttentionPooler(nn.Module):
 
     def forward(self, hidden: Float[Tensor, "B T D"]) -> Float[Tensor, "B D"]:
         query = self.query.to(hidden.dtype).expand(len(hidden), 1, -1)  # 1 D -> B 1 D
-        vectors: Tensor = self.attention(query, hidden, Mask())[:, 0]
-        return vectors + self.feedforward(self.norm(vectors))
+        vectors = self.attention(query, hidden, Mask())  # B 1 D
+        pooled: Tensor = vectors + self.feedforward(self.norm(vectors))
+        return pooled[:, 0]
 
 
 class MaskedTokenHead(nn.Module):
